@@ -1,0 +1,7 @@
+"""Differential fuzzing of Triton kernels against float64 references."""
+
+from fuzz.api import Target, target
+from fuzz.target import option, size, tensor
+
+__all__ = ["Target", "option", "size", "target", "tensor"]
+__version__ = "0.1.0"

@@ -1,0 +1,19 @@
+"""Backends: ways to run a Case. `cpu` is Triton compiled for the CPU, the default where there is no GPU."""
+
+from fuzz.backends.base import Backend
+from fuzz.backends.compiled import Compiled
+from fuzz.backends.cuda import Cuda
+from fuzz.errors import BackendError
+
+BACKENDS: dict[str, Backend] = {"cpu": Compiled(), "cuda": Cuda()}
+
+
+def backend(name: str) -> Backend:
+    """The backend of that name; ``auto`` is cuda where a GPU is usable, else cpu. BackendError where it cannot run."""
+    if name == "auto":
+        name = "cpu" if BACKENDS["cuda"].unusable() else "cuda"
+    if name not in BACKENDS:
+        raise BackendError(f"unknown backend {name!r}; known: auto, {', '.join(BACKENDS)}")
+    if reason := BACKENDS[name].unusable():
+        raise BackendError(reason)
+    return BACKENDS[name]

@@ -1,0 +1,101 @@
+"""Allocations: tensors that a launcher allocates while it runs get guards around them and poison inside.
+
+``torch.empty`` and its kin hold poison instead of whatever memory held before, so that reading them is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fuzz.backends.memory import GUARD, NAMES, POISON, WORDS, fill_poison
+from fuzz.outcome import Access
+
+aten = torch.ops.aten
+UNFILLED = {
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.empty_like.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+}
+FILLED = {
+    aten.zeros.default,
+    aten.zeros_like.default,
+    aten.new_zeros.default,
+    aten.ones.default,
+    aten.ones_like.default,
+    aten.new_ones.default,
+    aten.full.default,
+    aten.full_like.default,
+    aten.new_full.default,
+}
+
+
+@dataclass
+class Allocation:
+    base: torch.Tensor
+    start: int
+    length: int
+
+    def strays(self, names: Mapping[int, str]) -> list[Access]:
+        """Words of the guards that changed; names maps data pointers to what the launcher returned."""
+        flat = self.base.view(WORDS[self.base.element_size()])
+        poison = flat[:1].clone().fill_(_signed_poison(self.base))
+        before, after = flat[: self.start] != poison, flat[self.start + self.length :] != poison
+        changed = int(before.sum()) + int(after.sum())
+        if not changed:
+            return []
+        pointer = self.base.data_ptr() + self.start * self.base.element_size()
+        name = names.get(pointer, "a buffer of the launcher")
+        if bool(after.any()):
+            offset = self.length + int(after.nonzero()[0])
+        else:
+            offset = int(before.nonzero()[0]) - self.start
+        return [Access(name, "store", f"{changed} words outside {name!r} written, first at element {offset:+d}")]
+
+
+class GuardedAllocations(TorchDispatchMode):
+    """While active, allocations are guarded and poisoned; `made` lists them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.made: list[Allocation] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in UNFILLED:
+            return self._guarded(result, fill_poison)
+        if func in FILLED:
+            return self._guarded(result, lambda view: view.copy_(result))
+        return result
+
+    def _guarded(self, plain: torch.Tensor, fill: Callable[[torch.Tensor], Any]) -> torch.Tensor:
+        if plain.dtype not in NAMES or plain.dtype is torch.bool or plain.is_meta or not _dense(plain):
+            return plain
+        start = GUARD // plain.element_size()
+        base = torch.empty(plain.numel() + 2 * start, dtype=plain.dtype, device=plain.device)
+        fill_poison(base)
+        view = torch.as_strided(base, plain.shape, plain.stride(), start)
+        if fill is not fill_poison:
+            fill(view)
+        self.made.append(Allocation(base, start, plain.numel()))
+        return view
+
+    def strays(self, names: Mapping[int, str]) -> list[Access]:
+        return [access for allocation in self.made for access in allocation.strays(names)]
+
+
+def _dense(tensor: torch.Tensor) -> bool:
+    return tensor.numel() == 0 or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+
+
+def _signed_poison(tensor: torch.Tensor) -> int:
+    word, bits = POISON[NAMES[tensor.dtype]], 8 * tensor.element_size()
+    return word - (1 << bits) if word >> (bits - 1) else word

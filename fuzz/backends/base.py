@@ -1,0 +1,37 @@
+"""Backend: a way to run a Case. One method opens a session in which launches are observed; the rest is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from fuzz.outcome import Access
+
+
+@dataclass
+class Session:
+    """What a backend saw while a call ran: accesses outside buffers, and kernels launched, in order."""
+
+    accesses: Callable[[], list[Access]] = list
+    kernels: Callable[[], list[str]] = list
+
+
+class Backend(Protocol):
+    """How kernels run on one kind of device. `device` is torch's name for it."""
+
+    name: str
+    device: str
+
+    def unusable(self) -> str:
+        """Why this backend cannot run on this machine, in one line; empty where it can."""
+
+    def session(self, order: int | None) -> AbstractContextManager[Session]:
+        """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
+
+    def finish(self) -> None:
+        """Waits until everything launched has ended, and raises what it raised."""
+
+    def fatal(self, error: BaseException) -> bool:
+        """Whether the process cannot go on after this error."""

@@ -1,0 +1,99 @@
+"""C -> shared object, with whatever C compiler the machine has."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from .errors import NoCompiler
+
+OPTIMISE = ("-O2", "-ftree-vectorize", "-march=native")
+# gcc 12 drops the mask in `c ? x : float_of(bits_of(x) & 0xffff0000)` when it lets x and the result share a register.
+GCC_ONLY = ("-fvect-cost-model=dynamic", "-fno-tree-coalesce-vars")
+# No contraction, wrapping integers, and no errno: what the C says is what is computed.
+EXACT = ("-ffp-contract=off", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
+SHARED = ("-std=gnu11", "-w", "-pipe", "-fPIC", "-shared", "-fvisibility=hidden")
+FLAGS = (*OPTIMISE, *EXACT, *SHARED)
+
+
+def compiler() -> list[str]:
+    """The command of the C compiler: $CC, cc, gcc, clang, or the `ziglang` wheel; NoCompiler when none is there."""
+    return list(find_compiler(os.environ.get("CC", ""), os.environ.get("PATH", "")))
+
+
+@functools.lru_cache
+def find_compiler(cc: str, path: str) -> tuple[str, ...]:
+    for candidate in (shlex.split(cc), ["cc"], ["gcc"], ["clang"]):
+        found = shutil.which(candidate[0], path=path) if candidate else None
+        if found:
+            return (found, *candidate[1:])
+    if importlib.util.find_spec("ziglang") is not None:
+        return (sys.executable, "-m", "ziglang", "cc")
+    raise NoCompiler(
+        "the cpu backend needs a C compiler and found none: install gcc or clang, set CC, or pip install ziglang"
+    )
+
+
+def version() -> str:
+    """What a compiled kernel depends on besides its source: this package, the compiler, its flags, the processor."""
+    return "-".join(("cpu", sources(), identity(tuple(compiler())), processor()))
+
+
+@functools.lru_cache
+def sources() -> str:
+    """A hash of this package's files."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.glob("*.[pc]*")):
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def flags(command: tuple[str, ...]) -> tuple[str, ...]:
+    """The flags for this compiler: clang (also inside zig) refuses some of gcc's."""
+    names = {os.path.basename(os.path.realpath(command[0])), *command[1:]}
+    is_clang = any("clang" in name or "zig" in name for name in names)
+    return FLAGS if is_clang else (*FLAGS, *GCC_ONLY)
+
+
+@functools.lru_cache
+def identity(command: tuple[str, ...]) -> str:
+    """The compiler without running it: its path, size and time of change, and the flags."""
+    path = os.path.realpath(command[0])
+    stat = os.stat(path)
+    text = repr((command, path, stat.st_size, stat.st_mtime_ns, flags(command)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.lru_cache
+def processor() -> str:
+    """The processor's features, as `-march=native` depends on them."""
+    text = platform.machine() + platform.processor()
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            lines = file.read(8192).split("\n\n")[0].splitlines()
+        text += "".join(line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part")))
+    except OSError:
+        pass
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def build(c: str, name: str) -> bytes:
+    """Compile C to the bytes of a shared object."""
+    with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
+        source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
+        source.write_text(c, encoding="utf-8")
+        command = [*compiler(), *flags(tuple(compiler())), str(source), "-o", str(target), "-lm"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the C compiler failed on kernel {name}: {' '.join(command)}\n{done.stderr[:4000]}")
+        return target.read_bytes()

@@ -1,0 +1,113 @@
+"""Loops, branches, jumps, the grid, and operations without effect here."""
+
+from __future__ import annotations
+
+from .ir import Block, Op
+from .lower import Lowering, lowers
+from .views import Operand, Uniform
+
+
+@lowers("tt.get_program_id")
+def program_id(lowering: Lowering, op: Op) -> None:
+    text = f"(i32)run->{op.words[0]}"
+    lowering.values[op.result] = lowering.declare(op.result.typed, lowering.names.pick(op.result.name), text)
+
+
+@lowers("tt.get_num_programs")
+def num_programs(lowering: Lowering, op: Op) -> None:
+    text = f"(i32)run->n{op.words[0]}"
+    lowering.values[op.result] = lowering.declare(op.result.typed, lowering.names.pick(op.result.name), text)
+
+
+@lowers("ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.print", "tt.assert")
+def nothing(lowering: Lowering, op: Op) -> None:
+    """Barriers: an operation ends for the whole tensor before the next begins. Hints and messages: no value."""
+
+
+@lowers("scf.for")
+def counted_loop(lowering: Lowering, op: Op) -> None:
+    block = op.regions[0][0]
+    induction, *carried = block.arguments
+    variables = start(lowering, carried, op.operands[3:])
+    low, high, step = (lowering.operand(value).at((), None) for value in op.operands[:3])
+    name = lowering.names.pick(induction.name)
+    lowering.values[induction] = Uniform(induction.typed, name)
+    cast = f"({induction.typed.unsigned})" if op.attributes.get("unsigned") else ""
+    kind = induction.typed.c
+    lowering.statement(f"for ({kind} {name} = {low}; {cast}{name} < {cast}{high}; {name} += {step}) {{")
+    body(lowering, block, variables)
+    lowering.statement("}")
+    lowering.values.update(zip(op.results, variables, strict=True))
+
+
+@lowers("scf.if")
+def branch(lowering: Lowering, op: Op) -> None:
+    variables = [lowering.variable(result.typed, result.name) for result in op.results]
+    lowering.statement(f"if ({lowering.operand(op.operands[0]).at((), None)}) {{")
+    for number, region in enumerate(op.regions):
+        if number:
+            lowering.statement("} else {")
+        body(lowering, region[0], variables)
+    lowering.statement("}")
+    lowering.values.update(zip(op.results, variables, strict=True))
+
+
+@lowers("scf.while")
+def while_loop(lowering: Lowering, op: Op) -> None:
+    before, after = op.regions[0][0], op.regions[1][0]
+    variables = start(lowering, before.arguments, op.operands)
+    passed = [lowering.variable(result.typed, result.name) for result in op.results]
+    lowering.statement("for (;;) {")
+    for inner in before.ops[:-1]:
+        lowering.op(inner)
+    condition, *values = lowering.operands(before.ops[-1])
+    lowering.assign_all(passed, values)
+    lowering.statement(f"if (!{condition.at((), None)}) break;")
+    lowering.values.update(zip(after.arguments, passed, strict=True))
+    body(lowering, after, variables)
+    lowering.statement("}")
+    lowering.values.update(zip(op.results, passed, strict=True))
+
+
+def start(lowering: Lowering, carried: list, initial: list) -> list[Operand]:  # type: ignore[type-arg]
+    """Variables for the values that a loop carries, with their first values."""
+    variables = [lowering.variable(value.typed, value.name) for value in carried]
+    lowering.assign_all(variables, [lowering.operand(value) for value in initial])
+    lowering.values.update(zip(carried, variables, strict=True))
+    return variables
+
+
+def body(lowering: Lowering, block: Block, variables: list[Operand]) -> None:
+    """A region's operations, ended by copying what it yields."""
+    lowering.close()
+    for inner in block.ops:
+        if inner.name == "scf.yield":
+            lowering.assign_all(variables, lowering.operands(inner))
+        else:
+            lowering.op(inner)
+    lowering.close()
+
+
+@lowers("cf.br")
+def jump(lowering: Lowering, op: Op) -> None:
+    go(lowering, op, 0)
+
+
+@lowers("cf.cond_br")
+def conditional_jump(lowering: Lowering, op: Op) -> None:
+    lowering.statement(f"if ({lowering.operand(op.operands[0]).at((), None)}) {{")
+    go(lowering, op, 0)
+    lowering.statement("} else {")
+    go(lowering, op, 1)
+    lowering.statement("}")
+
+
+def go(lowering: Lowering, op: Op, number: int) -> None:
+    label, values = op.successors[number]
+    lowering.assign_all(lowering.labels[label], [lowering.operand(value) for value in values])
+    lowering.statement(f"goto {label};")
+
+
+@lowers("tt.return")
+def leave(lowering: Lowering, op: Op) -> None:
+    lowering.statement("return;")

@@ -1,0 +1,102 @@
+"""The device as Triton's runtime sees it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from triton.backends.compiler import GPUTarget
+from triton.backends.driver import DriverBase
+
+from .knobs import knobs
+from .launcher import Launcher
+
+TARGET = GPUTarget("cpu", platform.machine(), 1)
+UNLIMITED = 1 << 30
+
+
+class Utilities:
+    """Loading of compiled kernels, and device properties."""
+
+    def get_device_properties(self, device: Any) -> dict[str, int]:
+        return {
+            "max_shared_mem": knobs.max_shared_mem,
+            "multiprocessor_count": knobs.multiprocessor_count,
+            "max_num_regs": 65536,
+            "warpSize": 1,
+            "sm_clock_rate": 1_000_000,
+            "mem_clock_rate": 1_000_000,
+            "mem_bus_width": 64,
+        }
+
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
+        """Load the bytes of a shared object: (module, function, registers, spills, threads at most)."""
+        handle, path = tempfile.mkstemp(prefix="cpu-kernel-", suffix=".so")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(kernel)
+            library = ctypes.CDLL(path)
+        finally:
+            os.unlink(path)
+        return library, library, 0, 0, UNLIMITED
+
+
+class CPUDriver(DriverBase):
+    """Runs kernels in this process, one program after another."""
+
+    utils = Utilities()
+    launcher_cls = Launcher
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Plain functions: these are called at every launch.
+        self.get_current_device: Callable[[], str] = lambda: "cpu"
+        self.get_current_stream: Callable[[Any], int] = lambda device: 0
+        self.set_current_device: Callable[[Any], None] = lambda device: None
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Never by itself: only `activate()` makes it active."""
+        return False
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        return ty
+
+    def get_current_target(self) -> GPUTarget:
+        return TARGET
+
+    def get_active_torch_device(self) -> torch.device:
+        return torch.device("cpu")
+
+    def get_device_interface(self) -> Any:
+        return torch.cpu
+
+    def get_device_capability(self, device: Any = None) -> tuple[int, int]:
+        return (0, 0)
+
+    def get_benchmarker(self) -> Callable[..., Any]:
+        return benchmark
+
+    def get_empty_cache_for_benchmark(self) -> torch.Tensor:
+        return torch.empty(1 << 16, dtype=torch.int32)
+
+    def clear_cache(self, cache: torch.Tensor) -> None:
+        cache.zero_()
+
+
+def benchmark(call: Callable[[], Any], quantiles: list[float] | None = None, **_: Any) -> Any:
+    """Milliseconds of one call: the median of five, for every quantile asked."""
+    call()
+    times = []
+    for _round in range(5):
+        start = time.perf_counter()
+        call()
+        times.append(1e3 * (time.perf_counter() - start))
+    median = sorted(times)[2]
+    return median if quantiles is None else [median] * len(quantiles)

@@ -1,0 +1,20 @@
+"""The ways in which compiling or running a kernel on the CPU is refused."""
+
+from __future__ import annotations
+
+
+class UnsupportedOperation(NotImplementedError):
+    """A kernel uses an operation that this backend does not translate; it is never approximated."""
+
+    def __init__(self, what: str, kernel: str = "?", where: str = "?") -> None:
+        super().__init__(f"{what} is not supported by the cpu backend (kernel {kernel}, {where})")
+        self.what = what
+        self.located = where != "?"
+
+
+class NoCompiler(RuntimeError):
+    """No C compiler was found."""
+
+
+class MalformedIR(RuntimeError):
+    """The text of a kernel's TTIR is not what Triton prints: the parser stops instead of guessing."""

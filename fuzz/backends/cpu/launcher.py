@@ -1,0 +1,167 @@
+"""From `kernel[grid](...)`'s arguments to a call of the compiled C, as fast as Python allows."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from math import prod
+from struct import Struct
+from typing import Any
+
+from .emit import HEADER
+from .knobs import knobs
+from .runtime import OBSERVED, Observation, OutOfBounds, Violation
+from .sites import Site
+
+Extent = tuple[int, int]
+Grid = tuple[int, int, int]
+RECORD = Struct("4q")
+
+
+def extent(tensor: Any) -> Extent:
+    """Address and length in bytes of what a tensor may touch: from its lowest to its highest element."""
+    if tensor is None:
+        return 0, 0
+    if not getattr(tensor, "is_cpu", True):
+        raise ValueError(f"the cpu backend is active, but an argument is on {tensor.device}")
+    if not hasattr(tensor, "element_size"):
+        raise TypeError(f"the cpu backend needs tensors with a shape and strides, not {type(tensor).__name__}")
+    shape = tensor.shape
+    if 0 in shape:
+        return tensor.data_ptr(), 0
+    span = 1
+    for size, stride in zip(shape, tensor.stride(), strict=True):
+        span += (size - 1) * stride
+    return tensor.data_ptr(), span * tensor.element_size()
+
+
+def leaves(types: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Every non-constant argument as (type, Python expression), tuples flattened."""
+    for index, kind in enumerate(types):
+        place = f"{path}[{index}]" if path else f"a{index}"
+        if isinstance(kind, tuple):
+            yield from leaves(kind, place)
+        elif kind != "constexpr":
+            yield kind, place
+
+
+def slot_format(kind: str) -> str:
+    """How struct packs one argument: all slots have 8 bytes."""
+    if kind.startswith("*"):
+        return "qq"
+    if kind in ("fp16", "bf16", "fp32", "f32", "fp64"):
+        return "d"
+    return "Q" if kind == "u64" else "q"
+
+
+class Launcher:
+    """Built once for each compiled kernel; called for each launch."""
+
+    def __init__(self, src: Any, metadata: Any) -> None:
+        self.name: str = metadata.name
+        self.sites = [Site.from_json(site) for site in metadata.sites]
+        self.parameters: list[list[str]] = metadata.parameters
+        self.call: Callable[[bytes], int | None] | None = None
+        self.release: Callable[[int], None] | None = None
+        self.run = self.compiled(list(src.signature.values()))
+
+    def compiled(self, types: list[Any]) -> Callable[..., None]:
+        """A function that packs exactly these arguments."""
+        live = list(leaves(types, ""))
+        if len(live) != len(self.parameters):
+            raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {len(live)}")
+        lines, packed, extents = [], [], []
+        for number, (kind, place) in enumerate(live):
+            if kind.startswith("*"):
+                lines.append(f"    p{number}, n{number} = extent({place})")
+                packed += [f"p{number}", f"n{number}"]
+                extents.append(f"{number}: (p{number}, n{number})")
+            else:
+                packed.append(place)
+        arguments = "".join(f", a{number}" for number in range(len(types)))
+        values = "".join(f", {text}" for text in packed)
+        source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
+        layout = Struct(f"={len(HEADER)}q" + "".join(slot_format(kind) for kind, _ in live))
+        space = {"extent": extent, "self": self, "pack": layout.pack, "observed": OBSERVED.get, "knobs": knobs}
+        exec(source, space)
+        return space["run"]  # type: ignore[return-value]
+
+    def __call__(self, *args: Any) -> None:
+        self.bind(args[4])
+        self.__class__ = type("BoundLauncher", (Launcher,), {"__call__": staticmethod(self.run)})
+        self.run(*args)
+
+    def bind(self, library: Any) -> None:
+        """Take the entry points of the loaded library."""
+        library.launch.restype = ctypes.c_void_p
+        library.launch.argtypes = [ctypes.c_char_p]
+        library.release.restype = None
+        library.release.argtypes = [ctypes.c_void_p]
+        self.call, self.release = library.launch, library.release
+
+    def observed(self, watch: Observation, pack: Callable[[int, int, int], bytes], grid: Grid, extents: Any) -> None:
+        """Run inside `observe()`."""
+        log = watch.log
+        log.launches.append(self.name)
+        order = watch.permutation(prod(grid))
+        left = watch.reports - len(log.violations)
+        assert self.call is not None
+        report = self.call(pack(0 if order is None else order.ctypes.data, max(left, 1), knobs.dot_precision == "tf32"))
+        if report:
+            count, found = self.read(report, grid, extents)
+            log.count += count
+            log.violations += found[: max(left, 0)]
+
+    def fail(self, report: int, grid: Grid, extents: dict[int, Extent]) -> None:
+        raise OutOfBounds(self.read(report, grid, extents)[1][0])
+
+    def read(self, report: int, grid: Grid, extents: dict[int, Extent]) -> tuple[int, list[Violation]]:
+        """How many violations a report counts, and those that it kept; frees it."""
+        assert self.release is not None
+        count, kept = Struct("2q").unpack(ctypes.string_at(report, 16))
+        data = ctypes.string_at(report + 16, RECORD.size * kept)
+        self.release(report)
+        return count, [self.violation(*record, grid, extents) for record in RECORD.iter_unpack(data)]
+
+    def violation(
+        self, site_number: int, program: int, lane: int, address: int, grid: Grid, extents: dict[int, Extent]
+    ) -> Violation:
+        site = self.sites[site_number]
+        argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
+        place = (program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1])
+        offset = (address - extents[argument][0]) // site.size
+        name = self.parameters[argument][0]
+        index = unravel(lane, site.shape)
+        return Violation(self.name, site.file, site.line, name, site.kind, place, index, offset, site.size)
+
+
+def distance(address: int, extent: Extent) -> int:
+    """How far an address is from an argument."""
+    start, length = extent
+    return max(start - address, address - (start + length), 0)
+
+
+def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        index.append(position % size)
+        position //= size
+    return tuple(reversed(index))
+
+
+SOURCE = """
+def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
+    if enter is not None:
+        enter(metadata)
+{lines}
+    watch = observed()
+    if watch is None:
+        report = self.call(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32"{values}))
+        if report:
+            self.fail(report, (gx, gy, gz), {{{extents}}})
+    else:
+        arguments = lambda order, limit, tf32: pack(gx, gy, gz, order, limit, tf32{values})
+        self.observed(watch, arguments, (gx, gy, gz), {{{extents}}})
+    if leave is not None:
+        leave(metadata)
+"""

@@ -1,0 +1,150 @@
+/* Numerics and reports shared by all kernels. 16-bit floats are held as float and rounded after every operation,
+   which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+typedef uint8_t i1, u8; typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
+typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float f32; typedef double f64;
+#define INLINE static inline __attribute__((always_inline, unused))
+#define COLD static __attribute__((noinline, cold, unused))
+#define ALIGNED __attribute__((aligned(64), unused))
+#ifdef __clang__
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+/* One access outside of its argument, and all of those of a launch. */
+typedef struct { i64 site, program, lane, address; } Record;
+typedef struct { i64 count, kept; Record record[]; } Report;
+typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32; Report *report; jmp_buf stop; } Run;
+
+COLD void outside(Run *run, i64 site, i64 address, i64 lane) {
+    i64 limit = run->limit > 0 ? run->limit : 1;
+    if (!run->report) run->report = calloc(1, sizeof(Report) + limit * sizeof(Record));
+    Report *report = run->report;
+    if (report->kept < limit) report->record[report->kept++] = (Record){site, run->program, lane, address};
+    report->count++;
+    if (run->limit <= 0) longjmp(run->stop, 1);
+}
+/* How many start addresses an access of `size` bytes has in an argument of `length` bytes. */
+INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }
+#define INSIDE(address, base, room) __builtin_expect((u64)((address) - (base)) < (room), 1)
+
+INLINE u32 bits_f32(f32 x) { u32 u; memcpy(&u, &x, 4); return u; }
+INLINE f32 f32_bits(u32 u) { f32 x; memcpy(&x, &u, 4); return x; }
+INLINE u64 bits_f64(f64 x) { u64 u; memcpy(&u, &x, 8); return u; }
+INLINE f64 f64_bits(u64 u) { f64 x; memcpy(&x, &u, 8); return x; }
+
+INLINE f32 bf16_bits(u16 h) { return f32_bits((u32)h << 16); }
+INLINE u16 bits_bf16(f32 x) {
+    u32 u = bits_f32(x);
+    return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+#if (defined(__F16C__) || defined(__aarch64__)) && (defined(__clang__) ? __clang_major__ >= 15 : __GNUC__ >= 12)
+INLINE f32 f16_bits(u16 h) { _Float16 x; memcpy(&x, &h, 2); return (f32)x; }
+INLINE u16 bits_f16(f32 x) { _Float16 y = (_Float16)x; u16 h; memcpy(&h, &y, 2); return h; }
+#else
+INLINE f32 f16_bits(u16 h) {
+    u32 a = (u32)(h & 0x7fff) << 13;
+    f32 x = a >= 0x0f800000u ? f32_bits(a | 0x7f800000u) : f32_bits(a) * 0x1p112f;
+    return f32_bits(bits_f32(x) | (u32)(h & 0x8000) << 16);
+}
+INLINE u16 bits_f16(f32 x) {
+    u32 u = bits_f32(x), sign = (u >> 16) & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (u16)(sign | 0x7fff);
+    if (a >= 0x477ff000u) return (u16)(sign | 0x7c00);
+    if (a < 0x38800000u) return (u16)(sign | (bits_f32(f32_bits(a) + 0.5f) - 0x3f000000u));
+    return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
+}
+#endif
+INLINE f32 round_bf16(f32 x) { return bf16_bits(bits_bf16(x)); }
+INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
+INLINE f32 round_tf32(f32 x) {
+    u32 u = bits_f32(x);
+    return (u & 0x7f800000u) == 0x7f800000u ? x : f32_bits((u + 0xfffu + ((u >> 13) & 1u)) & 0xffffe000u);
+}
+/* Rounded to odd: a second rounding to 16 bits then equals one rounding. */
+INLINE f32 odd_f32(f64 x) {
+    f32 y = (f32)x;
+    if (x != x || (f64)y == x) return y;
+    return f32_bits((bits_f32(y) - (fabs((f64)y) > fabs(x))) | 1u);
+}
+INLINE f64 odd_i64(i64 x) {
+    if (x > -((i64)1 << 53) && x < (i64)1 << 53) return (f64)x;
+    return (f64)((x & ~(i64)0xfff) | ((x & 0xfff) ? 0x800 : 0));
+}
+INLINE f64 odd_u64(u64 x) {
+    return x < (u64)1 << 53 ? (f64)x : (f64)((x & ~(u64)0xfff) | ((x & 0xfff) ? 0x800 : 0));
+}
+INLINE f32 cut_bf16(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffff0000u); }
+INLINE f32 cut_f16(f32 x) {
+    f32 y = round_f16(x);
+    if (x != x || !(fabsf(y) > fabsf(x))) return y;
+    return f16_bits((u16)(bits_f16(y) - 1));
+}
+
+#define MEMORY(name, type) \
+    INLINE type load_##name(i64 p) { type x; memcpy(&x, (const void *)p, sizeof x); return x; } \
+    INLINE void store_##name(i64 p, type x) { memcpy((void *)p, &x, sizeof x); }
+MEMORY(i8, i8) MEMORY(i16, i16) MEMORY(i32, i32) MEMORY(i64, i64) MEMORY(f32, f32) MEMORY(f64, f64)
+INLINE i1 load_i1(i64 p) { return load_i8(p) != 0; }
+INLINE void store_i1(i64 p, i1 x) { store_i8(p, (i8)x); }
+INLINE f32 load_bf16(i64 p) { return bf16_bits((u16)load_i16(p)); }
+INLINE void store_bf16(i64 p, f32 x) { store_i16(p, (i16)bits_bf16(x)); }
+INLINE f32 load_f16(i64 p) { return f16_bits((u16)load_i16(p)); }
+INLINE void store_f16(i64 p, f32 x) { store_i16(p, (i16)bits_f16(x)); }
+/* What a load outside of its argument gives: NaN, or the largest integer. */
+#define OUTSIDE(name, type, value) \
+    COLD type outside_##name(Run *run, i64 site, i64 p, i64 lane) { outside(run, site, p, lane); return value; }
+OUTSIDE(i1, i1, 1) OUTSIDE(i8, i8, INT8_MAX) OUTSIDE(i16, i16, INT16_MAX) OUTSIDE(i32, i32, INT32_MAX)
+OUTSIDE(i64, i64, INT64_MAX) OUTSIDE(bf16, f32, NAN) OUTSIDE(f16, f32, NAN) OUTSIDE(f32, f32, NAN)
+OUTSIDE(f64, f64, NAN)
+
+/* Undefined in C; here as the NVIDIA GPU does it: shifts by the width or more empty the value (or fill it with the
+   sign). Division by zero is unspecified in PTX; all ones and the dividend are what the hardware was seen to give. */
+#define INTEGER(name, type, utype, width) \
+    INLINE type shli_##name(type a, type b) { return (utype)b < width ? (type)((utype)a << b) : 0; } \
+    INLINE type shrui_##name(type a, type b) { return (utype)b < width ? (type)((utype)a >> b) : 0; } \
+    INLINE type shrsi_##name(type a, type b) { return (type)(a >> ((utype)b < width ? b : width - 1)); } \
+    INLINE type divsi_##name(type a, type b) { return b == 0 ? -1 : b == -1 ? (type)(0 - (utype)a) : (type)(a / b); } \
+    INLINE type remsi_##name(type a, type b) { return b == 0 ? a : b == -1 ? 0 : (type)(a % b); } \
+    INLINE type divui_##name(type a, type b) { return b == 0 ? -1 : (type)((utype)a / (utype)b); } \
+    INLINE type remui_##name(type a, type b) { return b == 0 ? a : (type)((utype)a % (utype)b); } \
+    INLINE type maxsi_##name(type a, type b) { return a > b ? a : b; } \
+    INLINE type minsi_##name(type a, type b) { return a < b ? a : b; } \
+    INLINE type maxui_##name(type a, type b) { return (utype)a > (utype)b ? a : b; } \
+    INLINE type minui_##name(type a, type b) { return (utype)a < (utype)b ? a : b; } \
+    INLINE type absi_##name(type a) { return a < 0 ? (type)(0 - (utype)a) : a; }
+INTEGER(i8, i8, u8, 8) INTEGER(i16, i16, u16, 16) INTEGER(i32, i32, u32, 32) INTEGER(i64, i64, u64, 64)
+INLINE i32 mulhiui_i32(i32 a, i32 b) { return (i32)(((u64)(u32)a * (u32)b) >> 32); }
+INLINE i64 mulhiui_i64(i64 a, i64 b) { return (i64)(((unsigned __int128)(u64)a * (u64)b) >> 64); }
+
+/* Float to integer as cvt.rzi: out of range saturates, NaN is 0. */
+#define TO_INTEGER(from, to, low, high, min, max) \
+    INLINE to to_##to##_##from(from x) { return x != x ? 0 : x <= low ? min : x >= high ? max : (to)x; }
+#define TO_INTEGERS(from) \
+    TO_INTEGER(from, i16, -0x1p15, 0x1p15, INT16_MIN, INT16_MAX) TO_INTEGER(from, u16, 0, 0x1p16, 0, UINT16_MAX) \
+    TO_INTEGER(from, i32, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX) TO_INTEGER(from, u32, 0, 0x1p32, 0, UINT32_MAX) \
+    TO_INTEGER(from, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX) TO_INTEGER(from, u64, 0, 0x1p64, 0, UINT64_MAX)
+TO_INTEGERS(f32) TO_INTEGERS(f64)
+
+/* minnum and maxnum prefer the number, minimum and maximum the NaN; -0 < +0 in all of them. */
+#define FLOAT(name, utype, bits, from) \
+    INLINE name larger_##name(name a, name b) { return a == b ? from(bits(a) & bits(b)) : a > b ? a : b; } \
+    INLINE name smaller_##name(name a, name b) { return a == b ? from(bits(a) | bits(b)) : a < b ? a : b; } \
+    INLINE name maxnumf_##name(name a, name b) { return a != a ? b : b != b ? a : larger_##name(a, b); } \
+    INLINE name minnumf_##name(name a, name b) { return a != a ? b : b != b ? a : smaller_##name(a, b); } \
+    INLINE name maximumf_##name(name a, name b) { return a != a ? a : b != b ? b : larger_##name(a, b); } \
+    INLINE name minimumf_##name(name a, name b) { return a != a ? a : b != b ? b : smaller_##name(a, b); } \
+    INLINE i1 ord_##name(name a, name b) { return a == a && b == b; } \
+    INLINE i1 uno_##name(name a, name b) { return a != a || b != b; } \
+    INLINE i1 one_##name(name a, name b) { return a < b || a > b; } \
+    INLINE i1 ueq_##name(name a, name b) { return !(a < b || a > b); }
+FLOAT(f32, u32, bits_f32, f32_bits) FLOAT(f64, u64, bits_f64, f64_bits)
+INLINE f32 rsqrt_f32(f32 x) { return (f32)(1.0 / sqrt((f64)x)); }
+INLINE f64 rsqrt_f64(f64 x) { return 1.0 / sqrt(x); }
+INLINE i32 leading_i32(i32 x) { return x ? __builtin_clz((u32)x) : 32; }
+INLINE i64 leading_i64(i64 x) { return x ? __builtin_clzll((u64)x) : 64; }

@@ -1,0 +1,59 @@
+"""Which function parameters a pointer may derive from: a fixed point over the whole function."""
+
+from __future__ import annotations
+
+from .ir import Block, Function, Op, Value, walk
+
+Flow = tuple[Value, Value]
+
+
+def trace(function: Function) -> None:
+    """Fill `Value.arguments` of every pointer in the function."""
+    for index, parameter in enumerate(function.parameters):
+        if parameter.typed.is_pointer:
+            parameter.arguments.add(index)
+    flows = [flow for flow in all_flows(function) if flow[1].typed.is_pointer]
+    changed = True
+    while changed:
+        changed = False
+        for source, target in flows:
+            if not source.arguments <= target.arguments:
+                target.arguments |= source.arguments
+                changed = True
+
+
+def all_flows(function: Function) -> list[Flow]:
+    """Every pair (value, value that may equal it or be computed from it)."""
+    blocks = {block.label: block for block in function.blocks}
+    return [flow for _, op in walk(function.blocks) for flow in op_flows(op, blocks)]
+
+
+def op_flows(op: Op, blocks: dict[str, Block]) -> list[Flow]:
+    if op.name == "scf.for":
+        body = op.regions[0][0]
+        return loop_flows(op.operands[3:], body.arguments[1:], yielded(body), op.results)
+    if op.name == "scf.if":
+        return [pair for region in op.regions for pair in zip(yielded(region[0]), op.results, strict=True)]
+    if op.name == "scf.while":
+        return while_flows(op)
+    if op.name in ("cf.br", "cf.cond_br"):
+        return [
+            pair for label, values in op.successors for pair in zip(values, blocks[label].arguments, strict=True)
+        ]
+    return [(operand, result) for operand in op.operands if operand.typed.is_pointer for result in op.results]
+
+
+def loop_flows(first: list[Value], carried: list[Value], last: list[Value], results: list[Value]) -> list[Flow]:
+    into = [*zip(first, carried, strict=True), *zip(last, carried, strict=True)]
+    return [*into, *zip(carried, results, strict=True)]
+
+
+def while_flows(op: Op) -> list[Flow]:
+    before, after = op.regions[0][0], op.regions[1][0]
+    passed = before.ops[-1].operands[1:]
+    flows = [*zip(op.operands, before.arguments, strict=True), *zip(yielded(after), before.arguments, strict=True)]
+    return [*flows, *zip(passed, after.arguments, strict=True), *zip(passed, op.results, strict=True)]
+
+
+def yielded(block: Block) -> list[Value]:
+    return block.ops[-1].operands if block.ops else []

@@ -1,0 +1,25 @@
+"""Places in a kernel that touch memory. The launcher turns a report from C into a violation with their help."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One load, store or atomic: where it is, its tensor's shape, and the parameters it may address."""
+
+    kind: str
+    file: str
+    line: int
+    shape: tuple[int, ...]
+    arguments: tuple[int, ...]
+    size: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Site:
+        return cls(**data | {"shape": tuple(data["shape"]), "arguments": tuple(data["arguments"])})

@@ -1,0 +1,115 @@
+"""Values on their way to C: scalars, lanes of a loop, arrays, and lazy views that only rewrite indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from .types import Type
+
+Index = tuple[str, ...]
+Remap = Callable[[Index], Index]
+
+
+def identity(shape: tuple[int, ...]) -> Index:
+    """The index of the current lane of a loop nest over the shape."""
+    return tuple("0" if size == 1 else f"d{axis}" for axis, size in enumerate(shape))
+
+
+def flat(index: Index, shape: tuple[int, ...]) -> str:
+    """The row-major position of an index."""
+    terms, stride = [], 1
+    for position, size in zip(reversed(index), reversed(shape), strict=True):
+        if position != "0":
+            term = position if position.isidentifier() or position.isdecimal() else f"({position})"
+            terms.append(term if stride == 1 else f"{term} * {stride}")
+        stride *= size
+    return " + ".join(reversed(terms)) or "0"
+
+
+@dataclass(eq=False, slots=True)
+class Loop:
+    """One C loop nest over a shape, in which elementwise operations gather."""
+
+    shape: tuple[int, ...]
+    lines: list[tuple[Lane | None, str]] = field(default_factory=list)
+    loads: bool = False
+    stores: bool = False
+    foreign: set[Lane] = field(default_factory=set)
+
+    def reads(self, operand: Operand) -> None:
+        """Note the arrays that an operand reads at other lanes than the current one."""
+        self.foreign.update(lane for lane, index in operand.lanes(identity(self.shape)) if index != lane.here)
+
+
+class Operand:
+    """What an SSA value is while it is being lowered."""
+
+    type: Type
+
+    def at(self, index: Index, loop: Loop | None) -> str:
+        """A C expression for one element, valid inside the loop."""
+        raise NotImplementedError
+
+    def lanes(self, index: Index) -> Iterator[tuple[Lane, Index]]:
+        """The computed lanes that reading this index reads."""
+        return iter(())
+
+
+@dataclass(eq=False, slots=True)
+class Uniform(Operand):
+    """A scalar, or a tensor with the same value everywhere: a C name or literal."""
+
+    type: Type
+    text: str
+
+    def at(self, index: Index, loop: Loop | None) -> str:
+        return self.text
+
+
+@dataclass(eq=False, slots=True)
+class Lane(Operand):
+    """A tensor computed lane by lane in a loop; kept in an array once something outside of its lane reads it."""
+
+    type: Type
+    name: str
+    loop: Loop | None = None
+    kept: bool = False
+
+    @property
+    def here(self) -> Index:
+        return identity(self.type.shape)
+
+    @property
+    def array(self) -> str:
+        return self.name if self.loop is None else f"{self.name}_all"
+
+    def at(self, index: Index, loop: Loop | None) -> str:
+        if loop is not None and loop is self.loop and index == self.here:
+            return self.name
+        self.kept = True
+        return f"{self.array}[{flat(index, self.type.shape)}]"
+
+    def lanes(self, index: Index) -> Iterator[tuple[Lane, Index]]:
+        yield self, index
+
+
+@dataclass(eq=False, slots=True)
+class View(Operand):
+    """A tensor that is other tensors read at rewritten indexes."""
+
+    type: Type
+    fetch: Callable[[Index, Loop | None], str]
+    sources: Sequence[tuple[Operand, Remap]] = ()
+
+    def at(self, index: Index, loop: Loop | None) -> str:
+        return self.fetch(index, loop)
+
+    def lanes(self, index: Index) -> Iterator[tuple[Lane, Index]]:
+        for source, remap in self.sources:
+            yield from source.lanes(remap(index))
+
+
+def remapped(type: Type, source: Operand, remap: Remap) -> View:
+    """The source read at rewritten indexes."""
+    return View(type, lambda index, loop: source.at(remap(index), loop), [(source, remap)])

@@ -1,0 +1,164 @@
+"""Execute: one Case on one backend, to an Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from fuzz.backends.allocations import GuardedAllocations
+from fuzz.backends.base import Backend
+from fuzz.backends.memory import NAMES, Buffer, place, poisoned
+from fuzz.case import Call
+from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.outcome import Access, CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.target import Launcher, Target
+
+Words = Mapping[str, np.ndarray]
+REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
+"""What a launcher raises to refuse an input."""
+
+
+@dataclass
+class Fatal(Exception):
+    """The process cannot run another kernel; holds the outcome to report before it ends."""
+
+    outcome: Outcome
+
+
+def run(
+    target: Target,
+    launcher: Launcher,
+    calls: Sequence[Call],
+    backend: Backend,
+    order: int | None = None,
+    words: Words | None = None,
+) -> Outcome:
+    """Runs the calls in turn. `words` replaces the values of arguments; they have the layout's stored shape.
+
+    Raises TargetError for a target that contradicts itself.
+    """
+    try:
+        return Returned(tuple(run_call(target, launcher, call, backend, order, words or {}) for call in calls))
+    except UsageError:
+        raise
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        return OutOfMemory(one_line(error))
+    except Exception as error:
+        outcome = _failure(error)
+        if backend.fatal(error):
+            raise Fatal(outcome) from error
+        return outcome
+
+
+def run_call(
+    target: Target, launcher: Launcher, call: Call, backend: Backend, order: int | None, words: Words
+) -> CallResult:
+    """One call in guarded, poisoned memory."""
+    buffers = {
+        name: place(name, value, call.dims, backend.device, words.get(name)) for name, value in call.tensors.items()
+    }
+    inputs = {name: buffers[name].tensor for name in call.arguments}
+    sizes = {name: call.dims[name] for name in target.passed_sizes}
+    with backend.session(order) as session, GuardedAllocations() as allocations:
+        if target.differentiable:
+            outputs = _with_gradients(target, launcher, inputs, {**call.options, **sizes}, buffers)
+        else:
+            outputs = checked(target, launcher(**inputs, **call.options, **sizes))
+        backend.finish()
+        accesses, kernels = session.accesses(), session.kernels()
+    return observe(target, buffers, outputs, allocations, accesses, kernels)
+
+
+def observe(
+    target: Target,
+    buffers: Mapping[str, Buffer],
+    outputs: Mapping[str, torch.Tensor],
+    allocations: GuardedAllocations,
+    accesses: list[Access],
+    kernels: list[str],
+) -> CallResult:
+    """What the call did to memory, beside what it returned."""
+    writes, strays = [], []
+    for buffer in buffers.values():
+        changed, outside = buffer.inspect()
+        strays += outside
+        writes += [] if buffer.name in target.in_place else changed
+    strays += allocations.strays({output.data_ptr(): name for name, output in outputs.items()})
+    storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in buffers.values()}
+    aliases = [
+        (name, storages[output.untyped_storage().data_ptr()])
+        for name, output in outputs.items()
+        if output.numel() and output.untyped_storage().data_ptr() in storages
+    ]
+    unwritten = {name: place for name, output in outputs.items() if (place := poisoned(output)) is not None}
+    return CallResult(
+        outputs={name: output.detach().clone() for name, output in outputs.items()},
+        accesses=tuple(accesses + strays),
+        writes=tuple(writes),
+        unwritten=unwritten,
+        aliases=tuple(pair for pair in aliases if pair[1] not in target.in_place),
+        kernels=tuple(kernels),
+    )
+
+
+def checked(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
+    """The launcher's outputs. TargetError where they are not tensors by name."""
+    if not isinstance(outputs, Mapping) or not outputs:
+        raise TargetError(f"target {target.name!r}: the launcher returns {type(outputs).__name__}, not a dict of tensors")
+    for name, value in outputs.items():
+        if not isinstance(value, torch.Tensor) or value.dtype not in NAMES:
+            what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise TargetError(f"target {target.name!r}: output {name!r} is {what}, not a tensor of a known dtype")
+    return outputs
+
+
+def _with_gradients(
+    target: Target,
+    launcher: Launcher,
+    inputs: Mapping[str, torch.Tensor],
+    scalars: Mapping[str, Any],
+    buffers: Mapping[str, Buffer],
+) -> Mapping[str, torch.Tensor]:
+    """Outputs, and under ``dNAME`` the gradient of every floating input, by the kernel's own backward."""
+    leaves = {name: value.requires_grad_() if value.is_floating_point() else value for name, value in inputs.items()}
+    outputs = checked(target, launcher(**leaves, **scalars))
+    wanted = [name for name, value in leaves.items() if value.requires_grad]
+    pairs = [
+        (output, buffers[f"grad {name}"].tensor)
+        for name, output in outputs.items()
+        if output.requires_grad and f"grad {name}" in buffers
+    ]
+    gradients = torch.autograd.grad(
+        [output for output, _ in pairs],
+        [leaves[name] for name in wanted],
+        [cotangent for _, cotangent in pairs],
+        allow_unused=True,
+    )
+    found = {f"d{name}": value for name, value in zip(wanted, gradients, strict=True) if value is not None}
+    return {**outputs, **found}
+
+
+def _failure(error: Exception) -> Outcome:
+    kind = type(error).__name__
+    if kind == "UnsupportedOperation":
+        raise TargetError(f"kernel not supported by this backend: {one_line(error)}") from None
+    if kind == "NoCompiler":
+        raise UsageError(one_line(error)) from None
+    if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
+        return CompileError(one_line(error))
+    if isinstance(error, REFUSALS) and not _from_machinery(error):
+        return Rejected(one_line(error))
+    return Raised(one_line(error))
+
+
+def _from_machinery(error: Exception) -> bool:
+    """Whether Triton or this package raised the error, not the launcher or what it calls."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
+    return module.partition(".")[0] in ("fuzz", "triton")

@@ -1,0 +1,191 @@
+"""Memory: a Case's tensors in guarded, poisoned buffers, and what a run did to them.
+
+Every buffer holds poison before, after and between its elements. Poison is a signalling NaN: arithmetic quiets it, so
+that the exact word in an output was never written by a computation. A huge layout maps its memory lazily without
+reserving it; there only the elements themselves are filled and compared.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fuzz.case import Argument
+from fuzz.dims import resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.outcome import Access, Write
+
+GUARD = 64
+"""Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""
+POISON = {
+    "float64": 0x7FF5A5A5A5A5A5A5,
+    "float32": 0x7FA5A5A5,
+    "float16": 0x7DA5,
+    "bfloat16": 0x7FA5,
+    "int64": 0x5A5A5A5A5A5A5A5A,
+    "int32": 0x5A5A5A5A,
+    "int16": 0x5A5A,
+    "int8": 0x5A,
+    "uint8": 0x5A,
+    "bool": 1,
+}
+TORCH_DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in POISON}
+NAMES: Mapping[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
+WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass
+class Buffer:
+    """One argument in memory. `base` are all its words on the host, `pristine` a copy, None where it is huge."""
+
+    name: str
+    dtype: str
+    tensor: torch.Tensor
+    base: np.ndarray
+    device_base: torch.Tensor
+    pristine: np.ndarray | None
+    words: np.ndarray
+    shape: tuple[int, ...]
+    stored: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+
+    def inspect(self) -> tuple[list[Write], list[Access]]:
+        """Elements whose bytes changed, and words outside the elements that changed."""
+        if self.device_base.device.type != "cpu":
+            if self.pristine is None:
+                return self._inspect_elements(self._fetched()), []
+            self.base = _host_words(self.device_base)
+        if self.pristine is None:
+            return self._inspect_elements(self._elements(self.base)), []
+        if np.array_equal(self.base, self.pristine):
+            return [], []
+        writes = self._inspect_elements(self._elements(self.base))
+        return writes, self._strays()
+
+    def _fetched(self) -> np.ndarray:
+        view = torch.as_strided(self.device_base, self.stored, self.strides, self.start)
+        return _host_words(view).reshape(self.stored)
+
+    def _elements(self, base: np.ndarray) -> np.ndarray:
+        strides = tuple(stride * base.itemsize for stride in self.strides)
+        return np.lib.stride_tricks.as_strided(base[self.start :], self.stored, strides)
+
+    def _inspect_elements(self, now: np.ndarray) -> list[Write]:
+        changed = now != self.words
+        count = int(changed.sum())
+        if not count:
+            return []
+        first = tuple(int(i) for i in np.argwhere(changed)[0])
+        return [Write(self.name, first, int(now[first]), int(self.words[first]), count)]
+
+    def _strays(self) -> list[Access]:
+        assert self.pristine is not None
+        outside = self.base != self.pristine
+        self._elements(outside)[...] = False
+        places = np.flatnonzero(outside)
+        if not places.size:
+            return []
+        offset = int(places[0]) - self.start
+        return [Access(self.name, "store", f"{places.size} words outside {self.name!r} written, first at {offset:+d}")]
+
+
+def place(
+    name: str, argument: Argument, dims: Mapping[str, int], device: str, words: np.ndarray | None = None
+) -> Buffer:
+    """The argument's tensor in a buffer of its own on the device; `words`, of the stored shape, replace its values."""
+    shape = resolve(argument.shape, dims)
+    layout = argument.layout
+    stored, strides, span = layout.stored(shape), layout.strides(shape), layout.span(shape)
+    words = argument.words(dims) if words is None else words
+    kind = named_dtype(argument.dtype)
+    start = GUARD // (kind.bits // 8) + layout.offset
+    length = start + span + GUARD // (kind.bits // 8)
+    if layout.reach and span > 1 << 24:
+        return _place_huge(name, argument, words, shape, stored, strides, start, length, device)
+    base = np.full(length, POISON[argument.dtype], dtype=kind.word)
+    view_strides = tuple(stride * base.itemsize for stride in strides)
+    np.lib.stride_tricks.as_strided(base[start:], stored, view_strides)[...] = words
+    host = _as_torch(base, argument.dtype)
+    pristine = base.copy()
+    moved = host if device == "cpu" else host.to(device)
+    tensor = torch.as_strided(moved, shape, strides, start)
+    return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
+
+
+def _place_huge(
+    name: str,
+    argument: Argument,
+    words: np.ndarray,
+    shape: tuple[int, ...],
+    stored: tuple[int, ...],
+    strides: tuple[int, ...],
+    start: int,
+    length: int,
+    device: str,
+) -> Buffer:
+    kind = named_dtype(argument.dtype)
+    if device == "cpu":
+        base = _lazily_mapped(length * kind.bits // 8).view(kind.word)
+        moved = _as_torch(base, argument.dtype)
+    else:
+        base = np.empty(0, dtype=kind.word)
+        moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)
+    tensor = torch.as_strided(moved, shape, strides, start)
+    flat = _as_torch(words.copy().reshape(-1), argument.dtype).reshape(stored)
+    torch.as_strided(moved, stored, strides, start).copy_(flat)
+    return Buffer(name, argument.dtype, tensor, base, moved, None, words, shape, stored, strides, start)
+
+
+def _lazily_mapped(size: int) -> np.ndarray:
+    """Zeroed bytes that take memory only where they are touched and reserve no swap."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0x4000)
+    size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    return np.frombuffer(mmap.mmap(-1, size, flags=flags), dtype=np.uint8)
+
+
+def _as_torch(words: np.ndarray, dtype: str) -> torch.Tensor:
+    signed = words.view(words.dtype.str.replace("u", "i")) if words.itemsize > 1 else words
+    return torch.from_numpy(signed).view(TORCH_DTYPES[dtype])
+
+
+def _host_words(tensor: torch.Tensor) -> np.ndarray:
+    """The words of a tensor, contiguous and flat, on the host."""
+    flat = tensor.detach().contiguous().reshape(-1).cpu()
+    if flat.dtype is torch.bool:
+        return flat.view(torch.uint8).numpy()
+    words: np.ndarray = flat.view(WORDS[flat.element_size()]).numpy()
+    return words.view(words.dtype.str.replace("i", "u"))
+
+
+def words_of(tensor: torch.Tensor) -> np.ndarray:
+    """The words of a tensor as an array of its shape, on the host."""
+    return _host_words(tensor).reshape(tuple(tensor.shape))
+
+
+def poisoned(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The index of the first element that still holds poison, or None. Eight-bit types cannot be told."""
+    word = POISON.get(NAMES.get(tensor.dtype, ""), 0)
+    if tensor.element_size() == 1 or tensor.numel() == 0 or not word:
+        return None
+    signed = word - (1 << 8 * tensor.element_size()) if word >> (8 * tensor.element_size() - 1) else word
+    same = tensor.detach().contiguous().view(WORDS[tensor.element_size()]) == signed
+    if not bool(same.any()):
+        return None
+    return tuple(int(i) for i in same.nonzero()[0])
+
+
+def fill_poison(tensor: torch.Tensor) -> None:
+    """Overwrites every element of a dense tensor with poison."""
+    name = NAMES.get(tensor.dtype)
+    if name is None or tensor.numel() == 0:
+        return
+    if tensor.dtype is torch.bool:
+        tensor.fill_(True)
+        return
+    word, bits = POISON[name], 8 * tensor.element_size()
+    tensor.view(WORDS[bits // 8]).fill_(word - (1 << bits) if word >> (bits - 1) else word)

@@ -1,0 +1,163 @@
+"""Campaign: propose, run, judge, confirm, shrink, save, until a budget ends."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from fuzz import corpus
+from fuzz.case import Case
+from fuzz.config import Run
+from fuzz.engines import RandomEngine
+from fuzz.entry import Entry
+from fuzz.feedback import Feedback
+from fuzz.finding import Finding
+from fuzz.pool import Pool
+from fuzz.question import ENTRY, Question, Report, Setting
+from fuzz.shrink import Budget
+from fuzz.target import Target
+from fuzz.triage import Record, Triage, merge
+from fuzz.worker import Worker
+
+SHARES = {"deterministic": 4, "layout": 4, "rejects": 12, "invariance": 1}
+"""A sampled oracle is asked about one case in so many, where it applies."""
+HISTORY = 8
+"""Cases remembered for findings that depend on what ran before them."""
+SHRINKING = 0.5
+"""Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
+
+
+class Watcher(Protocol):
+    """Who is told what happens while a campaign runs."""
+
+    def started(self, run: Run, backend: str) -> None: ...
+    def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
+    def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
+    def shrunk(self, record: Record) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+
+
+@dataclass
+class Result:
+    """What a campaign came to."""
+
+    run: Run
+    backend: str
+    feedback: Feedback
+    records: list[Record]
+    seconds: float
+    interrupted: bool = False
+    unconfirmed: int = 0
+
+
+@dataclass
+class Campaign:
+    """One run over one target. `began` is when the process started, by time.monotonic."""
+
+    run: Run
+    target: Target
+    backend: str
+    folder: Path
+    watcher: Watcher
+    versions: dict[str, str]
+    began: float = field(default_factory=time.monotonic)
+    feedback: Feedback = field(default_factory=Feedback)
+    records: list[Record] = field(default_factory=list)
+    history: deque[Case] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    oldest: Case | None = None
+    unconfirmed: int = 0
+    paused: float = 0.0
+
+    def go(self) -> Result:
+        """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
+        setting = Setting(str(self.run.target), self.run.planted, self.backend)
+        interrupted = False
+        start = time.monotonic()
+        self.watcher.started(self.run, self.backend)
+        worker = Worker(ENTRY, setting, self.run.resident, self.target.timeout)
+        pool = Pool(ENTRY, setting, self.run.resident, self.target.timeout, self.run.workers)
+        with worker, pool:
+            triage = Triage(self.target, worker, tuple(SHARES))
+            try:
+                for index, case, report in pool.answers(self._questions(start)):
+                    self.feedback.learn(case, report)
+                    if report.filed:
+                        self._found(triage, index, case, report.filed)
+                    self._remember(case)
+                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, len(self.records))
+                    if self.run.max_findings and len(self.records) >= self.run.max_findings:
+                        break
+            except KeyboardInterrupt:
+                interrupted = True
+        seconds = time.monotonic() - start - self.paused
+        return Result(self.run, self.backend, self.feedback, self.records, seconds, interrupted, self.unconfirmed)
+
+    def _questions(self, start: float) -> Iterator[tuple[int, Question]]:
+        engine = RandomEngine(self.target, self.run.seed)
+        index = 0
+        while self.run.cases is None or index < self.run.cases:
+            if self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:
+                return
+            sampled = tuple(name for name, share in SHARES.items() if index % share == share // 2)
+            yield index, Question(engine.case(index), sampled)
+            index += 1
+
+    def _remember(self, case: Case) -> None:
+        self.oldest = self.oldest or case
+        self.history.append(case)
+
+    def _found(self, triage: Triage, index: int, case: Case, finding: Finding) -> None:
+        """Counts a hit of a known cause, or makes a new record of one."""
+        for record in self.records:
+            if record.covers(finding):
+                record.hits += 1
+                record.outputs.update(finding.outputs)
+                return
+        seconds = time.monotonic() - self.began
+        paused = time.monotonic()
+        self.watcher.first_seen(case, finding, index)
+        earlier = [self.oldest, *self.history] if self.oldest else []
+        record_or_none = triage.confirm(case, finding, earlier)
+        if record_or_none is None:
+            self.unconfirmed += 1
+            self.watcher.unconfirmed(finding, index)
+        else:
+            self._settle(triage, record_or_none, index, seconds, finding)
+        self.paused += time.monotonic() - paused
+
+    def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
+        record.first_index, record.first_seconds = index, seconds
+        record.outputs = set(finding.outputs)
+        triage.shrink(record, Budget(seconds=self._allowance()))
+        old = merge(self.records, record, dict(self.target.defaults))
+        if old is None:
+            self.records.append(record)
+            old = record
+        previous = Path(old.path) if old.path else None
+        path = corpus.add(self.folder, self._entry(old))
+        if previous and previous != path:
+            previous.unlink(missing_ok=True)
+        old.path = str(path)
+        self.watcher.shrunk(old)
+
+    def _allowance(self) -> float:
+        """Seconds that shrinking one more finding may take: what is left of half the run's time, 10 s at least."""
+        budget = self.run.time or 60.0
+        return max(SHRINKING * budget - self.paused, min(SHRINKING * budget, 10.0))
+
+    def _entry(self, record: Record) -> Entry:
+        shown, runs = record.rate
+        seen = {
+            "backend": self.backend,
+            **self.versions,
+            "rate": f"{shown}/{runs}",
+            "seed": str(self.run.seed),
+            "first_case": str(record.first_index),
+            "verdict": "unadjudicated",
+        }
+        also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
+        return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

@@ -1,0 +1,41 @@
+"""Cli: the `fuzz` command. Exit codes: 0 nothing found, 1 findings, 2 a usage error, 3 an internal error."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import NoReturn
+
+from fuzz.cli.app import app
+from fuzz.cli.console import complain
+from fuzz.errors import FuzzError, one_line
+from fuzz.worker import InternalError
+
+USAGE, INTERNAL = 2, 3
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Runs the command line and exits."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Runs the command line; returns the exit code."""
+    try:
+        return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)
+    except FuzzError as error:
+        complain(one_line(error))
+        return USAGE
+    except KeyboardInterrupt:
+        complain("interrupted")
+        return 130
+    except InternalError as error:
+        complain(f"internal error in a worker\n{error}")
+        return INTERNAL
+    except Exception as error:
+        # Errors of the command line itself tell their exit code, whichever copy of click they come from.
+        if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            complain(error.format_message())
+            return USAGE
+        complain("internal error\n" + traceback.format_exc())
+        return INTERNAL

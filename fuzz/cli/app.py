@@ -1,0 +1,27 @@
+"""App: every command of the command line, in the order in which `fuzz --help` lists them."""
+
+from __future__ import annotations
+
+import typer
+
+from fuzz.cli.inspect import doctor, list_targets, new
+from fuzz.cli.replay import replay
+from fuzz.cli.run import run
+from fuzz.cli.saved import mark, show, shrink
+from fuzz.cli.version import version
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Differential fuzzing of Triton kernels against float64 references.",
+)
+app.callback(invoke_without_command=True)(version)
+app.command("list")(list_targets)
+app.command()(run)
+app.command()(replay)
+app.command()(shrink)
+app.command()(show)
+app.command()(mark)
+app.command()(new)
+app.command()(doctor)

@@ -1,0 +1,95 @@
+"""``fuzz list``, ``fuzz doctor`` and ``fuzz new``: what there is, what works here, and a start for one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fuzz import machine
+from fuzz.cli.console import errors, put, put_json
+from fuzz.loader import built_in, module, targets_in
+from fuzz.skeleton import skeleton
+from fuzz.target import Target
+
+
+def list_targets(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """List the built-in targets, what they promise, and their planted bugs."""
+    targets = [found for path in built_in() for found in targets_in(module(path)).values()]
+    if json:
+        put_json([described(target) for target in targets])
+        return 0
+    for target in targets:
+        fields = described(target)
+        put(f"{target.name}: {target.doc}")
+        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
+        put(f"  promises  {promises(target)}")
+        put(f"  planted   {', '.join(fields['planted']) or 'none'}")
+    return 0
+
+
+def described(target: Target) -> dict[str, Any]:
+    from fuzz.backends import BACKENDS
+    from fuzz.oracles.probe import outputs
+
+    return {
+        "name": target.name,
+        "outputs": list(outputs(target)),
+        "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
+        "backends": [name for name, backend in BACKENDS.items() if not backend.unusable()],
+        "planted": list(target.plants),
+    }
+
+
+def promises(target: Target) -> str:
+    """What the oracles check of this target, in words."""
+    parts = [f"inside the envelope of {target.accumulate} arithmetic"] if target.reference else []
+    parts.append("the same bits each time" if target.deterministic else f"not deterministic: {target.nondeterminism}")
+    if target.batch or target.rows:
+        parts.append(f"rows of {target.batch or ', '.join(target.rows)} do not depend on their batch")
+    parts.append(f"writes over {', '.join(target.in_place)}" if target.in_place else "no input is written")
+    parts += [f"refuses {name.replace('_', ' ')}" for name in target.rejects]
+    return "; ".join(parts)
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """Say what this machine can run, and what is known to be wrong with it."""
+    found = machine.diagnosis()
+    if json:
+        put_json(found)
+        return 0
+    for title, value in found.items():
+        if isinstance(value, dict):
+            put(f"{title}")
+            for name, text in value.items():
+                put(f"  {name:<12} {', '.join(text) if isinstance(text, list) else text}")
+        elif isinstance(value, list):
+            put("\n".join([title, *(f"  {line}" for line in value)]) if value else f"{title:<14} none")
+        else:
+            put(f"{title:<14} {value}")
+    return 0
+
+
+def new(
+    launcher: Annotated[str, typer.Argument(help="path.py:LAUNCHER")],
+    output: Annotated[Path | None, typer.Option(help="Where to write it; standard output by default.")] = None,
+) -> int:
+    """Write a target's skeleton from a launcher's signature."""
+    text = skeleton(launcher)
+    if output is None:
+        put(text)
+        return 0
+    if output.exists():
+        from fuzz.errors import UsageError
+
+        raise UsageError(f"{output} exists already; it is not written over")
+    output.write_text(text, encoding="utf-8")
+    errors.print(f"wrote {output}; fill in the sizes and the reference, then: fuzz run {output}", highlight=False)
+    return 0
+
+

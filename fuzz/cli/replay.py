@@ -1,0 +1,100 @@
+"""``fuzz replay``: corpus entries in both directions: open ones must still fail, fixed ones must pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz import corpus
+from fuzz.cli.console import put, put_json
+from fuzz.cli.run import chosen_backend
+from fuzz.config import Run
+from fuzz.entry import Entry
+from fuzz.loader import find, planted
+from fuzz.question import ENTRY, Setting
+from fuzz.target import Target
+from fuzz.triage import Record, Triage
+from fuzz.worker import Worker, preload
+
+
+@dataclass(frozen=True)
+class Replayed:
+    path: Path
+    entry: Entry
+    reproduced: bool
+
+    @property
+    def passed(self) -> bool:
+        """Whether the entry did what its status says; an accepted one may do either."""
+        return self.entry.status == "accepted" or self.reproduced == (self.entry.status == "open")
+
+
+def replay(
+    paths: Annotated[list[Path] | None, typer.Argument(help="Entries or folders; the built-in corpus by default.")] = None,
+    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    target: Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")] = "",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """Run saved cases again: open ones must still fail, fixed ones must pass."""
+    results = list(replayed(paths or [Path("corpus")], backend, target, quiet=json))
+    failed = [result for result in results if not result.passed]
+    if json:
+        put_json(
+            {
+                "passed": len(results) - len(failed),
+                "failed": len(failed),
+                "entries": [
+                    {"path": str(one.path), "status": one.entry.status, "reproduced": one.reproduced} for one in results
+                ],
+            }
+        )
+    else:
+        put(f"{len(results) - len(failed)} passed, {len(failed)} failed")
+    return int(bool(failed))
+
+
+def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True) -> Iterator[Replayed]:
+    """Replays every entry, each in a clean worker."""
+    places = list(corpus.files(paths))
+    entries = [(path, corpus.read(path)) for path in places]
+    if entries:
+        preload("fuzz.examine")
+    name = chosen_backend(backend)
+    for path, entry in entries:
+        text, loaded = find(entry.case.target, path, target)
+        if entry.planted:
+            planted(loaded, entry.planted)
+        result = Replayed(path, entry, reproduces(entry, text, loaded, name))
+        if not quiet:
+            put(f"{'ok    ' if result.passed else 'FAILED'} {path}: {told(result)}")
+        yield result
+
+
+def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
+    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
+    with open_triage(entry, text, target, backend) as worker:
+        triage = Triage(target, worker, ())
+        if entry.finding is None:
+            return triage.ask(entry.case, "accuracy", clean=True).filed is not None
+        shown, _, runs = entry.seen.get("rate", "1/1").partition("/")
+        record = Record(entry.finding, entry.case, entry.case, 0, 0.0, rate=(int(shown), int(runs or 1)))
+        triage.sampled = (entry.finding.oracle,)
+        return any(triage.shows(entry.case, entry.finding, clean=True) for _ in range(triage.tries(record)))
+
+
+def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Worker:
+    """A worker for an entry's target, with its planted bug."""
+    return Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+
+
+def told(result: Replayed) -> str:
+    shown = "disagrees" if result.reproduced else "agrees"
+    if result.passed:
+        return f"{result.entry.status}, {shown}"
+    if result.reproduced:
+        return f"marked {result.entry.status}, but it disagrees again"
+    return f"marked {result.entry.status}, but it agrees now; fuzz mark {result.path} fixed --why .."

@@ -1,0 +1,89 @@
+"""``fuzz run``: one target until a budget ends."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz import corpus, machine
+from fuzz.campaign import Campaign, Result
+from fuzz.cli.console import errors, put_json
+from fuzz.config import Run
+from fuzz.engines import ENGINES
+from fuzz.errors import BackendError, UsageError
+from fuzz.loader import BUILT_IN, load, planted
+from fuzz.report.live import Progress, summary
+from fuzz.report.machine import run_json
+from fuzz.target import Target
+from fuzz.worker import preload
+
+BACKEND_NAMES = ("auto", "cpu", "cuda")
+
+
+def run(
+    target: Annotated[str, typer.Argument(help="A built-in target's name, a file, or file.py:name.")],
+    seconds: Annotated[float | None, typer.Option(help="Fuzz for so long; 60 where no budget is given.")] = None,
+    cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
+    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto or random.")] = "auto",
+    planted: Annotated[str | None, typer.Option(help="Run a planted bug instead of the good kernel.")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
+    workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
+    max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
+    only_new: Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """Fuzz one target until a budget ends."""
+    asked = Run(target, planted, backend, engine, seed, seconds, cases, workers, max_findings, only_new, corpus)
+    result = fuzz(asked)
+    if json:
+        put_json(run_json(result, "random"))
+    else:
+        errors.print(summary(result))
+    return int(any(not (record.known and only_new) for record in result.records))
+
+
+def fuzz(asked: Run) -> Result:
+    """Checks everything that the caller gave, then fuzzes with progress on standard error."""
+    began = time.monotonic() - machine.process_age()
+    if asked.engine not in ENGINES:
+        raise UsageError(f"unknown engine {asked.engine!r}; known: {', '.join(ENGINES)}")
+    if asked.backend not in BACKEND_NAMES:
+        raise BackendError(f"unknown backend {asked.backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    if reason := machine.unsupported():
+        raise UsageError(reason)
+    preload("fuzz.examine")
+    target = load(asked.target)
+    if asked.planted:
+        planted(target, asked.planted)
+    folder = asked.corpus or default_folder(target, asked.planted)
+    corpus.check_writable(folder)
+    watcher = Progress(errors, "fuzz show")
+    try:
+        return Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
+    finally:
+        watcher.finish()
+
+
+def chosen_backend(name: str) -> str:
+    """The backend's own name. BackendError where it cannot run here."""
+    from fuzz.backends import backend
+
+    return backend(name).name
+
+
+def versions() -> dict[str, str]:
+    return machine.versions()
+
+
+def default_folder(target: Target, planted: str | None) -> Path:
+    """``corpus`` beside the target's file, or beside the built-in targets' folder; temporary for planted bugs."""
+    if planted:
+        return Path(tempfile.mkdtemp(prefix="fuzz-planted-"))
+    folder = target.path.parent
+    return (folder.parent if folder == BUILT_IN else folder) / "corpus"

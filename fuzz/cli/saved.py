@@ -1,0 +1,92 @@
+"""``fuzz show``, ``fuzz shrink`` and ``fuzz mark``: one saved entry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz import corpus
+from fuzz.case import sort_key
+from fuzz.cli.console import put
+from fuzz.cli.replay import open_triage
+from fuzz.cli.run import chosen_backend
+from fuzz.entry import Entry
+from fuzz.errors import UsageError
+from fuzz.loader import find, planted
+from fuzz.report.screen import screen
+from fuzz.shrink import Budget
+from fuzz.triage import Record, Triage
+from fuzz.worker import preload
+
+
+def show(
+    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    script: Annotated[bool, typer.Option("--script", help="Print a stand-alone program that shows it.")] = False,
+    good: Annotated[bool, typer.Option("--good", help="In the program, the good kernel for the planted one.")] = False,
+    target: Annotated[str, typer.Option(help="The file of its target, where it is not beside the corpus.")] = "",
+) -> int:
+    """Show one saved case on one screen, or as a stand-alone program."""
+    entry = corpus.read(path)
+    repeat = f"fuzz replay {path}" + (f" --target {target}" if target else "")
+    if not script:
+        put(screen(entry, str(path), repeat))
+        return 0
+    from fuzz.oracles.accuracy import expected_values
+    from fuzz.report.script import script as program
+
+    _, loaded = find(entry.case.target, path, target)
+    plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
+    put(program(entry, loaded, plant, expected_values(loaded, entry), repeat))
+    return 0
+
+
+def shrink(
+    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    seconds: Annotated[float, typer.Option(help="How long to go on.")] = 60.0,
+    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    target: Annotated[str, typer.Option(help="The file of its target, where it is not beside the corpus.")] = "",
+) -> int:
+    """Go on shrinking a saved case; the entry is replaced where a smaller case shows the same."""
+    if seconds <= 0:
+        raise UsageError(f"--seconds must be more than 0, not {seconds:g}")
+    entry = corpus.read(path)
+    if entry.finding is None:
+        raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
+    preload("fuzz.examine")
+    text, loaded = find(entry.case.target, path, target)
+    with open_triage(entry, text, loaded, chosen_backend(backend)) as worker:
+        triage = Triage(loaded, worker, ("deterministic", "invariance", "layout", "rejects"))
+        record = triage.confirm(entry.case, entry.finding, ())
+        if record is None:
+            raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
+        triage.shrink(record, Budget(seconds=seconds))
+    if sort_key(record.case, loaded.defaults) >= sort_key(entry.case, loaded.defaults):
+        put(f"{path} is as small as it gets ({record.executions} executions)")
+        return 0
+    shorter = moved(path, entry, record)
+    put(f"{shorter} replaces {path} ({record.executions} executions)")
+    return 0
+
+
+def moved(path: Path, entry: Entry, record: Record) -> Path:
+    """Saves the smaller case under its own name, then removes the larger one."""
+    smaller = replace(entry, case=record.case, finding=record.finding)
+    place = path.with_name(smaller.name)
+    corpus.write(place, smaller)
+    if place != path:
+        path.unlink()
+    return place
+
+
+def mark(
+    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    status: Annotated[str, typer.Argument(help="open, fixed or accepted.")],
+    why: Annotated[str, typer.Option(help="The reason, kept in the entry.")],
+) -> int:
+    """Change a saved entry's status."""
+    entry = corpus.mark(path, status, why)
+    put(f"{path}: {entry.status}, {entry.why}")
+    return 0

@@ -1,0 +1,54 @@
+"""Config: what one run is asked to do, checked. Limits are in seconds, cases and bytes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.errors import UsageError
+
+SECONDS = 60.0
+"""A run's budget where none is given."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One target until a budget ends. None means no limit of that kind; `corpus` None means a temporary folder."""
+
+    target: str
+    planted: str | None = None
+    backend: str = "auto"
+    engine: str = "auto"
+    seed: int = 0
+    seconds: float | None = None
+    cases: int | None = None
+    workers: int = 1
+    max_findings: int | None = None
+    only_new: bool = False
+    corpus: Path | None = None
+    memory: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):
+            if value is not None and not value > 0:
+                raise UsageError(f"--{name} must be more than 0, not {value:g}")
+        if self.workers < 1:
+            raise UsageError(f"--workers must be at least 1, not {self.workers}")
+        if self.seed < 0:
+            raise UsageError(f"--seed must not be negative, and is {self.seed}")
+
+    @property
+    def time(self) -> float | None:
+        """Seconds of fuzzing; SECONDS where neither time nor cases were given."""
+        return SECONDS if self.seconds is None and self.cases is None else self.seconds
+
+    @property
+    def resident(self) -> int:
+        """Bytes that one worker may hold."""
+        return self.memory or max(total_memory() // (2 * self.workers), 1 << 30)
+
+
+def total_memory() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

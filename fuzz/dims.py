@@ -1,0 +1,111 @@
+"""Dims: named sizes, and arithmetic over them as text.
+
+A shape is a tuple of expressions such as ``M``, ``2*P`` or ``G*K + 1``: integers, names, ``+ - * //`` and brackets.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from fuzz.errors import TargetError
+
+OPERATORS: Mapping[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: lambda a, b: a // b,
+}
+
+
+@dataclass(frozen=True)
+class Expression:
+    """Arithmetic over named sizes; builds further expressions with ``+ - * //``."""
+
+    text: str
+
+    def __add__(self, other: Expression | int) -> Expression:
+        return Expression(f"({self.text} + {_text(other)})")
+
+    def __sub__(self, other: Expression | int) -> Expression:
+        return Expression(f"({self.text} - {_text(other)})")
+
+    def __mul__(self, other: Expression | int) -> Expression:
+        return Expression(f"{self.text}*{_text(other)}")
+
+    def __rmul__(self, other: int) -> Expression:
+        return Expression(f"{_text(other)}*{self.text}")
+
+    def __floordiv__(self, other: Expression | int) -> Expression:
+        return Expression(f"{self.text}//{_text(other)}")
+
+
+@dataclass(frozen=True)
+class Size(Expression):
+    """A named size between `low` and `high`, both included, and a multiple of `multiple`."""
+
+    low: int = 1
+    high: int = 1
+    multiple: int = 1
+
+    @property
+    def name(self) -> str:
+        return self.text
+
+    def clamp(self, value: int) -> int:
+        """The allowed size nearest to value, downwards where there is a choice."""
+        lowest = -(-self.low // self.multiple) * self.multiple
+        return max(lowest, min(value, self.high) // self.multiple * self.multiple)
+
+
+def _text(value: Expression | int) -> str:
+    return value.text if isinstance(value, Expression) else str(value)
+
+
+def evaluate(text: str, dims: Mapping[str, int]) -> int:
+    """The value of an expression; TargetError where it uses a name that dims lacks."""
+    return _compiled(text)(dims)
+
+
+def names(text: str) -> Iterator[str]:
+    """The dims that an expression uses."""
+    return (node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name))
+
+
+def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape in elements for these dims."""
+    return tuple(evaluate(text, dims) for text in shape)
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        raise TargetError(f"size expression {text!r} is not arithmetic over named sizes") from None
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str) -> Callable[[Mapping[str, int]], int]:
+    return _closure(_parsed(text), text)
+
+
+def _closure(node: ast.expr, text: str) -> Callable[[Mapping[str, int]], int]:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        constant = node.value
+        return lambda dims: constant
+    if isinstance(node, ast.Name):
+        return lambda dims: _lookup(dims, node.id, text)
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        operator = OPERATORS[type(node.op)]
+        left, right = _closure(node.left, text), _closure(node.right, text)
+        return lambda dims: operator(left(dims), right(dims))
+    raise TargetError(f"size expression {text!r} may hold names, integers, + - * // and brackets only")
+
+
+def _lookup(dims: Mapping[str, int], name: str, text: str) -> int:
+    try:
+        return dims[name]
+    except KeyError:
+        raise TargetError(f"size expression {text!r} uses {name!r}, which is not a dim of this case") from None

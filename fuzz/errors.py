@@ -1,0 +1,38 @@
+"""Errors: the exceptions that a person is meant to read.
+
+    FuzzError                   anything this package reports in one line
+    └── UsageError              the caller's input is wrong: exit code 2
+        ├── TargetError         a target file, or what it declares
+        ├── BackendError        a backend that is unknown or cannot run here
+        └── CorpusError         a corpus folder or entry
+
+Everything else that escapes is an internal error: it keeps its traceback and ends with exit code 3.
+"""
+
+from __future__ import annotations
+
+
+class FuzzError(Exception):
+    """Base of every error that is reported as one clear line."""
+
+
+class UsageError(FuzzError):
+    """Something the caller gave is wrong; the message names it and says what would be right."""
+
+
+class TargetError(UsageError):
+    """A target that is missing, cannot be loaded, or contradicts itself."""
+
+
+class BackendError(UsageError):
+    """A backend that does not exist or cannot run on this machine."""
+
+
+class CorpusError(UsageError):
+    """A corpus entry or folder that cannot be read or written."""
+
+
+def one_line(error: BaseException) -> str:
+    """The error's message on one line, with its type where the message alone says too little."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": ")

@@ -1,0 +1,67 @@
+"""Feedback: what a run has seen so far: how its cases are distributed and how near honest errors come to the bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.case import Case
+from fuzz.question import Report
+
+LARGE = 1 << 16
+"""Elements from which a case counts as large."""
+
+
+@dataclass
+class Feedback:
+    """Counts over the cases of one run. Rejected cases count only as rejected."""
+
+    cases: int = 0
+    rejected: int = 0
+    worst: float = 0.0
+    large: int = 0
+    several_calls: int = 0
+    oracles: Counter[str] = field(default_factory=Counter)
+    recipes: Counter[str] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    layouts: Counter[str] = field(default_factory=Counter)
+    dims: dict[str, list[int]] = field(default_factory=dict)
+    symptoms: Counter[str] = field(default_factory=Counter)
+
+    def learn(self, case: Case, report: Report) -> None:
+        self.cases += 1
+        if report.rejected:
+            self.rejected += 1
+            return
+        self.worst = max(self.worst, report.worst)
+        self.oracles.update(report.examined)
+        self.large += case.elements() > LARGE
+        self.several_calls += len(case.calls) > 1
+        if report.filed:
+            self.symptoms[report.filed.symptom] += 1
+        for value in case.last.tensors.values():
+            self.recipes[getattr(value.values, "name", "exact")] += 1
+            self.dtypes[value.dtype] += 1
+            self.layouts[value.layout.kind] += 1
+        for name, size in case.last.dims.items():
+            low, high = self.dims.setdefault(name, [size, size])
+            self.dims[name] = [min(low, size), max(high, size)]
+
+    def distribution(self) -> Mapping[str, object]:
+        """The share of cases or tensors for each thing that may be special about them."""
+        accepted = max(self.cases - self.rejected, 1)
+        return {
+            "large": round(self.large / accepted, 4),
+            "several_calls": round(self.several_calls / accepted, 4),
+            "dims": {name: {"least": low, "most": high} for name, (low, high) in self.dims.items()},
+            "recipes": shares(self.recipes),
+            "dtypes": shares(self.dtypes),
+            "layouts": shares(self.layouts),
+        }
+
+
+def shares(counts: Counter[str]) -> dict[str, float]:
+    """Each count as a share of their sum, the largest first."""
+    total = max(sum(counts.values()), 1)
+    return {name: round(count / total, 4) for name, count in counts.most_common()}

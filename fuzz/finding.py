@@ -1,0 +1,85 @@
+"""Finding: evidence of one disagreement, as a value that an oracle returns.
+
+A case is filed under the first oracle of ORACLES that fires; the signature names the bug, so that many hits of one
+bug are one finding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ORACLES = (
+    "fault",
+    "bounds",
+    "mutation",
+    "rejects",
+    "accuracy",
+    "autograd",
+    "deterministic",
+    "invariance",
+    "layout",
+    "scaling",
+    "parity",
+)
+SYMPTOMS = {
+    "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
+    "bounds": ("stray-write", "stray-read", "unwritten"),
+    "mutation": ("written", "aliased"),
+    "rejects": ("accepted",),
+    "accuracy": ("nonfinite", "sign", "value"),
+    "deterministic": ("bits",),
+    "invariance": ("bits", "drift"),
+    "layout": ("bits",),
+}
+
+
+@dataclass(frozen=True)
+class Element:
+    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text."""
+
+    output: str
+    index: tuple[int, ...]
+    got: str
+    got_word: str
+    want: str
+    bound: str = ""
+    ulps: str = ""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
+
+    `place` is the source line of an access, where the oracle knows it.
+    """
+
+    oracle: str
+    outputs: tuple[str, ...]
+    symptom: str
+    message: str
+    elements: tuple[Element, ...] = ()
+    call: int = 0
+    ratio: float = 0.0
+    disagreeing: int = 0
+    compared: int = 0
+    place: str = ""
+
+    def __post_init__(self) -> None:
+        if self.symptom not in SYMPTOMS[self.oracle]:
+            raise ValueError(f"oracle {self.oracle!r} has no symptom {self.symptom!r}")
+
+    @property
+    def output(self) -> str:
+        """The outputs' names joined by ``+``."""
+        return "+".join(self.outputs)
+
+    def same_bug(self, other: Finding) -> bool:
+        """Whether other may be the same bug: the same oracle, and an output or the source line in common."""
+        if self.oracle != other.oracle:
+            return False
+        return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
+
+
+def order(finding: Finding) -> tuple[int, int]:
+    """Key that sorts findings of one case by the oracle, then symptom, under which they are filed."""
+    return ORACLES.index(finding.oracle), SYMPTOMS[finding.oracle].index(finding.symptom)

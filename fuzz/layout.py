@@ -1,0 +1,74 @@
+"""Layout: how a tensor lies in memory, told without its size so that it survives shrinking.
+
+Strides and offsets are in elements. A shape's dims are stored from slowest to fastest in `order`; the fastest dim
+steps by `step`, every run of it is followed by `pad` elements, the first element stands `offset` elements after the
+buffer's start, dims in `expand` have stride 0, and `reach` > 0 gives the slowest dim a stride of 2**reach elements
+(memory that is mapped lazily and never filled).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KINDS = ("contiguous", "transposed", "padded", "sliced", "strided", "misaligned", "expanded", "huge")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the elements of a tensor are; the default is contiguous and row-major."""
+
+    order: tuple[int, ...] = ()
+    step: int = 1
+    pad: int = 0
+    offset: int = 0
+    expand: tuple[int, ...] = ()
+    reach: int = 0
+
+    @property
+    def kind(self) -> str:
+        """The one word of KINDS that tells what is special about this layout."""
+        if self.reach:
+            return "huge"
+        if self.expand:
+            return "expanded"
+        if self.order:
+            return "transposed"
+        if self.step > 1:
+            return "strided"
+        if self.pad:
+            return "sliced" if self.offset else "padded"
+        return "misaligned" if self.offset else "contiguous"
+
+    def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Strides in elements of a tensor of this shape."""
+        order = self.order or tuple(range(len(shape)))
+        strides = [0] * len(shape)
+        run = self.step
+        for position, dim in enumerate(reversed(order)):
+            if dim in self.expand:
+                continue
+            strides[dim] = run
+            run *= max(shape[dim], 1)
+            if position == 0:
+                run += self.pad
+        if self.reach and order:
+            strides[order[0]] = 1 << self.reach
+        return tuple(strides)
+
+    def stored(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of the distinct elements: expanded dims hold one."""
+        return tuple(min(size, 1) if dim in self.expand else size for dim, size in enumerate(shape))
+
+    def span(self, shape: tuple[int, ...]) -> int:
+        """Elements from the first to the last one, both included; 0 for an empty shape."""
+        if 0 in shape:
+            return 0
+        return 1 + sum((size - 1) * stride for size, stride in zip(shape, self.strides(shape), strict=True))
+
+    def fits(self, rank: int) -> bool:
+        """Whether this layout can be applied to a tensor of that many dims."""
+        named = sorted(self.order)
+        return (not named or named == list(range(rank))) and all(0 <= dim < rank for dim in self.expand)
+
+
+CONTIGUOUS = Layout()

@@ -1,0 +1,83 @@
+"""Machine: what this machine is and can do, for `fuzz doctor`, for entries and for defaults."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+EXTRAS = ("torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "pytest", "ziglang")
+DISTRIBUTIONS = {"yaml": "pyyaml"}
+PYTHONS = ((3, 11), (3, 12))
+
+
+def versions() -> dict[str, str]:
+    """Versions that a finding depends on."""
+    return {name: version(name) for name in ("torch", "triton")} | {"python": platform.python_version()}
+
+
+def version(name: str) -> str:
+    """The installed version of a distribution, or ``missing``."""
+    try:
+        return importlib.metadata.version(DISTRIBUTIONS.get(name, name))
+    except importlib.metadata.PackageNotFoundError:
+        return "missing"
+
+
+def unsupported() -> str:
+    """Why this machine is not supported at all, in one line; empty where it is."""
+    if sys.platform != "linux":
+        return f"only Linux is supported, not {sys.platform}"
+    if platform.machine() != "x86_64":
+        return f"only x86-64 processors are supported, not {platform.machine()}"
+    if sys.version_info[:2] < PYTHONS[0]:
+        return f"Python {PYTHONS[0][0]}.{PYTHONS[0][1]} or newer is needed, not {platform.python_version()}"
+    return ""
+
+
+def diagnosis() -> Mapping[str, object]:
+    """What runs here and what does not, with the reason."""
+    from fuzz.backends import BACKENDS
+
+    backends = {name: backend.unusable() or "ready" for name, backend in BACKENDS.items()}
+    backends["interpreter"] = "not a backend yet: Triton's own interpreter computes bfloat16 on its bit patterns"
+    return {
+        "machine": unsupported() or f"{sys.platform} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": {name: version(name) for name in EXTRAS},
+        "backends": backends,
+        "dtypes": {name: list(dtypes()) for name, reason in backends.items() if reason == "ready"},
+        "notes": list(notes()),
+    }
+
+
+def dtypes() -> tuple[str, ...]:
+    """Dtypes that cases may have on every backend."""
+    return ("float32", "bfloat16", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
+
+
+def notes() -> list[str]:
+    """What is known to be wrong with this machine's versions."""
+    found = []
+    if sys.version_info[:2] not in PYTHONS:
+        found.append(f"Python {platform.python_version()} is untested; 3.11 and 3.12 are tested")
+    if version("ziglang") == "missing":
+        found.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
+    if version("mpmath") == "missing":
+        found.append("mpmath is not installed: findings cannot be adjudicated")
+    return found
+
+
+def process_age() -> float:
+    """Seconds since this process started."""
+    try:
+        fields = Path("/proc/self/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        import os
+
+        ticks = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - ticks, 0.0)
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0

@@ -1,0 +1,101 @@
+"""What an oracle looks at: one case, what happened when it ran, and ways to run it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from fuzz.backends.base import Backend
+from fuzz.backends.execute import run
+from fuzz.backends.memory import NAMES, words_of
+from fuzz.case import Call, Case
+from fuzz.dtypes import decimal, hexword
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.finding import Element, Finding
+from fuzz.outcome import Outcome, Returned
+from fuzz.reference import Expected, Precision, precision
+from fuzz.target import Launcher, Target
+
+SHOWN = 4
+"""Elements that a finding shows."""
+
+
+@dataclass
+class Examination:
+    """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it."""
+
+    target: Target
+    launcher: Launcher
+    case: Case
+    backend: Backend
+    outcome: Outcome
+    worst: float = 0.0
+    expected: dict[tuple[int, bool], Mapping[str, Expected]] = field(default_factory=dict)
+
+    @property
+    def precision(self) -> Precision:
+        return precision(self.backend.name, self.target.accumulate, self.target.dot)
+
+    @property
+    def returned(self) -> Returned:
+        assert isinstance(self.outcome, Returned)
+        return self.outcome
+
+    def rerun(
+        self, call: Call | None = None, *, order: int | None = None, words: Mapping[str, np.ndarray] | None = None
+    ) -> Outcome:
+        """The last call again, or another one, alone."""
+        return run(self.target, self.launcher, (call or self.case.last,), self.backend, order, words)
+
+
+class Oracle(Protocol):
+    """One question asked of a case. `always` oracles examine every case, the others a share."""
+
+    name: str
+    always: bool
+
+    def applies(self, target: Target, case: Case) -> bool:
+        """Whether the question makes sense for this case."""
+
+    def examine(self, exam: Examination) -> Finding | None:
+        """The disagreement, or None. The outcome is Returned, except for the fault oracle."""
+
+
+def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
+    """One element of a tensor, spelled for people."""
+    kind = named_dtype(NAMES[got.dtype])
+    word = int(words_of(got[index].reshape(1))[0])
+    return Element(output, index, decimal(word, kind), hexword(word, kind), want, **more)
+
+
+def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
+    """Indices (n, rank) of the elements whose bits differ; NaNs of any payload are equal."""
+    if before.is_floating_point():
+        # Reading words is only needed where values compare unequal or are zeros of unlike sign.
+        same = (before == after) & (torch.signbit(before) == torch.signbit(after))
+        return ((~(same | (before.isnan() & after.isnan()))).nonzero()).cpu().numpy()
+    return (before != after).nonzero().cpu().numpy()
+
+
+def compare_bits(
+    oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], symptom: str = "bits"
+) -> Finding | None:
+    """A finding where two runs that must agree bit for bit do not. Pairs are (this run, the other run) by output."""
+    outputs, elements, count, total = [], [], 0, 0
+    for name, (got, other) in pairs.items():
+        places = differing(got, other)
+        total += got.numel()
+        if len(places):
+            outputs.append(name)
+            count += len(places)
+            for place in places[:SHOWN]:
+                index = tuple(int(i) for i in place)
+                elements.append(element(name, index, got, element(name, index, other, "").got))
+    if not outputs:
+        return None
+    message = f"{'+'.join(outputs)}: {count} of {total} elements have other bits {what}"
+    return Finding(oracle, tuple(outputs), symptom, message, tuple(elements[:SHOWN]), disagreeing=count, compared=total)

@@ -1,0 +1,32 @@
+"""deterministic: runs of one case have the same bits. On `cpu` each run permutes the order of the programs."""
+
+from __future__ import annotations
+
+from fuzz.case import Case
+from fuzz.finding import Finding
+from fuzz.oracles.base import Examination, compare_bits
+from fuzz.outcome import Returned
+from fuzz.target import Target
+
+ORDERS = (-1, 1, 2)
+"""Program orders of the runs that are compared with the first: reversed, then permuted."""
+
+
+class Deterministic:
+    name = "deterministic"
+    always = False
+
+    def applies(self, target: Target, case: Case) -> bool:
+        return target.deterministic and len(case.calls) == 1
+
+    def examine(self, exam: Examination) -> Finding | None:
+        first = exam.returned.calls[-1].outputs
+        for order in ORDERS:
+            again = exam.rerun(order=order)
+            if not isinstance(again, Returned):
+                continue
+            pairs = {name: (first[name], again.calls[-1].outputs[name]) for name in first}
+            found = compare_bits("deterministic", "when the same call runs again", pairs)
+            if found:
+                return found
+        return None

@@ -1,0 +1,23 @@
+"""fault: the launcher raised, did not compile, or ran out of memory at a size that fits.
+
+A death or a hang is seen from outside the worker, and filed under this oracle as well.
+"""
+
+from __future__ import annotations
+
+from fuzz.case import Case
+from fuzz.finding import Finding
+from fuzz.oracles.base import Examination
+from fuzz.question import fault
+from fuzz.target import Target
+
+
+class Fault:
+    name = "fault"
+    always = True
+
+    def applies(self, target: Target, case: Case) -> bool:
+        return True
+
+    def examine(self, exam: Examination) -> Finding | None:
+        return fault(exam.outcome)

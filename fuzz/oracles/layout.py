@@ -1,0 +1,42 @@
+"""layout: the same values through other strides, offsets and alignments give the same bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fuzz.case import Call, Case
+from fuzz.finding import Finding
+from fuzz.layout import CONTIGUOUS
+from fuzz.oracles.base import Examination, compare_bits
+from fuzz.outcome import Returned
+from fuzz.target import Target
+
+
+class Layout:
+    name = "layout"
+    always = False
+
+    def applies(self, target: Target, case: Case) -> bool:
+        plain = all(value.layout == CONTIGUOUS for value in case.last.tensors.values())
+        return len(case.calls) == 1 and not plain
+
+    def examine(self, exam: Examination) -> Finding | None:
+        call, words = contiguous(exam.case.last)
+        again = exam.rerun(call, words=words)
+        if not isinstance(again, Returned):
+            return None
+        first = exam.returned.calls[-1].outputs
+        pairs = {name: (first[name], again.calls[-1].outputs[name]) for name in first}
+        return compare_bits("layout", "when every argument is contiguous", pairs)
+
+
+def contiguous(call: Call) -> tuple[Call, dict[str, np.ndarray]]:
+    """The call with every tensor contiguous, and the words that keep its values."""
+    words = {
+        name: np.broadcast_to(value.words(call.dims), call.shape(name)).copy() for name, value in call.tensors.items()
+    }
+    for name, value in call.tensors.items():
+        call = call.with_argument(name, replace(value, layout=CONTIGUOUS))
+    return call, words

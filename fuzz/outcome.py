@@ -1,0 +1,108 @@
+"""Outcome: what happened when a backend ran a Case.
+
+    Returned       every call came back; holds what each produced
+    Rejected       the launcher refused the input before any kernel ran
+    Raised         the launcher or a kernel raised
+    CompileError   a kernel does not compile
+    OutOfMemory    memory ran out
+    Died           the worker process ended by a signal or by itself
+    Hung           the watchdog's time ran out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Access:
+    """One access outside a buffer. `where` is one readable line; `kind` is load, store or atomic; `place` file:line."""
+
+    buffer: str
+    kind: str
+    where: str
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes of an argument that changed. `first` is the index of the first changed element, got and want its words."""
+
+    argument: str
+    first: tuple[int, ...]
+    got: int
+    want: int
+    count: int
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """What one call produced: outputs by name (tensors of the backend's device) and what it did to memory."""
+
+    outputs: Mapping[str, Any]
+    accesses: tuple[Access, ...] = ()
+    writes: tuple[Write, ...] = ()
+    unwritten: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    aliases: tuple[tuple[str, str], ...] = ()
+    kernels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Returned:
+    calls: tuple[CallResult, ...]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    message: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    message: str
+
+
+@dataclass(frozen=True)
+class CompileError:
+    message: str
+
+
+@dataclass(frozen=True)
+class OutOfMemory:
+    message: str
+
+
+@dataclass(frozen=True)
+class Died:
+    """`signal` is the signal's name, or the exit status where there was none."""
+
+    signal: str
+
+
+@dataclass(frozen=True)
+class Hung:
+    seconds: float
+
+
+Outcome = Returned | Rejected | Raised | CompileError | OutOfMemory | Died | Hung
+
+
+def describe(outcome: Outcome) -> str:
+    """One line for people."""
+    match outcome:
+        case Returned():
+            return "returned"
+        case Rejected(message):
+            return f"rejected: {message}"
+        case Raised(message):
+            return f"raised {message}"
+        case CompileError(message):
+            return f"does not compile: {message}"
+        case OutOfMemory(message):
+            return f"ran out of memory: {message}"
+        case Died(signal):
+            return f"the worker process died of {signal}"
+        case Hung(seconds):
+            return f"did not return within {seconds:g} s"

@@ -1,0 +1,41 @@
+"""Passes: kinds of simplification, each a function in a file of its family. Add yours to one of the two lists."""
+
+from fuzz.passes.base import Pass
+from fuzz.passes.calls import fewer_calls
+from fuzz.passes.dims import halve_dims, smallest_dims
+from fuzz.passes.plain import plain_dtypes, plain_everything, plain_layouts, plain_options, smaller_split
+from fuzz.passes.values import (
+    fewer_bits,
+    listed,
+    plain_numbers,
+    plain_recipes,
+    smallest_values,
+    zero_chunks,
+)
+
+COARSE: tuple[Pass, ...] = (
+    fewer_calls,
+    plain_everything,
+    halve_dims,
+    smallest_dims,
+    plain_layouts,
+    plain_dtypes,
+    plain_options,
+    smaller_split,
+    plain_recipes,
+)
+"""Passes over a case whose values are recipes, in the order in which they are tried."""
+FINE: tuple[Pass, ...] = (
+    smallest_values,
+    zero_chunks,
+    plain_numbers,
+    fewer_bits,
+    smallest_dims,
+    plain_layouts,
+    plain_dtypes,
+    plain_options,
+    smaller_split,
+)
+"""Passes over a case whose values are written out."""
+
+__all__ = ["COARSE", "FINE", "Pass", "listed"]

@@ -1,0 +1,135 @@
+"""Smaller dims: by halves from above, then everything small from below, where the first hit is the smallest.
+
+A size that is smaller may need other values to show the same bug; small sizes are tried with a battery of recipes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from fuzz.case import Argument, Call, Case, Split
+from fuzz.dims import Size, resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.layout import CONTIGUOUS
+from fuzz.target import Target
+from fuzz.values import Exact, Recipe, recipe
+
+SMALL = 4
+"""Sizes tried exhaustively from below, for every dim at once."""
+BATTERY = (
+    recipe("normal", 1),
+    recipe("normal", 2),
+    recipe("integers", 1),
+    recipe("mean_shift", 1, mean=12),
+    recipe("exponents", 1, width=12),
+    recipe("normal", 3, exponent=-6),
+    recipe("normal", 4, exponent=4),
+)
+"""Values that small sizes are tried with, for all floating arguments at once."""
+
+
+def halve_dims(case: Case, target: Target) -> Iterator[Case]:
+    """Each dim of each call lowered: to its least, to half, and by ever smaller steps."""
+    for index, call in enumerate(case.calls):
+        for dim in target.sizes:
+            for size in _lower(call.dims[dim.name], dim):
+                yield resized(case, index, {**call.dims, dim.name: size})
+
+
+def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
+    """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
+    choices = [_small(target, call.dims) for call in case.calls]
+    if math.prod(map(len, choices)) > 4096:
+        return
+    trials = sorted(product(*choices), key=lambda trial: _order(case, trial))
+    for trial in trials:
+        smaller = case
+        for index, dims in enumerate(trial):
+            smaller = resized(smaller, index, dict(zip(case.calls[index].dims, dims, strict=True)))
+        yield smaller
+        for plainer in dict.fromkeys((smaller.key, plain_layouts(smaller).key)):
+            base = smaller if plainer == smaller.key else plain_layouts(smaller)
+            for recipe in BATTERY:
+                yield filled(base, recipe)
+
+
+def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
+    total = 0
+    for call, sizes in zip(case.calls, trial, strict=True):
+        dims = dict(zip(call.dims, sizes, strict=True))
+        total += sum(math.prod(resolve(value.shape, dims)) for value in call.tensors.values())
+    return (total, *trial)
+
+
+def _small(target: Target, dims: dict[str, int] | object) -> list[tuple[int, ...]]:
+    assert isinstance(dims, dict)
+    ranges = []
+    for dim in target.sizes:
+        least = dim.clamp(dim.low)
+        most = min(dims[dim.name], least + (SMALL - 1) * dim.multiple)
+        ranges.append([*range(least, most + 1, dim.multiple), *([dims[dim.name]] if dims[dim.name] > most else [])])
+    return list(product(*ranges))
+
+
+def _lower(size: int, dim: Size) -> Iterator[int]:
+    least = dim.clamp(dim.low)
+    step = size - least
+    while step > 0:
+        smaller = dim.clamp(size - step)
+        if smaller < size:
+            yield smaller
+        step //= 2
+
+
+def resized(case: Case, index: int, dims: dict[str, int]) -> Case:
+    """The case with other dims for one call: recipes make as many values, exact words are cut to fit."""
+    call = case.calls[index]
+    for name, value in call.tensors.items():
+        if isinstance(value.values, Exact):
+            call = call.with_argument(name, replace(value, values=_cut(value, call, dims)))
+    made = case.with_call(index, replace(call, dims=dims))
+    return replace(made, split=_fitting(made.split, dims))
+
+
+def _cut(value: Argument, call: Call, dims: dict[str, int]) -> Exact:
+    """The words of the leading part that remains, the last word repeated where a dim grew."""
+    words = value.words(call.dims)
+    shape = value.layout.stored(resolve(value.shape, dims))
+    kept = words[tuple(slice(0, size) for size in shape)]
+    if kept.shape != shape:
+        flat = [int(word) for word in kept.reshape(-1)] or [0]
+        return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), value.dtype)
+    return Exact(tuple(int(word) for word in kept.reshape(-1)), value.dtype)
+
+
+def _fitting(split: Split | None, dims: dict[str, int]) -> Split | None:
+    """The split moved into the rows that are left; the rows are those of whichever dim the target's batch is."""
+    if split is None:
+        return None
+    rows = max(dims.values())
+    start = min(split.start, max(rows - 1, 0))
+    return replace(split, start=start, length=max(min(split.length, rows - start), 1))
+
+
+def plain_layouts(case: Case) -> Case:
+    """The case with every tensor contiguous; exact words of an expanded tensor stay, and may not fit."""
+    for index, call in enumerate(case.calls):
+        for name, value in call.tensors.items():
+            if isinstance(value.values, Recipe):
+                call = call.with_argument(name, replace(value, layout=CONTIGUOUS))
+        case = case.with_call(index, call)
+    return case
+
+
+def filled(case: Case, recipe: Recipe) -> Case:
+    """The case with every floating argument made by one recipe, each from a seed of its own."""
+    for index, call in enumerate(case.calls):
+        for place, (name, value) in enumerate(call.tensors.items()):
+            if named_dtype(value.dtype).is_float:
+                seeded = replace(recipe, seed=recipe.seed + 100 * place)
+                call = call.with_argument(name, replace(value, values=seeded))
+        case = case.with_call(index, call)
+    return case

@@ -1,0 +1,73 @@
+"""Pool: some workers that answer a stream of questions; answers come in the order of the questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzz.case import Case
+from fuzz.question import Question, Report, report_of
+from fuzz.worker import SLICE, Fate, Worker, any_answer
+
+DEPTH = 6
+"""Questions waiting at each worker, so that it never waits for the next."""
+
+
+@dataclass
+class Pool:
+    """Workers alike, started when the first question comes."""
+
+    entry: str
+    settings: Any
+    memory: int
+    timeout: float
+    count: int
+    workers: list[Worker] = field(default_factory=list)
+    _asked: dict[int, list[int]] = field(default_factory=dict)
+    _answered: dict[int, tuple[Case, Report]] = field(default_factory=dict)
+
+    def __enter__(self) -> Pool:
+        make = (Worker(self.entry, self.settings, self.memory, self.timeout) for _ in range(self.count))
+        self.workers = list(make)
+        self._asked = {id(worker): [] for worker in self.workers}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for worker in self.workers:
+            worker.stop()
+
+    def answers(self, questions: Iterator[tuple[int, Question]]) -> Iterator[tuple[int, Case, Report]]:
+        """(index, case, report) for each question, in their order; new questions are taken as workers get free."""
+        upcoming, more = 0, True
+        while True:
+            while more and (worker := self._free()) is not None:
+                asked = next(questions, None)
+                if asked is None:
+                    more = False
+                    break
+                self._asked[id(worker)].append(asked[0])
+                worker.submit(asked[1])
+            if upcoming in self._answered:
+                yield upcoming, *self._answered.pop(upcoming)
+                upcoming += 1
+            elif any(worker.pending for worker in self.workers):
+                self._collect()
+            elif not more:
+                return
+
+    def _free(self) -> Worker | None:
+        least = min(self.workers, key=lambda worker: len(worker.pending))
+        return least if len(least.pending) < DEPTH else None
+
+    def _collect(self) -> None:
+        """Takes the answers that have come, and looks after every worker."""
+        ready = any_answer(self.workers, SLICE)
+        for worker in [ready] if ready else self.workers:
+            if not worker.pending:
+                continue
+            answer = worker.answer(0)
+            if answer is not None:
+                question, value = answer
+                report = report_of(value.outcome) if isinstance(value, Fate) else value
+                self._answered[self._asked[id(worker)].pop(0)] = (question.case, report)

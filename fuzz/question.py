@@ -1,0 +1,66 @@
+"""Question: what a worker is asked about a case, and the Report that it answers. Data that travels between processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fuzz.case import Case
+from fuzz.finding import Finding
+from fuzz.outcome import CompileError, Died, Hung, Outcome, OutOfMemory, Raised, Rejected, describe
+
+ENTRY = "fuzz.examine:service"
+"""What a worker runs to answer questions."""
+FAULTS: dict[type, str] = {
+    Raised: "raised",
+    CompileError: "compile-error",
+    OutOfMemory: "out-of-memory",
+    Died: "died",
+    Hung: "hung",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a worker is for: a target as a person names it, a planted bug or none, a backend's name."""
+
+    target: str
+    planted: str | None
+    backend: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """A case, the sampled oracles to ask, and whether to ask those that come after the first that fires."""
+
+    case: Case
+    sampled: tuple[str, ...] = ()
+    everything: bool = False
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came of one case: findings in the order in which they are filed, and which oracles examined it."""
+
+    outcome: str
+    rejected: bool
+    findings: tuple[Finding, ...]
+    examined: tuple[str, ...]
+    worst: float = 0.0
+
+    @property
+    def filed(self) -> Finding | None:
+        """The finding under which the case is filed, if any."""
+        return self.findings[0] if self.findings else None
+
+
+def fault(outcome: Outcome) -> Finding | None:
+    """The finding that an outcome is by itself, if any."""
+    symptom = FAULTS.get(type(outcome))
+    return Finding("fault", ("launcher",), symptom, describe(outcome)) if symptom else None
+
+
+def report_of(outcome: Outcome) -> Report:
+    """The report of a case that did not return."""
+    found = fault(outcome)
+    rejected = isinstance(outcome, Rejected)
+    return Report(describe(outcome), rejected, (found,) if found else (), () if rejected else ("fault",))

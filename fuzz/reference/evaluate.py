@@ -1,0 +1,197 @@
+"""Evaluate a reference in float64 together with the spread of its perturbed members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from .ensemble import Arithmetic, Ensemble, wrap
+from .noise import Members, TooLarge
+from .precision import Precision
+from .rules import RULES, resolve
+
+__all__ = ["Expected", "evaluate", "evaluate_backward"]
+
+Input = Tensor | float | int | bool | str | None
+Reference = Callable[..., Mapping[str, Tensor]]
+Stacks = dict[str, Tensor]
+
+LIMIT: Final = 2**24
+"""Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
+UNCERTAIN: Final = 4
+"""Members that measure float64's own error."""
+COTANGENT: Final = "cotangent of "
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a reference says of one output, element by element.
+
+    value: float64 (or integer, bool), unperturbed. spread: float64, the largest distance of a member at working
+    precision; inf where one left the range, is not finite where the value is, or is another integer.
+    uncertainty: the same for members at 2^-53, None if it was not evaluated.
+    """
+
+    value: Tensor
+    spread: Tensor
+    uncertainty: Tensor | None
+
+
+def evaluate(
+    reference: Reference,
+    inputs: Mapping[str, Input],
+    precision: Precision,
+    *,
+    members: int = 8,
+    uncertainty: bool = True,
+    seed: int = 0,
+    check_range: bool = True,
+) -> dict[str, Expected]:
+    """Call reference(**inputs) once on all members together, in groups where that would take too much memory.
+
+    Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
+    default dtype is float64 meanwhile. Member i has
+    the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger.
+    What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
+    """
+    if members < 1:
+        raise ValueError(f"members={members}: at least one")
+    left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(1, members + 1)]
+    largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
+    size = max(1, min(len(left), LIMIT // max(largest, 1) - 1))
+    out: dict[str, Expected] = {}
+    while left:
+        group = Members(precision, tuple(left[:size]), seed, check_range, LIMIT if size > 1 else None)
+        try:
+            stacks = _run(reference, inputs, group)
+        except TooLarge:
+            size = (size + 1) // 2
+            continue
+        out = _merge(out, {name: _expected(t, group.first_working) for name, t in stacks.items()})
+        left = left[size:]
+    return out
+
+
+def evaluate_backward(
+    reference: Reference,
+    inputs: Mapping[str, Input],
+    cotangents: Mapping[str, Tensor],
+    wrt: Sequence[str],
+    precision: Precision,
+    *,
+    members: int = 8,
+    uncertainty: bool = True,
+    seed: int = 0,
+    check_range: bool = True,
+) -> dict[str, Expected]:
+    """Outputs of a forward reference by name, and by autograd the gradient of input x under "dx".
+
+    An input of `wrt` on which no output with a cotangent depends has no gradient: its key is missing.
+    """
+
+    def joint(**arguments: Any) -> dict[str, Tensor]:
+        given = {name: arguments.pop(COTANGENT + name) for name in cotangents}
+        leaves = {name: arguments[name].requires_grad_() for name in wrt}
+        # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
+        outputs = _checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
+        ends = [n for n in given if outputs[n].requires_grad]
+        grads: Any = [None] * len(leaves)
+        if ends and leaves:
+            heads, seeds = [outputs[n] for n in ends], [given[n] for n in ends]
+            grads = torch.autograd.grad(heads, list(leaves.values()), seeds, allow_unused=True)
+        return {**outputs, **{f"d{n}": g for n, g in zip(leaves, grads, strict=True) if g is not None}}
+
+    joint.__name__ = _name(reference)
+    everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
+    return evaluate(
+        joint, everything, precision, members=members, uncertainty=uncertainty, seed=seed, check_range=check_range
+    )
+
+
+def _run(reference: Reference, inputs: Mapping[str, Input], members: Members) -> Stacks:
+    """Stacked outputs (members, *S) of one call."""
+    device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
+    if device is not None:
+        members.device = device
+    arithmetic = Arithmetic(members, RULES, resolve)
+    arguments = {name: _argument(arithmetic, x) for name, x in inputs.items()}
+    flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
+    torch._C._set_sdp_use_flash(False)  # scaled_dot_product_attention by its formula
+    torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n): a reference is float64 throughout
+    try:
+        with torch.enable_grad(), arithmetic:
+            outputs = _checked(reference, reference(**arguments))
+    finally:
+        torch._C._set_sdp_use_flash(flash)
+        torch.set_default_dtype(dtype)
+    return {name: _stack(t) for name, t in outputs.items()}
+
+
+def _argument(arithmetic: Arithmetic, x: Input) -> Any:
+    """An input as the reference receives it."""
+    if not isinstance(x, Tensor):
+        return x
+    x = x.detach()
+    if not x.is_floating_point():
+        return x.clone(memory_format=torch.contiguous_format)
+    count = arithmetic.members.count
+    return wrap(arithmetic, x.to(torch.float64).expand(count, *x.shape).clone(memory_format=torch.contiguous_format))
+
+
+def _checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
+    """The outputs, if they are a mapping of tensors."""
+    if not isinstance(outputs, Mapping):
+        raise TypeError(f"reference {_name(reference)} returned {type(outputs).__name__}, not a mapping of tensors")
+    for name, t in outputs.items():
+        if not isinstance(t, Tensor):
+            raise TypeError(f"reference {_name(reference)} returned {type(t).__name__} as {name!r}, not a tensor")
+    return outputs
+
+
+def _name(reference: Reference) -> str:
+    return str(getattr(reference, "__name__", reference))
+
+
+def _stack(t: Tensor) -> Tensor:
+    """The stacked tensor of an output; one that depends on no input has a single member."""
+    stacked = t.stacked if type(t) is Ensemble else t.detach().unsqueeze(0)
+    return stacked.to(torch.float64) if stacked.is_floating_point() else stacked
+
+
+def _expected(stacked: Tensor, first_working: int) -> Expected:
+    """Value and spreads of one stacked output."""
+    value = stacked[0].clone()
+    uncertain = _spread(stacked[1:first_working], value) if first_working > 1 else None
+    return Expected(value, _spread(stacked[first_working:], value), uncertain)
+
+
+def _spread(others: Tensor, value: Tensor) -> Tensor:
+    """max |member - value|, shape of value; 0 where all are identical, even inf or NaN; inf where one is unlike it."""
+    if others.shape[0] == 0:
+        return torch.zeros(value.shape, dtype=torch.float64, device=value.device)
+    if not value.is_floating_point():
+        return torch.where((others == value).all(0), 0.0, torch.inf).to(torch.float64)
+    spread = (others - value).abs_().amax(0)
+    if bool(torch.isfinite(spread).all()):
+        return spread
+    alike = (others == value) | (torch.isnan(others) & torch.isnan(value))
+    apart = torch.where(alike, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
+    return apart.amax(0)
+
+
+def _merge(one: dict[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
+    """Of two groups of members: the larger spreads."""
+    if not one:
+        return two
+    return {name: _wider(e, two[name]) for name, e in one.items()}
+
+
+def _wider(a: Expected, b: Expected) -> Expected:
+    """Of two groups of members, one output."""
+    both = [u for u in (a.uncertainty, b.uncertainty) if u is not None]
+    uncertainty = torch.maximum(*both) if len(both) == 2 else both[0] if both else None
+    return Expected(a.value, torch.maximum(a.spread, b.spread), uncertainty)

@@ -1,0 +1,194 @@
+"""The perturbations: which members a stack holds, and one in-place rounding of all of them at once.
+
+Noise comes from a fixed pool with one row a member. Step number s of an evaluation reads row i from an offset that
+depends on the seed and s alone, so that a member's noise does not depend on which other members are in the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .precision import Precision, Ulps
+
+__all__ = ["UNIT64", "Members", "TooLarge", "chain", "steps"]
+
+SPAN: Final = 32749
+"""Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
+_STRIDE: Final = 20239
+"""Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
+UNIT64: Final = 2.0**-52
+"""Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
+
+
+class TooLarge(BaseException):
+    """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
+
+
+def steps(n: float) -> float:
+    """Roundings, in units of u times the sum of absolute terms, that a sum of n terms may accumulate; none for n <= 1.
+
+    A tree makes log2(n) roundings. A kernel that loops over blocks makes up to about 4*sqrt(n) sequential ones, and on
+    *equal* terms they share a sign and do not average out: with log2(n) alone, a group norm of constant rows exceeded
+    the bound 3.3 times, hence the second term.
+    """
+    return math.log2(n + 1) + math.sqrt(n) if n > 1 else 0.0
+
+
+def chain(n: Tensor) -> Tensor:
+    """The same, element by element, for n terms added one after another (atomics, index_add): n/2 for equal terms.
+
+    The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
+    """
+    return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
+
+
+@lru_cache(maxsize=64)
+def _row(member: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
+    return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+
+
+@lru_cache(maxsize=24)
+def _pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> Tensor:
+    """(1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
+
+    "relative": r*u. "factor": 1 + factor*r*u. "tiny": the sign of r, and 0 where float64 itself is measured.
+    """
+    noise = np.stack([np.zeros(2 * SPAN), *(_row(i) for i in ids)])
+    unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
+    if kind == "tiny":
+        pool = np.sign(noise) * np.array([0.0, *(1.0 if i > 0 else 0.0 for i in ids)])[:, None]
+    else:
+        pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
+    return torch.from_numpy(pool).to(device)
+
+
+class Members:
+    """The members of one stack, and how each operation's stacked result (members, *shape) is perturbed in place.
+
+    ids: numbers of the perturbed members, ascending; negative ones (they come first) measure float64 itself.
+    """
+
+    def __init__(
+        self, precision: Precision, ids: tuple[int, ...], seed: int, check_range: bool, limit: int | None
+    ) -> None:
+        self.precision = precision
+        self.ids = ids
+        self.count = 1 + len(ids)
+        self.limit = limit
+        self.first_working = 1 + sum(i < 0 for i in ids)
+        self.offset = (seed * 7919) % SPAN
+        self.device = torch.device("cpu")
+        self._pools: dict[tuple[str, float], Tensor] = {}
+        self._strides: dict[torch.Size, tuple[int, ...]] = {}
+        self.flushes = precision.eta == 2.0**-126
+        # Multiplied by `lift`, everything beyond the largest finite value overflows float64 too; `drop` undoes it.
+        bits = math.frexp(precision.largest)[1]
+        ranged = check_range and bits < 1024 and self.first_working < self.count
+        self.lift = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
+        self.drop = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
+
+    def _draw(self, kind: str, factor: float, shape: torch.Size) -> Tensor:
+        """Noise for a stacked result at the current offset, a view of the pool where it is long enough."""
+        pool = self._pools.get((kind, factor))
+        if pool is None:
+            pool = _pool(kind, factor, self.ids, self.precision.u, self.device)
+            self._pools[kind, factor] = pool
+        strides = self._strides.get(shape)
+        if strides is None:
+            strides = self._strides[shape] = _strides(shape)
+        if strides:
+            return pool.as_strided(shape, strides, self.offset)
+        size = math.prod(shape[1:])
+        tile = pool[:, self.offset : self.offset + SPAN]
+        tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
+        return tiled[:, :size].view(shape)
+
+    def _unit(self) -> float:
+        """The underflow unit of the current step."""
+        return self.precision.eta * (1 + self.offset / SPAN)
+
+    def advance(self) -> None:
+        """The next step: other noise."""
+        self.offset = (self.offset + _STRIDE) % SPAN
+
+    def round_(self, t: Tensor, factor: float = 1.0, tiny: bool = True) -> Tensor:
+        """One rounding of relative error factor*u, and underflow if `tiny`. Exact zeros stay zeros, signs stay.
+
+        Rounding to nearest or flushing loses at most |t| and at most eta: t becomes t +- clamp(t, -eta, eta), so that a
+        result below eta is either 0 or twice itself, which later logarithms and divisions notice. The unit varies with
+        the step, from eta to 2*eta: equal ones cancelled each other in all of 8 members (softplus gradient, 2.2 bounds).
+        """
+        shape = t.shape
+        if tiny:
+            eta = self._unit()
+            t.addcmul_(t.clamp(-eta, eta), self._draw("tiny", 1.0, shape))
+        t.mul_(self._draw("factor", factor, shape))
+        self.offset = (self.offset + _STRIDE) % SPAN
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def round_but_whole_(self, t: Tensor, factor: float) -> Tensor:
+        """As `round_`, for sums and products with integers: whole results that the format holds are exact."""
+        whole = (t == t.round()) & (t.abs() <= 1 / self.precision.u)
+        return torch.where(whole, t, self.round_(t.clone(), factor))
+
+    def add_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0) -> Tensor:
+        """Perturb by factor*u*amplitude, for a sum whose absolute terms sum to `amplitude` (same shape, consumed).
+
+        tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
+        Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
+        """
+        amplitude.nan_to_num_(0.0, 0.0, 0.0)
+        if self.lift and t.dtype is torch.float64:
+            over = amplitude[self.first_working :] * self.lift
+            t[self.first_working :].add_(over.mul_(0.0))
+        if tiny:
+            t.addcmul_(amplitude.clamp(max=self._unit()), self._draw("tiny", 1.0, t.shape), value=tiny)
+        if factor:
+            t.addcmul_(amplitude, self._draw("relative", 1.0, t.shape), value=factor)
+        self.offset = (self.offset + _STRIDE) % SPAN
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def absolute_(self, t: Tensor, size: float) -> Tensor:
+        """Perturb by size*u: the rounding of a constant that the working format does not hold."""
+        t.add_(self._draw("relative", 1.0, t.shape), alpha=size)
+        self.advance()
+        return t
+
+    def elementary_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
+        """Perturb f(x) by its documented error; one ulp is at most 2u of the value. x: its stacked argument."""
+        if not error.slope or x is None:
+            return self.round_(t, 2 * error.base)
+        eta = self._unit()
+        t.addcmul_(t.clamp(-eta, eta), self._draw("tiny", 1.0, t.shape))
+        spread = x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base)
+        t.mul_(spread.mul(self._draw("relative", 1.0, t.shape)).add_(1.0).clamp_(min=0.0))
+        self.advance()
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def bound_(self, t: Tensor) -> None:
+        """Members at working precision become infinite where they exceed the largest finite value."""
+        if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
+            return
+        t[self.first_working :].mul_(self.lift).mul_(self.drop)
+
+
+def _strides(shape: torch.Size) -> tuple[int, ...]:
+    """Strides of a draw of this stacked shape in a pool; () where the pool is too short and must be tiled."""
+    out, step = [], 1
+    for size in reversed(shape[1:]):
+        out.append(step)
+        step *= max(size, 1)
+    return (2 * SPAN, *reversed(out)) if step <= SPAN else ()

@@ -1,0 +1,101 @@
+"""What arithmetic a kernel is allowed: unit roundoff, underflow, range, documented errors of elementary functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+__all__ = ["Precision", "Ulps", "precision"]
+
+
+class Ulps(NamedTuple):
+    """Error of an elementary function f at x, in units in the last place: |error| <= (base + slope*|x|) ulp(f(x))."""
+
+    base: float
+    slope: float = 0.0
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The arithmetic a kernel is allowed.
+
+    u: working unit roundoff (relative). eta: underflow unit: what an operation may lose where its result is tiny.
+    largest: largest finite value. ulps: errors of elementary functions by name ("div" is division); a name that is
+    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product rounded to 10 stored bits).
+    """
+
+    u: float
+    eta: float
+    largest: float
+    ulps: Mapping[str, Ulps]
+    dot: str = "ieee"
+
+    def error(self, name: str) -> Ulps:
+        """Error of one elementary function."""
+        return self.ulps.get(name, UNKNOWN)
+
+
+UNKNOWN = Ulps(4)
+"""Error of an elementary function that the tables below do not name: the loosest of their usual entries."""
+
+# glibc's manual, "Known Maximum Errors in Math Functions", x86_64, float: exp exp2 log log2 sin cos pow at most 1,
+# log10 2, expm1 log1p tanh erf asin acos atan at most 1-2, sinh cosh tan 2, erfc 2-3, lgamma 4-7. sqrt and division
+# are IEEE. rsqrt is a square root and a division, sigmoid 1/(1 + exp(-x)).
+_CPU = {
+    "div": Ulps(0.5), "sqrt": Ulps(0.5), "reciprocal": Ulps(0.5), "rsqrt": Ulps(1), "sigmoid": Ulps(2),
+    "exp": Ulps(1), "exp2": Ulps(1), "expm1": Ulps(1), "log": Ulps(1), "log2": Ulps(1), "log10": Ulps(2),
+    "log1p": Ulps(1), "sin": Ulps(1), "cos": Ulps(1), "tan": Ulps(2), "tanh": Ulps(2), "sinh": Ulps(2), "cosh": Ulps(2),
+    "asin": Ulps(1), "acos": Ulps(1), "atan": Ulps(1), "atan2": Ulps(1), "asinh": Ulps(2), "acosh": Ulps(2),
+    "atanh": Ulps(2), "erf": Ulps(1), "erfc": Ulps(3), "pow": Ulps(1), "lgamma": Ulps(7), "hypot": Ulps(1),
+}  # fmt: skip
+
+# CUDA Programming Guide, appendix "Mathematical Functions", and the PTX ISA. Assumed of Triton's NVIDIA backend: exp is
+# ex2.approx(x * log2(e)), 2 + 1.173*|x| ulp; exp2 is ex2.approx (2^-22 relative, 2 ulp); division is div.full (2 ulp);
+# sqrt is sqrt.approx (1 ulp); log, log2, erf, sin, ... are libdevice's __nv_*f without fast math (log 1 ulp, not
+# lg2.approx with its absolute 2^-22 near 1); a reciprocal is a div.full; pow is __nv_powf (4 ulp).
+_CUDA = {
+    "div": Ulps(2), "sqrt": Ulps(1), "reciprocal": Ulps(2), "rsqrt": Ulps(2), "sigmoid": Ulps(5, 1.173),
+    "exp": Ulps(2, 1.173), "exp2": Ulps(2), "expm1": Ulps(1), "log": Ulps(1), "log2": Ulps(1), "log10": Ulps(2),
+    "log1p": Ulps(1), "sin": Ulps(2), "cos": Ulps(2), "tan": Ulps(4), "tanh": Ulps(2), "sinh": Ulps(3), "cosh": Ulps(2),
+    "asin": Ulps(2), "acos": Ulps(2), "atan": Ulps(2), "atan2": Ulps(3), "asinh": Ulps(3), "acosh": Ulps(4),
+    "atanh": Ulps(3), "erf": Ulps(2), "erfc": Ulps(4), "pow": Ulps(4), "lgamma": Ulps(6), "hypot": Ulps(3),
+}  # fmt: skip
+
+# numpy's float32 loops (SIMD; numpy/_core/src/umath, test_umath_accuracy): exp 2.52, log 3.83, sin and cos 1.5-2.4,
+# others up to 4 ulp. The interpreter computes rsqrt and sigmoid from them; erf from math.erf, rounded once.
+_NUMPY = {
+    **{name: Ulps(max(2.0, 2 * ulps.base)) for name, ulps in _CPU.items()},
+    "div": Ulps(0.5), "sqrt": Ulps(0.5), "reciprocal": Ulps(0.5), "rsqrt": Ulps(1), "erf": Ulps(1),
+    "exp": Ulps(3), "exp2": Ulps(3), "log": Ulps(4), "log2": Ulps(4), "sigmoid": Ulps(4),
+}  # fmt: skip
+
+_TABLES = {"cpu": _CPU, "cuda": _CUDA, "interpreter": _NUMPY}
+
+# (u, smallest subnormal, smallest normal, largest finite) of each dtype that a kernel may accumulate in.
+_FORMATS = {
+    "float64": (2.0**-53, 2.0**-1074, 2.0**-1022, float.fromhex("0x1.fffffffffffffp1023")),
+    "float32": (2.0**-24, 2.0**-149, 2.0**-126, float.fromhex("0x1.fffffep127")),
+    "bfloat16": (2.0**-8, 2.0**-133, 2.0**-126, float.fromhex("0x1.fep127")),
+    "float16": (2.0**-11, 2.0**-24, 2.0**-14, 65504.0),
+}
+
+
+@lru_cache(maxsize=64)
+def precision(backend: str, accumulate: str = "float32", dot: str = "ieee") -> Precision:
+    """The precision of a backend ("cpu", "cuda" or "interpreter") whose kernel accumulates in the named dtype.
+
+    The cuda backend flushes float32 and bfloat16 subnormals (ex2.approx.ftz, div.full, fast paths); the others, and
+    float16 and float64 everywhere, keep them. bfloat16 and float16 arithmetic is an operation rounded to that format.
+    """
+    if backend not in _TABLES:
+        raise ValueError(f"backend {backend!r}: one of {', '.join(_TABLES)}")
+    if accumulate not in _FORMATS:
+        raise ValueError(f"accumulate {accumulate!r}: one of {', '.join(_FORMATS)}")
+    if dot not in ("ieee", "tf32"):
+        raise ValueError(f"dot {dot!r}: one of ieee, tf32")
+    u, subnormal, normal, largest = _FORMATS[accumulate]
+    flushes = backend == "cuda" and accumulate in ("float32", "bfloat16")
+    return Precision(u, normal if flushes else subnormal, largest, MappingProxyType(_TABLES[backend]), dot)

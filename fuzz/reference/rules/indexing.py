@@ -1,0 +1,178 @@
+"""Indexing: reading is exact; adding at indices is a chain of as many roundings as terms meet in an element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from ..ensemble import Arithmetic, Ensemble, each, unwrap, wrap, wrap_all
+from ..noise import chain
+from .table import put, rounding
+
+__all__ = ["register"]
+
+
+def _stacked(x: Any, count: int) -> Tensor:
+    """The stacked tensor of an operand; a plain one is repeated."""
+    t: Tensor = x.stacked if type(x) is Ensemble else x.expand(count, *x.shape)
+    return t
+
+
+def collapse(index: Any) -> Any:
+    """An index on which all members agree, as a plain tensor; otherwise as it is."""
+    if type(index) is Ensemble and bool((index.stacked == index.stacked[:1]).all()):
+        return index.stacked[0]
+    return index
+
+
+def agreed(index: Any, poison: list[Tensor]) -> Any:
+    """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
+    index = collapse(index)
+    if type(index) is Ensemble and index.dtype in (torch.bool, torch.uint8):
+        poison.append((index.stacked != index.stacked[:1]).flatten(1).any(1))
+        return index.stacked[0]
+    return index
+
+
+def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
+    """NaN in floating members that would have had another shape: their spread is unbounded."""
+    for members in poison:
+        if t.is_floating_point():
+            t = torch.where(members.view(-1, *(1,) * (t.dim() - 1)), torch.nan, t)
+    return t
+
+
+def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[indices]: plain indices act on all members at once."""
+    poison: list[Tensor] = []
+    indices = [None if i is None else agreed(i, poison) for i in args[1]]
+    if any(type(i) is Ensemble for i in indices):
+        return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices), kwargs), poison))
+    x = _stacked(args[0], arithmetic.members.count)
+    if _adjacent(indices):
+        return wrap(arithmetic, poisoned(func(x, [None, *indices]), poison))
+    rest = [i for i in indices if i is not None]
+    lead = max(i.dim() for i in rest) if all(i.dtype != torch.bool for i in rest) else 1
+    return wrap(arithmetic, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
+
+
+def _adjacent(indices: list[Any]) -> bool:
+    """Whether the index tensors stand together: indexed dims stay in place then, and go to the front otherwise."""
+    used = [n for n, i in enumerate(indices) if i is not None]
+    return used[-1] - used[0] + 1 == len(used)
+
+
+def gather(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """gather(x, dim, index)."""
+    if args[0].dim() == 0 or args[2].dim() == 0:
+        return wrap(arithmetic, each(arithmetic, func, args, {}))
+    count, dim = arithmetic.members.count, args[1] % args[0].dim() + 1
+    return wrap(arithmetic, torch.gather(_stacked(args[0], count), dim, _stacked(args[2], count)))
+
+
+def index_select(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_select(x, dim, index)."""
+    chosen = collapse(args[2])
+    if type(chosen) is Ensemble or args[0].dim() == 0:
+        return wrap(arithmetic, each(arithmetic, func, (args[0], args[1], chosen), {}))
+    return wrap(arithmetic, unwrap(args[0]).index_select(args[1] % args[0].dim() + 1, chosen))
+
+
+def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """embedding(weight, indices, ...): rows of the weight."""
+    rows = collapse(args[1])
+    if type(rows) is Ensemble:
+        return wrap(arithmetic, each(arithmetic, func, (args[0], rows), {}))
+    w = _stacked(args[0], arithmetic.members.count)
+    return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
+
+
+def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """masked_select, nonzero: the shape is member 0's."""
+    poison: list[Tensor] = []
+    last = agreed(args[-1], poison)
+    if type(last) is Ensemble:  # nonzero of values that differ: the same places unless some are zero in one only
+        last = last.stacked[0]
+    if len(args) == 1:
+        return func(last)
+    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], last), {}), poison))
+
+
+def written(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """scatter, index_copy, index_fill, masked_scatter, index_put without accumulation: exact, member by member."""
+    return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+
+
+def _accumulate(
+    arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], source: int, rest: tuple[Any, ...] = ()
+) -> Any:
+    """Result, sum of absolute terms and number of terms of an operation that adds args[source] into args[0]."""
+    members = arithmetic.members
+    t = each(arithmetic, func, (*args, *rest), {})
+    if not t.is_floating_point():
+        return wrap(arithmetic, t)
+    start, added = _stacked(args[0], members.count), unwrap(args[source])
+    perturbed = added is not args[source]
+    sizes = _with(args, start.abs(), source, added.abs(), perturbed)
+    ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
+    terms = each(arithmetic, func, (*sizes, *rest), {}).mul_(chain(each(arithmetic, func, (*ones, *rest), {})))
+    return wrap(arithmetic, members.add_(t, terms, 1.0))
+
+
+def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:
+    """The arguments with another first argument and another source, both stacked (the source only if it was)."""
+    from .linear import stacked as wrapped
+
+    values = list(args)
+    values[0], values[source] = wrapped(start), wrapped(added) if stacked else added
+    return tuple(values)
+
+
+@rounding
+def index_add(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_add(x, dim, index, source, *, alpha) and scatter_add(x, dim, index, source)."""
+    if kwargs.get("alpha", 1) != 1:
+        with arithmetic:
+            args = (*args[:3], args[3] * kwargs["alpha"])
+    return _accumulate(arithmetic, func, args, 3)
+
+
+@rounding
+def index_put(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_put(x, indices, values, accumulate)."""
+    poison: list[Tensor] = []
+    indices = [None if i is None else agreed(i, poison) for i in args[1]]
+    if len(args) > 3 and args[3]:
+        return _accumulate(arithmetic, func, (args[0], indices, args[2]), 2, (True,))
+    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices, args[2]), {}), poison))
+
+
+@rounding
+def scatter_reduce(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """scatter_reduce(x, dim, index, source, reduce, *, include_self): minima and maxima are exact."""
+    reduce = args[4]
+    t = each(arithmetic, func, args, kwargs)
+    if reduce in ("amin", "amax") or not t.is_floating_point():
+        return wrap(arithmetic, t)
+    n = float(args[3].numel() + 1)
+    if reduce == "prod":
+        return wrap(arithmetic, arithmetic.members.round_(t, n))
+    from .linear import absolute
+
+    return wrap(arithmetic, arithmetic.members.add_(t, each(arithmetic, func, absolute(args), kwargs), n / 2 + 2))
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(index, "index.Tensor", "_unsafe_index.Tensor")
+    put(gather, "gather.default")
+    put(index_select, "index_select.default")
+    put(embedding, "embedding.default")
+    put(shaped_by_data, "masked_select.default", "nonzero.default")
+    put(written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take")
+    put(index_add, "index_add.default", "scatter_add.default")
+    put(index_put, "index_put.default", "_unsafe_index_put.default")
+    put(scatter_reduce, "scatter_reduce.two")

@@ -1,0 +1,59 @@
+"""Machine: results as JSON values that scripts may rely on; docs/command-line.md tells every field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fuzz.campaign import Result
+from fuzz.entry import Entry
+from fuzz.triage import Record
+
+VERSION = 1
+
+
+def run_json(result: Result, engine: str) -> Mapping[str, Any]:
+    """The value that ``fuzz run --json`` prints."""
+    feedback, run = result.feedback, result.run
+    return {
+        "version": VERSION,
+        "target": run.target,
+        "planted": run.planted,
+        "backend": result.backend,
+        "engine": engine,
+        "seed": run.seed,
+        "cases": feedback.cases,
+        "rejected": feedback.rejected,
+        "seconds": round(result.seconds, 3),
+        "cases_per_second": round(feedback.cases / result.seconds, 1) if result.seconds else 0.0,
+        "worst_ratio": feedback.worst,
+        "oracles": dict(feedback.oracles),
+        "distribution": feedback.distribution(),
+        "unconfirmed": result.unconfirmed,
+        "interrupted": result.interrupted,
+        "findings": [finding_json(record) for record in result.records],
+    }
+
+
+def finding_json(record: Record) -> Mapping[str, Any]:
+    entry = Entry(record.case, record.finding)
+    return {
+        "id": entry.name.removesuffix(".yaml"),
+        "oracle": record.finding.oracle,
+        "output": record.finding.output,
+        "symptom": record.finding.symptom,
+        "message": record.finding.message,
+        "also": [f"{found.oracle} {found.output} {found.symptom}" for found in record.also],
+        "seen": "known" if record.known else "new",
+        "verdict": "unadjudicated",
+        "path": record.path,
+        "calls": len(record.case.calls),
+        "dims": dict(record.case.last.dims),
+        "elements": record.case.elements(),
+        "rate": list(record.rate),
+        "first_case": record.first_index,
+        "first_seconds": round(record.first_seconds, 3),
+        "hits": record.hits,
+        "executions": record.executions,
+        "diagnosis": record.finding.message,
+    }

@@ -1,0 +1,186 @@
+"""Strategies: Target -> Hypothesis strategy of Cases.
+
+Every decision is one small integer drawn by Hypothesis and looked up in a weighted table, adversarial things first:
+sizes near 0, 1, powers of two and the ends of their range, layouts other than contiguous, values that break kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from fuzz.case import Argument, Call, Case, Split
+from fuzz.dims import Size, resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.target import Target, TensorArgument
+from fuzz.values import RECIPES, Recipe, RecipeKind
+
+T = TypeVar("T")
+Draw = Callable[[int], int]
+"""Draws an integer from 0 to n - 1."""
+
+BUDGETS = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
+"""(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
+HUGE_REACH = 30
+"""A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
+
+
+def pick(draw: Draw, table: Sequence[tuple[int, T]]) -> T:
+    """One of (weight, value), in proportion to its weight."""
+    ends = list(accumulate(weight for weight, _ in table))
+    return table[bisect_right(ends, draw(ends[-1]))][1]
+
+
+def cases(target: Target) -> st.SearchStrategy[Case]:
+    """Cases of a target; each is consistent with its dims, and may be illegal only where a launcher says so."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Case:
+        integers = {n: st.integers(0, n - 1) for n in (2, 100)}
+
+        def below(n: int) -> int:
+            if n <= 1:
+                return 0
+            if n not in integers:
+                integers[n] = st.integers(0, n - 1)
+            return draw(integers[n])
+
+        return draw_case(below, target)
+
+    return build()
+
+
+def draw_case(draw: Draw, target: Target) -> Case:
+    """One call, or now and then two or three whose state between them is the question; rarely a split."""
+    count = pick(draw, ((94, 1), (4, 2), (2, 3)))
+    calls = tuple(draw_call(draw, target) for _ in range(count))
+    split = None
+    if (target.batch or target.rows) and draw(8) == 0:
+        split = draw_split(draw, calls[-1].dims[target.batch or next(iter(target.rows.values()))])
+    return Case(target.name, calls, split)
+
+
+def draw_call(draw: Draw, target: Target) -> Call:
+    dims = draw_dims(draw, target)
+    uniform = draw(100) < 70
+    first = draw(1 << 16)
+    arguments = {}
+    for name, spec in target.tensors.items():
+        choice = first if uniform else draw(1 << 16)
+        arguments[name] = draw_argument(draw, target, name, spec, dims, plain_or(spec.dtypes, choice))
+    options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
+    return Call(dims, arguments, options)
+
+
+def plain_or(dtypes: Sequence[str], choice: int) -> str:
+    """The plain dtype half of the time, else any of them, by one number below 2**16."""
+    return dtypes[0] if choice % 2 else dtypes[(choice // 2) % len(dtypes)]
+
+
+def draw_dims(draw: Draw, target: Target) -> dict[str, int]:
+    """Sizes whose tensors stay within a budget of elements; the dims take turns at being drawn first."""
+    budget = pick(draw, BUDGETS)
+    order = list(target.sizes)
+    turn = draw(len(order)) if order else 0
+    dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
+    for dim in order[turn:] + order[:turn]:
+        dims[dim.name] = draw_size(draw, dim, largest_within(target, dims, dim, budget))
+    return dims
+
+
+def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int) -> int:
+    """The largest size of a dim at which no tensor has more than budget elements, the others as they are."""
+
+    def elements(size: int) -> int:
+        trial = {**dims, dim.name: size}
+        return max((math.prod(resolve(spec.shape, trial)) for spec in target.tensors.values()), default=0)
+
+    least = dim.clamp(dim.low)
+    if elements(dim.high) <= budget:
+        return dim.high
+    slope = max(elements(least + dim.multiple) - elements(least), 1)
+    return dim.clamp(least + (budget - elements(least)) // slope * dim.multiple)
+
+
+def draw_size(draw: Draw, dim: Size, most: int) -> int:
+    """A size near 1, near a power of two, near an end of the range, or anywhere in it on a log scale."""
+    kind = draw(100)
+    if kind < 2:
+        return dim.clamp(dim.low if kind else dim.high)
+    if kind < 45:
+        return dim.clamp(min(most, 1 + draw(6)))
+    bits = draw(max(most.bit_length(), 1))
+    if kind < 75:
+        return dim.clamp(min(most, max((1 << bits) + draw(3) - 1, 0)))
+    return dim.clamp(min(most, (1 << bits) + draw(1 << bits)))
+
+
+def draw_argument(
+    draw: Draw, target: Target, name: str, spec: TensorArgument, dims: dict[str, int], dtype: str
+) -> Argument:
+    shape = resolve(spec.shape, dims)
+    layout = draw_layout(draw, shape)
+    return Argument(spec.shape, dtype, draw_recipe(draw, target, name, dtype), layout)
+
+
+def draw_layout(draw: Draw, shape: tuple[int, ...]) -> Layout:
+    """Half contiguous, else one thing that is special about it."""
+    kind = draw(100)
+    rank = len(shape)
+    if kind < 50 or not rank:
+        return CONTIGUOUS
+    if kind < 60:
+        return Layout(offset=1 + draw(8))
+    if kind < 68:
+        return Layout(expand=(draw(rank),)) if draw(4) else Layout(expand=tuple(range(rank)))
+    if kind < 74 or rank == 1:
+        return Layout(step=2 + draw(2), offset=draw(3))
+    if kind < 84:
+        order = list(range(rank))
+        order.append(order.pop(draw(rank - 1)))
+        return Layout(order=tuple(order))
+    if kind < 91:
+        return Layout(pad=1 + draw(9))
+    if kind < 94 or not 3 <= shape[0] <= 4:
+        return Layout(pad=1 + draw(9), offset=1 + draw(8))
+    return Layout(reach=HUGE_REACH)
+
+
+def draw_recipe(draw: Draw, target: Target, name: str, dtype: str) -> Recipe:
+    """A recipe that fits the dtype; non-finite values only where the target allows them."""
+    kind = pick(draw, recipe_table(named_dtype(dtype).kind, name in target.nonfinite))
+    plain = draw(2)
+    params: list[tuple[str, int | float]] = []
+    for key, (low, high) in kind.params.items():
+        params.append((key, kind.defaults[key] if plain else low + draw(high - low + 1)))
+    if kind.constants and target.constants:
+        params += [(f"c{index}", value) for index, value in enumerate(target.constants[: kind.constants])]
+    return Recipe(kind.name, kind.version, draw(1 << 16), tuple(params))
+
+
+@lru_cache
+def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
+    """(weight, recipe) for a kind of dtype."""
+    fitting = [recipe for recipe in RECIPES.values() if kind in recipe.fits]
+    return tuple((WEIGHTS.get(recipe.name, 3), recipe) for recipe in fitting if recipe.finite or nonfinite)
+
+
+WEIGHTS = {"normal": 12, "mean_shift": 8, "integers": 6, "exponents": 5, "zeros": 2, "constant": 4}
+
+
+def draw_split(draw: Draw, rows: int) -> Split | None:
+    """Some of the rows, alone or among others."""
+    if rows == 0:
+        return None
+    start = draw(rows)
+    length = 1 if draw(2) else 1 + draw(rows - start)
+    if draw(2):
+        return Split(start, length)
+    return Split(start, length, draw(4) * draw(17), draw(4) * draw(17))

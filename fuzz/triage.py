@@ -1,0 +1,145 @@
+"""Triage: from the first disagreement to one finding per cause: confirm, shrink, merge.
+
+Small questions go to a worker that keeps running; an answer that must not depend on what ran before comes from a clean
+one, a new process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from fuzz.case import Case, sort_key
+from fuzz.finding import Finding
+from fuzz.question import Question, Report, report_of
+from fuzz.shrink import Budget, Shrinker
+from fuzz.target import Target
+from fuzz.worker import Fate, Worker
+
+TRIES = 10
+"""Runs from which the rate of a disagreement is estimated."""
+REMEMBERED = 8
+"""Cases before the one in question that may have left the state that it depends on."""
+PATIENCE = 5.0
+"""Seconds that a kernel known to hang is waited for while its case shrinks."""
+
+
+@dataclass
+class Record:
+    """One cause: the least case that shows it, how it was first seen, and how often since."""
+
+    finding: Finding
+    case: Case
+    first: Case
+    first_index: int
+    first_seconds: float
+    rate: tuple[int, int] = (1, 1)
+    hits: int = 1
+    stateful: bool = False
+    also: tuple[Finding, ...] = ()
+    outputs: set[str] = field(default_factory=set)
+    executions: int = 0
+    path: str = ""
+    known: bool = False
+
+    def covers(self, finding: Finding) -> bool:
+        """Whether a finding is this cause: filed alike, or one of the others that this case triggers."""
+        widened = replace(self.finding, outputs=(*self.finding.outputs, *self.outputs - {*self.finding.outputs}))
+        return widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
+
+
+@dataclass
+class Triage:
+    """Confirms, shrinks and merges the findings of one target, with one worker."""
+
+    target: Target
+    worker: Worker
+    sampled: tuple[str, ...]
+
+    def ask(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+        """The report on a case from the running worker, or from a clean one."""
+        if clean:
+            self.worker.stop()
+        sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
+        answer = self.worker.ask(Question(case, sampled, everything))
+        return report_of(answer.outcome) if isinstance(answer, Fate) else answer
+
+    def shows(self, case: Case, like: Finding, *, clean: bool = False) -> Finding | None:
+        """The finding, if the case is filed under the same oracle with an output in common."""
+        filed = self.ask(case, like.oracle, clean=clean).filed
+        return filed if filed is not None and filed.same_bug(like) else None
+
+    def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
+        """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
+        clean = self.shows(case, finding, clean=True)
+        again = sum(self.shows(case, finding) is not None for _ in range(TRIES - 1)) if finding.symptom != "hung" else 9
+        if clean or again:
+            return Record(clean or finding, case, case, 0, 0.0, rate=(again + bool(clean), TRIES))
+        for before in self._prefixes(history):
+            longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
+            found = self.shows(longer, finding, clean=True)
+            if found:
+                return Record(found, longer, case, 0, 0.0, rate=(1, 1), stateful=True)
+        return None
+
+    def _prefixes(self, history: Sequence[Case]) -> list[Sequence[Case]]:
+        if not history:
+            return []
+        return [history[:1], history[-1:], history[-REMEMBERED:]]
+
+    def shrink(self, record: Record, budget: Budget) -> None:
+        """Moves the record to the least case that still shows it, verified in a clean worker."""
+        timeout = self.worker.timeout
+        if record.finding.symptom == "hung":
+            self.worker.timeout = min(timeout, PATIENCE)
+        least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
+        if least.case.key != record.case.key and not self._certain(least, record):
+            least = self._shrunk(record, budget, clean=True)
+        record.case, record.finding = least.case, least.finding
+        record.executions = budget.used
+        self.worker.timeout = timeout
+        self.look_around(record)
+
+    def look_around(self, record: Record) -> None:
+        """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
+        report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
+        same = [found for found in report.findings if found.same_bug(record.finding)]
+        record.finding = same[0] if same else record.finding
+        record.also = tuple(found for found in report.findings if not found.same_bug(record.finding))
+
+    def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
+        tries = self.tries(record)
+
+        def shows(case: Case) -> Finding | None:
+            for _ in range(tries):
+                found = self.shows(case, record.finding, clean=clean)
+                if found:
+                    return found
+            return None
+
+        shrinker = Shrinker(self.target, record.case, record.finding, shows, budget)
+        shrinker.run()
+        return shrinker
+
+    def tries(self, record: Record) -> int:
+        """Runs after which a disagreement of this rate has shown itself with a probability of 99 %."""
+        shown, runs = record.rate
+        if shown >= runs:
+            return 1
+        return min(math.ceil(math.log(0.01) / math.log(1 - shown / runs)), 4 * TRIES)
+
+    def _certain(self, least: Shrinker, record: Record) -> bool:
+        return any(self.shows(least.case, record.finding, clean=True) for _ in range(self.tries(record)))
+
+
+def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Record | None:
+    """The record that turned out to be the same cause as the new one, moved to the lesser of both cases; or None."""
+    for old in records:
+        if old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
+            if sort_key(new.case, defaults) < sort_key(old.case, defaults):
+                old.case, old.finding, old.also, old.path = new.case, new.finding, new.also, new.path
+            old.hits += new.hits
+            old.outputs |= new.outputs
+            return old
+    return None

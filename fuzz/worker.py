@@ -1,0 +1,232 @@
+"""Worker: the process in which a backend runs. A segfault, a hang or a full memory kills a worker, never a run.
+
+Requests and answers travel as Python objects over a pipe between processes of one run. Workers are forked from a
+server process that has imported what they need, so that a clean one costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from fuzz.errors import UsageError, one_line
+from fuzz.outcome import Died, Hung, Outcome, OutOfMemory
+
+CONTEXT = get_context("forkserver")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+SLICE = 0.05
+"""Seconds between two looks at a worker's memory and clock."""
+STARTING = 120.0
+"""Seconds a worker may take to import everything and load its target."""
+
+
+class InternalError(Exception):
+    """A worker's own code failed; holds its traceback."""
+
+
+@dataclass(frozen=True)
+class Fate:
+    """A worker ended instead of answering."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Final:
+    """An answer after which the worker's process cannot go on."""
+
+    answer: Any
+
+
+@dataclass
+class Worker:
+    """One process that answers requests in order. `entry` is ``module:function``, called once with `settings`.
+
+    The function returns a handler, request -> answer. `memory` limits resident bytes; address space is unlimited.
+    `timeout` is the watchdog's time for one request in seconds.
+    """
+
+    entry: str
+    settings: Any
+    memory: int
+    timeout: float
+    pending: deque[Any] = field(default_factory=deque)
+    started: float = 0.0
+    _process: Any = None
+    _pipe: Connection[Any, Any] | None = None
+    _ready: bool = False
+
+    def start(self) -> None:
+        ours, theirs = CONTEXT.Pipe()
+        self._process = CONTEXT.Process(target=serve, args=(theirs, self.entry, self.settings), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._pipe, self._ready, self.started = ours, False, time.monotonic()
+
+    def submit(self, request: Any) -> None:
+        """Queues a request; the answer is fetched by `answer`, in the order of requests."""
+        if self._pipe is None:
+            self.start()
+        assert self._pipe is not None
+        if not self.pending:
+            self.started = time.monotonic()
+        self.pending.append(request)
+        try:
+            self._pipe.send(request)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # The death is noticed, and told, where the answer is fetched.
+
+    def ask(self, request: Any) -> Any:
+        """The answer to one request, or the Fate of the worker."""
+        self.submit(request)
+        while (answer := self.answer(SLICE)) is None:
+            continue
+        return answer[1]
+
+    def answer(self, seconds: float) -> tuple[Any, Any] | None:
+        """(request, answer or Fate) for the oldest pending request, or None where it is not there after `seconds`."""
+        assert self._pipe is not None
+        try:
+            if not self._pipe.poll(seconds):
+                return self._watched()
+            kind, value = self._pipe.recv()
+        except (EOFError, ConnectionResetError, OSError):
+            return self._ended(self._cause())
+        return self._received(kind, value)
+
+    def _received(self, kind: str, value: Any) -> tuple[Any, Any] | None:
+        if kind == "usage":
+            self.stop()
+            raise UsageError(value)
+        if kind == "error":
+            self.stop()
+            raise InternalError(value)
+        if kind == "ready":
+            self._ready, self.started = True, time.monotonic()
+            return None
+        self.started = time.monotonic()
+        request = self.pending.popleft()
+        if isinstance(value, Final):
+            self.restart()
+            return request, value.answer
+        return request, value
+
+    def _watched(self) -> tuple[Any, Any] | None:
+        limit = self.timeout if self._ready else STARTING
+        if self.pending and time.monotonic() - self.started > limit:
+            return self._ended(Hung(limit))
+        if resident(self._process.pid) > self.memory:
+            return self._ended(OutOfMemory(f"over {self.memory >> 20} MiB resident"))
+        return None
+
+    def _cause(self) -> Outcome:
+        self._process.join(5)
+        code = self._process.exitcode
+        return Died(signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}")
+
+    def _ended(self, outcome: Outcome) -> tuple[Any, Any]:
+        if not self._ready and not isinstance(outcome, Hung):
+            self.stop()
+            raise InternalError(f"a worker ended before it was ready: {outcome}")
+        request = self.pending.popleft()
+        self.restart()
+        return request, Fate(outcome)
+
+    def restart(self) -> None:
+        """A clean process; requests that were pending are sent to it again."""
+        again = list(self.pending)
+        self.stop()
+        for request in again:
+            self.submit(request)
+
+    def stop(self) -> None:
+        """Ends the process at once."""
+        self.pending.clear()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        if self._pipe is not None:
+            self._pipe.close()
+        self._process = self._pipe = None
+
+    @property
+    def pipe(self) -> Connection[Any, Any] | None:
+        return self._pipe
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+
+def any_answer(workers: list[Worker], seconds: float) -> Worker | None:
+    """A worker whose answer has come, or that needs looking at, after at most `seconds`."""
+    pipes = {worker.pipe: worker for worker in workers if worker.pipe is not None}
+    ready = wait(list(pipes), seconds)
+    return pipes[ready[0]] if ready else None  # type: ignore[index]
+
+
+def preload(module: str) -> None:
+    """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
+    CONTEXT.set_forkserver_preload([module])
+    from multiprocessing import forkserver
+
+    forkserver.ensure_running()
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 where it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
+    """The worker's process: make the handler, then answer until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handle = _guarded(pipe, lambda _: _handler(entry, settings), None)
+    if handle is None:
+        return
+    pipe.send(("ready", None))
+    while True:
+        try:
+            request = pipe.recv()
+        except EOFError:
+            return
+        answer = _guarded(pipe, handle, request)
+        if answer is None:
+            return
+        pipe.send(("answer", answer))
+        if isinstance(answer, Final):
+            sys.stdout.flush()
+            os._exit(0)
+
+
+def _handler(entry: str, settings: Any) -> Callable[[Any], Any]:
+    module, _, function = entry.partition(":")
+    made: Callable[[Any], Any] = getattr(importlib.import_module(module), function)(settings)
+    return made
+
+
+def _guarded(pipe: Connection[Any, Any], function: Callable[[Any], Any], argument: Any) -> Any:
+    """The function's value, or None after the error was sent: a worker never swallows one."""
+    try:
+        return function(argument)
+    except UsageError as error:
+        pipe.send(("usage", one_line(error)))
+    except Exception:
+        pipe.send(("error", traceback.format_exc()))
+    return None
