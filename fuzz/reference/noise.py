@@ -123,7 +123,7 @@ class Members:
 
         Rounding to nearest or flushing loses at most |t| and at most eta: t becomes t +- clamp(t, -eta, eta), so that a
         result below eta is either 0 or twice itself, which later logarithms and divisions notice. The unit varies with
-        the step, from eta to 2*eta: equal ones cancelled each other in all of 8 members (softplus gradient, 2.2 bounds).
+        the step, from eta to 2*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
         shape = t.shape
         if tiny:

@@ -13,7 +13,7 @@ from .prelude import PRELUDE
 from .provenance import trace
 from .sites import Site
 from .types import Type
-from .views import Lane, Loop, Uniform, flat, identity
+from .views import Loop, Uniform, flat, identity, loop_heads
 
 STACK_BYTES = 256 * 1024
 HEADER = ("gx", "gy", "gz", "order", "limit", "tf32")
@@ -124,9 +124,7 @@ def body_lines(lowering: Lowering) -> list[str]:
 
 def loop_lines(loop: Loop) -> list[str]:
     """A loop nest; lanes that are read elsewhere are kept in their arrays."""
-    sizes = [(axis, size) for axis, size in enumerate(loop.shape) if size > 1]
-    heads = [f"for (int d{axis} = 0; d{axis} < {size}; d{axis}++)" for axis, size in sizes]
-    lines = [" ".join([*heads, "{"])]
+    lines = loop_heads(loop.shape)
     here = flat(identity(loop.shape), loop.shape)
     for lane, text in loop.lines:
         lines.append(text if lane is None else f"const {lane.type.c} {lane.name} = {text};")

@@ -22,12 +22,23 @@ def literal(text: str, element: str) -> str:
 
 def float_value(text: str, element: str) -> float:
     if not text.startswith("0x"):
-        return float(text)
+        # MLIR prints as many digits as the type needs: the value is the nearest one of the type.
+        return nearest(float(text), element)
     bits = int(text, 16)
     if element == "bf16":
         element, bits = "f32", bits << 16
     integer, real = UNPACK[element]
     return float(struct.unpack(real, struct.pack(integer, bits))[0])
+
+
+def nearest(value: float, element: str) -> float:
+    """A decimal rounded to a 16-bit type (C rounds the wider ones)."""
+    if element == "f16":
+        return float(struct.unpack("<e", struct.pack("<e", value))[0])
+    if element != "bf16" or value == 0:
+        return value
+    step = math.ldexp(1.0, max(math.frexp(value)[1] - 8, -133))
+    return round(value / step) * step
 
 
 def float_literal(value: float, element: str) -> str:

@@ -56,4 +56,4 @@ def while_flows(op: Op) -> list[Flow]:
 
 
 def yielded(block: Block) -> list[Value]:
-    return block.ops[-1].operands if block.ops else []
+    return block.ops[-1].operands if block.ops and block.ops[-1].name == "scf.yield" else []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from .ir import Op
 from .lower import Lowering, lowers
-from .views import Index, Lane, Uniform, flat, identity
+from .views import Lane, Uniform
 
 
 @lowers("tt.reduce")
@@ -15,12 +16,12 @@ def reduce(lowering: Lowering, op: Op) -> None:
     axis = op.integer("axis")
     arrays = copies(lowering, op)
     shape = arrays[0].type.shape
-    if shape[axis] > 1:
-        lowering.statement(f"for (int half = {shape[axis] // 2}; half > 0; half /= 2) {{")
-        here = whole(shape)
-        opened = nest(lowering, {**dict(enumerate(shape)), axis: "half"}, f"d{axis}", independent=True)
-        combine(lowering, op, arrays, here, replaced(here, axis, f"d{axis} + half"), here)
-        lowering.statement("}" * opened + " }")
+    extents = before, size, after = collapsed(shape, axis)
+    if size > 1:
+        lowering.statement(f"for (int half = {size // 2}; half > 0; half /= 2) {{")
+        braces = nest(lowering, (("outer", before), ("i", "half"), ("inner", after)))
+        combine(lowering, op, arrays, *(position(extents, i) for i in ("i", "i + half", "i")))
+        lowering.statement(braces + "}")
     for array, result in zip(arrays, op.results, strict=True):
         if result.typed.is_tensor:
             lowering.bind_view(result, array, lambda index: (*index[:axis], "0", *index[axis:]))
@@ -35,17 +36,36 @@ def scan(lowering: Lowering, op: Op) -> None:
     """In sequence from the first element on, or from the last if reversed."""
     axis = op.integer("axis")
     arrays = copies(lowering, op)
-    shape = arrays[0].type.shape
-    size = shape[axis]
+    extents = before, size, after = collapsed(arrays[0].type.shape, axis)
     if size > 1:
-        here = whole(shape)
         reverse = op.attributes.get("reverse") is True
-        before, now = (f"{size - 1} - step", f"{size - 2} - step") if reverse else ("step", "step + 1")
-        opened = nest(lowering, {k: n for k, n in enumerate(shape) if k != axis} | {axis: size - 1}, "step")
-        to = replaced(here, axis, now)
-        combine(lowering, op, arrays, replaced(here, axis, before), to, to)
-        lowering.statement("}" * opened)
+        last, now = (f"{size - 1} - step", f"{size - 2} - step") if reverse else ("step", "step + 1")
+        braces = nest(lowering, (("outer", before), ("step", size - 1), ("inner", after)))
+        combine(lowering, op, arrays, *(position(extents, i) for i in (last, now, now)))
+        lowering.statement(braces or ";")
     lowering.values.update(zip(op.results, arrays, strict=True))
+
+
+def collapsed(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+    """Elements before, along and after the axis: arrays are dense, so three dimensions are enough."""
+    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+
+
+def position(extents: tuple[int, int, int], along: str) -> str:
+    """The place in the array of an element of the three dimensions."""
+    before, size, after = extents
+    row = along if before == 1 else f"outer * {size} + {along}"
+    return row if after == 1 else f"({row}) * {after} + inner"
+
+
+def nest(lowering: Lowering, counters: tuple[tuple[str, int | str], ...]) -> str:
+    """Open loops, of which the innermost may run in any order unless it is a scan's; the braces that end them."""
+    opened = [(counter, size) for counter, size in counters if size != 1]
+    for number, (counter, size) in enumerate(opened):
+        if number == len(opened) - 1 and counter != "step":
+            lowering.statement("INDEPENDENT")
+        lowering.statement(f"for (int {counter} = 0; {counter} < {size}; {counter}++) {{")
+    return "}" * len(opened)
 
 
 def copies(lowering: Lowering, op: Op) -> list[Lane]:
@@ -60,32 +80,10 @@ def copies(lowering: Lowering, op: Op) -> list[Lane]:
     return arrays
 
 
-def whole(shape: tuple[int, ...]) -> Index:
-    return identity(shape)
-
-
-def replaced(index: Index, axis: int, text: str) -> Index:
-    return (*index[:axis], text, *index[axis + 1 :])
-
-
-def nest(lowering: Lowering, sizes: dict[int, int | str], last: str, independent: bool = False) -> int:
-    """Open loops over the axes, the last with the counter given; how many were opened."""
-    opened = 0
-    for axis, size in sizes.items():
-        counter = "step" if last == "step" and axis == list(sizes)[-1] else f"d{axis}"
-        if size == 1:
-            continue
-        if independent and axis == list(sizes)[-1]:
-            lowering.statement("INDEPENDENT")
-        lowering.statement(f"for (int {counter} = 0; {counter} < {size}; {counter}++) {{")
-        opened += 1
-    return opened
-
-
-def combine(lowering: Lowering, op: Op, arrays: Sequence[Lane], left: Index, right: Index, to: Index) -> None:
+def combine(lowering: Lowering, op: Op, arrays: Sequence[Lane], left: str, right: str, to: str) -> None:
     """Inline the combine region: elements at `left` and `right` into `to`."""
     block = op.regions[0][0]
-    places = [array.at(side, None) for side in (left, right) for array in arrays]
+    places = [f"{array.array}[{side}]" for side in (left, right) for array in arrays]
     for argument, place in zip(block.arguments, places, strict=True):
         name = lowering.names.pick(argument.name)
         lowering.statement(f"const {argument.typed.c} {name} = {place};")
@@ -94,5 +92,4 @@ def combine(lowering: Lowering, op: Op, arrays: Sequence[Lane], left: Index, rig
         lowering.op(inner)
     results = [lowering.operand(value).at((), None) for value in block.ops[-1].operands]
     for array, text in zip(arrays, results, strict=True):
-        place = f"{array.array}[{flat(to, array.type.shape)}]"
-        lowering.statement(f"{place} = {text};")
+        lowering.statement(f"{array.array}[{to}] = {text};")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +12,24 @@ Index = tuple[str, ...]
 Remap = Callable[[Index], Index]
 
 
+# Deeper nests are one loop with computed indexes: C compilers take exponential time on nests of twenty loops.
+DEEPEST = 4
+
+
+def is_deep(shape: tuple[int, ...]) -> bool:
+    return sum(size > 1 for size in shape) > DEEPEST
+
+
+def loop_heads(shape: tuple[int, ...]) -> list[str]:
+    """C that opens a loop nest over the shape and names the indexes; one closing brace ends it."""
+    sizes = [(axis, size) for axis, size in enumerate(shape) if size > 1]
+    if not is_deep(shape):
+        return [" ".join([*(f"for (int d{axis} = 0; d{axis} < {size}; d{axis}++)" for axis, size in sizes), "{"])]
+    strides = {axis: math.prod(shape[axis + 1 :]) for axis, _ in sizes}
+    indexes = [f"d{axis} = p / {strides[axis]} % {size}" for axis, size in sizes]
+    return [f"for (int p = 0; p < {math.prod(shape)}; p++) {{", f"const int {', '.join(indexes)};"]
+
+
 def identity(shape: tuple[int, ...]) -> Index:
     """The index of the current lane of a loop nest over the shape."""
     return tuple("0" if size == 1 else f"d{axis}" for axis, size in enumerate(shape))
@@ -18,6 +37,8 @@ def identity(shape: tuple[int, ...]) -> Index:
 
 def flat(index: Index, shape: tuple[int, ...]) -> str:
     """The row-major position of an index."""
+    if is_deep(shape) and index == identity(shape):
+        return "p"
     terms, stride = [], 1
     for position, size in zip(reversed(index), reversed(shape), strict=True):
         if position != "0":

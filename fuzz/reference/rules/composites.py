@@ -179,6 +179,21 @@ def hardswish_backward(g: Tensor, x: Tensor) -> Tensor:
     return torch.where(x < -3, torch.zeros_like(g), inside)
 
 
+def softshrink(x: Tensor, width: float = 0.5) -> Tensor:
+    """x shrunk towards 0 by the width."""
+    return torch.where(x > width, x - width, torch.where(x < -width, x + width, x * 0))
+
+
+def hardshrink(x: Tensor, width: float = 0.5) -> Tensor:
+    """x outside [-width, width]."""
+    return torch.where((x >= -width) & (x <= width), torch.zeros_like(x), x)
+
+
+def shrink_backward(g: Tensor, x: Tensor, width: float) -> Tensor:
+    """g where the shrunk value is not zero."""
+    return torch.where((x >= -width) & (x <= width), torch.zeros_like(g), g)
+
+
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: float = 1) -> Tensor:
     """x + value*a*b."""
     return x + (a * b if value == 1 else a * b * value)
@@ -231,7 +246,9 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "sigmoid_backward": sigmoid_backward, "tanh_backward": tanh_backward, "silu": silu, "silu_backward": silu_backward,
     "mish": mish, "softplus": softplus, "softplus_backward": softplus_backward,
     "log_sigmoid_forward": log_sigmoid_forward, "log_sigmoid_backward": log_sigmoid_backward, "elu": elu,
-    "elu_backward": elu_backward, "celu": celu, "leaky_relu": leaky_relu, "leaky_relu_backward": leaky_relu_backward,
+    "softshrink": softshrink, "hardshrink": hardshrink,
+    "softshrink_backward": shrink_backward, "hardshrink_backward": shrink_backward, "elu_backward": elu_backward,
+    "celu": celu, "leaky_relu": leaky_relu, "leaky_relu_backward": leaky_relu_backward,
     "hardsigmoid": hardsigmoid, "hardsigmoid_backward": hardsigmoid_backward, "hardswish": hardswish,
     "hardswish_backward": hardswish_backward, "addcmul": addcmul, "addcdiv": addcdiv, "lerp": lerp, "addr": addr,
     "logaddexp": logaddexp, "xlogy.Tensor": xlogy, "glu": glu, "glu_backward": glu_backward,

@@ -133,6 +133,20 @@ def norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs
 
 
 @rounding
+def old_norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """aten::norm, whose order may be None."""
+    order = args[1] if len(args) > 1 and args[1] is not None else 2
+    return norm(arithmetic, func, (args[0], order, *args[2:]), {})
+
+
+@rounding
+def nansum(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The sum of what is a number."""
+    x, dims, keepdim = _arguments(args, kwargs)
+    return wrap(arithmetic, total(arithmetic, torch.where(torch.isnan(x), 0.0, x), dims, keepdim))
+
+
+@rounding
 def logsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """logsumexp(x, dim, keepdim) = log(sum(exp(x - max))) + max, with an infinite maximum left out."""
     x, dims = args[0], [d - 1 for d in inner_dims(args[1], args[0].dim())]
@@ -198,6 +212,8 @@ def register() -> None:
     put(mean, "mean.default", "mean.dim")
     put(product, "prod.default", "prod.dim_int")
     put(norm, "linalg_vector_norm")
+    put(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
+    put(nansum, "nansum")
     put(logsumexp, "logsumexp.default")
     put(cumulative, "cumsum.default", "cumprod.default")
     put(logcumsumexp, "logcumsumexp.default")

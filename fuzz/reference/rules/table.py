@@ -72,8 +72,8 @@ def in_place(func: OpOverload) -> Rule | None:
     base = func._schema.name.split("::")[1]
     if not (base.endswith("_") and func._schema.is_mutable and func.namespace == "aten"):
         return None
-    if torch.Tag.inplace_view in func.tags:  # t_, squeeze_: they would have to change the wrapper's shape
-        return None
+    if torch.Tag.inplace_view in func.tags:
+        return reshaping
     functional = _functional(func, base[:-1])
     if functional is None:
         return None
@@ -85,6 +85,18 @@ def in_place(func: OpOverload) -> Rule | None:
         raise NoRule(f"{func}: writes perturbed values into a plain tensor; make that tensor inside the reference")
 
     return apply
+
+
+def reshaping(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """t_, squeeze_, ...: the wrapper changes its own shape, and its members follow."""
+    functional = _functional(func, func._schema.name.split("::")[1][:-1])
+    if functional is None or type(args[0]) is not Ensemble:
+        raise NoRule(f"{func}: no rule says how this operation applies")
+    moved = RULES[functional](arithmetic, functional, args, kwargs)
+    with torch._C._DisableTorchDispatch():
+        func(*args, **kwargs)
+    args[0].stacked = moved.stacked
+    return args[0]
 
 
 def out_variant(func: OpOverload) -> Rule | None:

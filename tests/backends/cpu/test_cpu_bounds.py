@@ -1,0 +1,213 @@
+"""Accesses outside of an argument's view: who, where, what; raised, or observed."""
+
+import inspect
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from fuzz.backends import cpu
+
+
+@triton.jit
+def copy(source, target, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    value = tl.load(source + i)
+    tl.store(target + i, value, mask=i < n)
+
+
+def line_of(function, text):
+    lines, start = inspect.getsourcelines(function.fn)
+    return start + next(number for number, line in enumerate(lines) if text in line)
+
+
+def test_a_load_is_named_with_everything():
+    source, target = torch.zeros(12), torch.zeros(64)
+    with pytest.raises(cpu.OutOfBounds) as caught:
+        copy[(2,)](source, target, 64, B=8)
+    line = line_of(copy, "tl.load")
+    want = cpu.Violation("copy", __file__, line, "source", "load", (1, 0, 0), (4,), 12, 4)
+    assert caught.value.violation == want
+    assert str(caught.value) == str(want)
+    for part in ("copy", f"{__file__}:{line}", "'source'", "load", "(1, 0, 0)", "(4,)", "element 12", "4 bytes"):
+        assert part in str(want)
+    assert str(want).endswith("value = tl.load(source + i)")
+
+
+def test_a_store_is_named_and_the_process_goes_on():
+    source, target = torch.arange(16.0), torch.zeros(16)
+    with pytest.raises(cpu.OutOfBounds) as caught:
+        copy[(2,)](source, target[:11], 16, B=8)
+    violation = caught.value.violation
+    assert (violation.kind, violation.argument, violation.offset) == ("store", "target", 11)
+    assert target.tolist() == [*range(11), 0, 0, 0, 0, 0]
+    copy[(2,)](source, target, 16, B=8)
+    assert torch.equal(source, target)
+
+
+def test_views_inside_of_a_storage_are_bounds():
+    storage = torch.arange(100.0)
+    with cpu.observe() as log:
+        copy[(1,)](storage[10:14], torch.zeros(8), 8, B=8)
+        copy[(1,)](storage.as_strided((2, 2), (3, 1), 50), torch.zeros(8), 8, B=8)
+    assert [violation.offset for violation in log.violations] == [4, 5, 6, 7, 5, 6, 7]
+
+
+@triton.jit
+def around(x, out, shift, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i + shift))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_loads_outside_give_nan(dtype):
+    x, out = torch.ones(8, dtype=dtype), torch.zeros(8, dtype=dtype)
+    with cpu.observe() as log:
+        around[(1,)](x, out, -3, B=8)
+    assert out.isnan().tolist() == [True] * 3 + [False] * 5
+    assert [(v.offset, v.lane, v.size) for v in log.violations] == [
+        (-3, (0,), dtype.itemsize), (-2, (1,), dtype.itemsize), (-1, (2,), dtype.itemsize)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_loads_outside_give_the_largest_integer(dtype):
+    x, out = torch.ones(8, dtype=dtype), torch.zeros(8, dtype=dtype)
+    with cpu.observe():
+        around[(1,)](x, out, 6, B=8)
+    assert out.tolist() == [1, 1] + [torch.iinfo(dtype).max] * 6
+
+
+def test_empty_tensors_and_none_have_no_elements():
+    out = torch.zeros(8)
+    for nothing in (torch.zeros(0), None, torch.zeros(3, 0)):
+        with cpu.observe(reports=100) as log:
+            around[(1,)](nothing, out, 0, B=8)
+        assert len(log.violations) == 8 and {v.argument for v in log.violations} == {"x"}
+        with pytest.raises(cpu.OutOfBounds):
+            around[(1,)](nothing, out, 0, B=8)
+
+
+def test_huge_offsets_do_not_wrap_around():
+    x, out = torch.ones(8), torch.zeros(8)
+    with cpu.observe() as log:
+        around[(1,)](x, out, 2**62 - 4, B=8)
+        around[(1,)](x, out, -1, B=8)
+    # Addresses are 64 bits wide, as on a GPU: 4 * 2**62 elements are no shift at all.
+    assert [v.offset for v in log.violations] == [-4, -3, -2, -1, -1]
+
+
+@triton.jit
+def partial(x, out):
+    tl.store(out, tl.load(x.to(tl.pointer_type(tl.int32))))
+
+
+def test_an_access_that_is_half_inside_is_outside():
+    with cpu.observe() as log:
+        partial[(1,)](torch.zeros(3, dtype=torch.int8), torch.zeros(1, dtype=torch.int32))
+        partial[(1,)](torch.zeros(4, dtype=torch.int8), torch.zeros(1, dtype=torch.int32))
+    assert len(log.violations) == 1
+
+
+@triton.jit
+def atomics(x, out, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.atomic_add(x + i, 1, mask=i < n))
+
+
+def test_atomics_outside_are_dropped():
+    x, out = torch.zeros(8, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
+    with cpu.observe() as log:
+        atomics[(1,)](x[:3], out, 5, B=8)
+    assert x.tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert out.tolist() == [0, 0, 0, 2**31 - 1, 2**31 - 1, 0, 0, 0]
+    assert [(v.kind, v.argument, v.lane) for v in log.violations] == [("atomic", "x", (3,)), ("atomic", "x", (4,))]
+
+
+@triton.jit
+def either(x, y, out, which, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    chosen = tl.where(which > 0, x, y)
+    pointer = chosen + i
+    for _ in range(n):
+        tl.store(out + i, tl.load(pointer))
+        pointer += 1
+
+
+def test_provenance_through_select_and_loops():
+    x, y, out = torch.zeros(8), torch.zeros(20), torch.zeros(8)
+    with cpu.observe() as log:
+        either[(1,)](x, y, out, 0, 12, B=8)
+        assert not log.violations
+        either[(1,)](x, y, out, 1, 2, B=8)
+    assert [(v.argument, v.offset, v.lane) for v in log.violations] == [("x", 8, (7,))]
+
+
+@triton.jit
+def swapping(x, y, n):
+    a, b = x, y
+    for _ in range(n):
+        tl.store(a + 10, 1.0)
+        a, b = b, a
+
+
+def test_provenance_of_pointers_that_a_loop_swaps():
+    x, y = torch.zeros(4), torch.zeros(16)
+    with cpu.observe() as log:
+        swapping[(1,)](x, y, 4)
+    assert [v.offset for v in log.violations] == [10, 10] and y[10] == 1
+
+
+@triton.jit
+def helper(pointer, i):
+    return tl.load(pointer + i)
+
+
+@triton.jit
+def calls(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)[:, None] * 2 + tl.arange(0, 2)[None, :]
+    tl.store(out + i, helper(x, i))
+
+
+def test_lanes_of_matrices_and_lines_of_helpers():
+    with cpu.observe() as log:
+        calls[(1,)](torch.zeros(5), torch.zeros(8), B=4)
+    assert [v.lane for v in log.violations] == [(2, 1), (3, 0), (3, 1)]
+    assert log.violations[0].line == line_of(helper, "tl.load")
+
+
+def test_only_the_first_reports_are_kept():
+    x, out = torch.zeros(4), torch.zeros(64)
+    with cpu.observe(reports=3) as log:
+        around[(1,)](x, out, 0, B=64)
+        around[(1,)](x, out, 0, B=64)
+    assert [v.offset for v in log.violations] == [4, 5, 6]
+    assert log.count == 120 and log.launches == ["around"] * 2
+    with pytest.raises(cpu.OutOfBounds):
+        around[(1,)](x, out, 0, B=64)
+
+
+@triton.jit
+def planes(x, out):
+    at = tl.program_id(0) + 2 * tl.program_id(1) + 6 * tl.program_id(2)
+    tl.store(out + at, tl.load(x + at))
+
+
+def test_programs_of_a_permuted_grid_keep_their_names():
+    with cpu.observe(order=3, reports=100) as log:
+        planes[(2, 3, 4)](torch.zeros(20), torch.zeros(24))
+    seen = sorted(v.program for v in log.violations)
+    assert seen == sorted((at % 2, at // 2 % 3, at // 6) for at in range(20, 24))
+    assert all(v.lane == () for v in log.violations)
+
+
+@triton.jit
+def pointer_table(table, out):
+    pointer = tl.load(table).to(tl.pointer_type(tl.float32))
+    tl.store(out, tl.load(pointer))
+
+
+def test_pointers_of_unknown_origin_are_refused():
+    with pytest.raises(cpu.UnsupportedOperation, match=r"tt\.int_to_ptr.*pointer_table.*:\d+"):
+        pointer_table[(1,)](torch.zeros(1, dtype=torch.int64), torch.zeros(1))
