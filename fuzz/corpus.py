@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,15 +29,17 @@ def read(path: Path) -> Entry:
 def write(path: Path, entry: Entry) -> None:
     """Writes an entry; the file is the old one or the new one, never a part, whatever happens in between."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    text = codec.dumps(entry)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("w", encoding="utf-8") as file:
-            file.write(codec.dumps(entry))
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise CorpusError(f"cannot write {path}: {error.strerror}") from None
 
 
@@ -52,13 +55,15 @@ def add(folder: Path, entry: Entry) -> Path:
 
 def check_writable(folder: Path) -> None:
     """CorpusError where the folder cannot take entries; makes it where it is missing."""
+    probe = folder / f".probe.{os.getpid()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".probe.{os.getpid()}"
         probe.write_text("probe", encoding="utf-8")
-        probe.unlink()
     except OSError as error:
         raise CorpusError(f"corpus folder {folder} cannot be written: {error.strerror}") from None
+    finally:
+        with suppress(OSError):
+            probe.unlink()
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -66,7 +66,10 @@ def _text(value: Expression | int) -> str:
 
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
     """The value of an expression; TargetError where it uses a name that dims lacks."""
-    return _compiled(text)(dims)
+    try:
+        return _compiled(text)(dims)
+    except ZeroDivisionError:
+        raise TargetError(f"size expression {text!r} divides by 0 at {dict(dims)}") from None
 
 
 def names(text: str) -> Iterator[str]:
@@ -82,7 +85,7 @@ def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
 def _parsed(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
-    except SyntaxError:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise TargetError(f"size expression {text!r} is not arithmetic over named sizes") from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from fuzz.case import Case
 from fuzz.finding import Finding
 
 STATUSES = ("open", "fixed", "accepted")
+LONGEST = 80
+"""Characters that the outputs' names take in a file's name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,8 @@ class Entry:
         """The file's name, from what is wrong and the digest."""
         if self.finding is None:
             return f"seed-{self.digest[:8]}.yaml"
-        return f"{self.finding.output}-{self.finding.symptom}-{self.digest[:8]}.yaml"
+        outputs = re.sub(r"[^A-Za-z0-9_+]+", "_", self.finding.output)[:LONGEST]
+        return f"{outputs}-{self.finding.symptom}-{self.digest[:8]}.yaml"
 
 
 def digest(case: Case) -> str:

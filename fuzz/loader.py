@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import linecache
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
@@ -117,14 +118,16 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
     made.__file__ = file
     sys.modules[name] = made
     try:
-        exec(compile(source, file, "exec"), made.__dict__)
+        # What a target's file prints must not end up in the one JSON value on standard output.
+        with redirect_stdout(sys.stderr):
+            exec(compile(source, file, "exec"), made.__dict__)
     except SyntaxError as error:
         del sys.modules[name]
         raise TargetError(f"{error.filename}:{error.lineno}: syntax error: {error.msg}") from None
     except UsageError:
         del sys.modules[name]
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
     return made

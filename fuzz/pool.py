@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +27,7 @@ class Pool:
     workers: list[Worker] = field(default_factory=list)
     _asked: dict[int, list[int]] = field(default_factory=dict)
     _answered: dict[int, tuple[Case, Report]] = field(default_factory=dict)
+    _looked: float = 0.0
 
     def __enter__(self) -> Pool:
         make = (Worker(self.entry, self.settings, self.memory, self.timeout) for _ in range(self.count))
@@ -61,9 +63,12 @@ class Pool:
         return least if len(least.pending) < DEPTH else None
 
     def _collect(self) -> None:
-        """Takes the answers that have come, and looks after every worker."""
+        """Takes an answer that has come; looks after every worker now and then, however busy one of them is."""
         ready = any_answer(self.workers, SLICE)
-        for worker in [ready] if ready else self.workers:
+        everyone = ready is None or time.monotonic() - self._looked > SLICE
+        if everyone:
+            self._looked = time.monotonic()
+        for worker in self.workers if everyone or ready is None else [ready]:
             if not worker.pending:
                 continue
             answer = worker.answer(0)

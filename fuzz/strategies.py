@@ -62,14 +62,14 @@ def draw_case(draw: Draw, target: Target) -> Case:
     count = pick(draw, ((94, 1), (4, 2), (2, 3)))
     calls = tuple(draw_call(draw, target) for _ in range(count))
     split = None
-    if (target.batch or target.rows) and draw(8) == 0:
+    if (target.batch or target.rows) and draw(3) == 0:
         split = draw_split(draw, calls[-1].dims[target.batch or next(iter(target.rows.values()))])
     return Case(target.name, calls, split)
 
 
 def draw_call(draw: Draw, target: Target) -> Call:
     dims = draw_dims(draw, target)
-    uniform = draw(100) < 70
+    uniform = draw(100) < 80
     first = draw(1 << 16)
     arguments = {}
     for name, spec in target.tensors.items():

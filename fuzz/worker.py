@@ -6,6 +6,7 @@ server process that has imported what they need, so that a clean one costs milli
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import signal
@@ -13,10 +14,12 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection, wait
+from types import ModuleType
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
@@ -26,6 +29,9 @@ CONTEXT = get_context("forkserver")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 SLICE = 0.05
 """Seconds between two looks at a worker's memory and clock."""
+PARENT_DEATH = 1
+"""prctl's PR_SET_PDEATHSIG."""
+FAILED = object()
 STARTING = 120.0
 """Seconds a worker may take to import everything and load its target."""
 
@@ -69,7 +75,8 @@ class Worker:
     def start(self) -> None:
         ours, theirs = CONTEXT.Pipe()
         self._process = CONTEXT.Process(target=serve, args=(theirs, self.entry, self.settings), daemon=True)
-        self._process.start()
+        with _without_main():
+            self._process.start()
         theirs.close()
         self._pipe, self._ready, self.started = ours, False, time.monotonic()
 
@@ -177,11 +184,20 @@ def any_answer(workers: list[Worker], seconds: float) -> Worker | None:
     return pipes[ready[0]] if ready else None  # type: ignore[index]
 
 
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keeps a new process from importing the program that is running, which it does not need and may not survive."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
 def preload(module: str) -> None:
     """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
     CONTEXT.set_forkserver_preload([module])
-    from multiprocessing import forkserver
-
     forkserver.ensure_running()
 
 
@@ -197,8 +213,11 @@ def resident(pid: int) -> int:
 def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
     """The worker's process: make the handler, then answer until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _end_with_the_run()
+    # What a launcher prints must not end up in the one JSON value on standard output.
+    os.dup2(2, 1)
     handle = _guarded(pipe, lambda _: _handler(entry, settings), None)
-    if handle is None:
+    if handle is FAILED:
         return
     pipe.send(("ready", None))
     while True:
@@ -207,12 +226,25 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
         except EOFError:
             return
         answer = _guarded(pipe, handle, request)
-        if answer is None:
+        if answer is FAILED:
             return
         pipe.send(("answer", answer))
         if isinstance(answer, Final):
             sys.stdout.flush()
             os._exit(0)
+
+
+def _end_with_the_run() -> None:
+    """Even a worker that hangs dies with the server that it was forked from, and the server with the run.
+
+    The server lives as long as anyone holds one end of a pipe, which every worker would otherwise inherit.
+    """
+    ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+    server = getattr(forkserver, "_forkserver", None)
+    alive = getattr(server, "_forkserver_alive_fd", None)
+    if server is not None and alive is not None:
+        os.close(alive)
+        server._forkserver_alive_fd = None
 
 
 def _handler(entry: str, settings: Any) -> Callable[[Any], Any]:
@@ -222,11 +254,11 @@ def _handler(entry: str, settings: Any) -> Callable[[Any], Any]:
 
 
 def _guarded(pipe: Connection[Any, Any], function: Callable[[Any], Any], argument: Any) -> Any:
-    """The function's value, or None after the error was sent: a worker never swallows one."""
+    """The function's value, or FAILED after the error was sent: a worker never swallows one."""
     try:
         return function(argument)
     except UsageError as error:
         pipe.send(("usage", one_line(error)))
     except Exception:
         pipe.send(("error", traceback.format_exc()))
-    return None
+    return FAILED

@@ -234,7 +234,7 @@ layernorm_bw.planted(
     outputs=("dy",),
     meaning="dx is written over dy",
     change=(
-        ("dx = torch.empty((m, n), dtype=x.dtype, device=x.device)", "dx = dy if dy.is_contiguous() else torch.empty_like(x)"),
+        ("dx = torch.empty((m, n), dtype=x.dtype, device=x.device)", "dx = dy if dy.is_contiguous() else torch.empty((m, n), dtype=x.dtype, device=x.device)"),
     ),
 )
 layernorm_bw.planted(

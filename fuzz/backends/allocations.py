@@ -66,6 +66,11 @@ class GuardedAllocations(TorchDispatchMode):
         super().__init__()
         self.made: list[Allocation] = []
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is ever compiled; skipping would import torch._dynamo, which takes a second and a half."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

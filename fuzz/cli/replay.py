@@ -62,7 +62,7 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
     places = list(corpus.files(paths))
     entries = [(path, corpus.read(path)) for path in places]
     if entries:
-        preload("fuzz.examine")
+        preload("fuzz.warm")
     name = chosen_backend(backend)
     for path, entry in entries:
         text, loaded = find(entry.case.target, path, target)

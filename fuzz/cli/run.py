@@ -57,7 +57,7 @@ def fuzz(asked: Run) -> Result:
         raise BackendError(f"unknown backend {asked.backend!r}; known: {', '.join(BACKEND_NAMES)}")
     if reason := machine.unsupported():
         raise UsageError(reason)
-    preload("fuzz.examine")
+    preload("fuzz.warm")
     target = load(asked.target)
     if asked.planted:
         planted(target, asked.planted)

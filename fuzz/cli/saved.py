@@ -55,7 +55,7 @@ def shrink(
     entry = corpus.read(path)
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
-    preload("fuzz.examine")
+    preload("fuzz.warm")
     text, loaded = find(entry.case.target, path, target)
     with open_triage(entry, text, loaded, chosen_backend(backend)) as worker:
         triage = Triage(loaded, worker, ("deterministic", "invariance", "layout", "rejects"))

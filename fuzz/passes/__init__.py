@@ -2,8 +2,15 @@
 
 from fuzz.passes.base import Pass
 from fuzz.passes.calls import fewer_calls
-from fuzz.passes.dims import halve_dims, smallest_dims
-from fuzz.passes.plain import plain_dtypes, plain_everything, plain_layouts, plain_options, smaller_split
+from fuzz.passes.dims import halve_dims, lower_dims, smallest_dims
+from fuzz.passes.plain import (
+    later_layouts,
+    plain_dtypes,
+    plain_everything,
+    plain_layouts,
+    plain_options,
+    smaller_split,
+)
 from fuzz.passes.values import (
     fewer_bits,
     listed,
@@ -18,7 +25,9 @@ COARSE: tuple[Pass, ...] = (
     plain_everything,
     halve_dims,
     smallest_dims,
+    lower_dims,
     plain_layouts,
+    later_layouts,
     plain_dtypes,
     plain_options,
     smaller_split,
@@ -32,6 +41,7 @@ FINE: tuple[Pass, ...] = (
     fewer_bits,
     smallest_dims,
     plain_layouts,
+    later_layouts,
     plain_dtypes,
     plain_options,
     smaller_split,

@@ -39,6 +39,13 @@ def halve_dims(case: Case, target: Target) -> Iterator[Case]:
                 yield resized(case, index, {**call.dims, dim.name: size})
 
 
+def lower_dims(case: Case, target: Target) -> Iterator[Case]:
+    """As halve_dims, each smaller size with values of the battery: those that are left may not show the bug."""
+    for smaller in halve_dims(case, target):
+        for recipe in BATTERY:
+            yield filled(smaller, recipe)
+
+
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
     """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
     choices = [_small(target, call.dims) for call in case.calls]

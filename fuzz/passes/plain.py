@@ -35,6 +35,18 @@ def plain_layouts(case: Case, target: Target) -> Iterator[Case]:
                 yield case.with_call(index, call.with_argument(name, with_layout(value, layout, call)))
 
 
+def later_layouts(case: Case, target: Target) -> Iterator[Case]:
+    """One argument's layout given to another one that has none, so that equal cases end in one of them."""
+    for index, call in enumerate(case.calls):
+        for name, value in call.tensors.items():
+            for other, plain in call.tensors.items():
+                movable = value.layout != CONTIGUOUS and plain.layout == CONTIGUOUS and len(value.shape) == len(plain.shape)
+                if movable:
+                    moved = call.with_argument(name, with_layout(value, CONTIGUOUS, call))
+                    moved = moved.with_argument(other, with_layout(plain, value.layout, call))
+                    yield case.with_call(index, moved)
+
+
 def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
     """One argument's dtype earlier in the target's list."""
     for index, call in enumerate(case.calls):

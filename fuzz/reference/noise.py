@@ -26,6 +26,9 @@ UNIT64: Final = 2.0**-52
 """Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
 
 
+Row = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
 class TooLarge(BaseException):
     """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
 
@@ -49,23 +52,37 @@ def chain(n: Tensor) -> Tensor:
 
 
 @lru_cache(maxsize=64)
-def _row(member: int) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _row(member: int) -> Row:
     """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+
+
+def _tiny(member: int) -> Row:
+    """Underflow of one member, in [-1, 1]: -1 makes a zero of a tiny result.
+
+    Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
+    errors of equal size would often cancel in all members at once.
+    """
+    if member <= 2:
+        sign: Row = np.sign(_row(1)) * (1.0 if member == 1 else -1.0)
+        return sign
+    r = _row(member)
+    size: Row = np.sign(r) * (0.25 + 0.75 * np.abs(r))
+    return size
 
 
 @lru_cache(maxsize=24)
 def _pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> Tensor:
     """(1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
 
-    "relative": r*u. "factor": 1 + factor*r*u. "tiny": the sign of r, and 0 where float64 itself is measured.
+    "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_tiny`, and 0 where float64 itself is measured.
     """
+    if kind == "tiny":
+        zeros = np.zeros(2 * SPAN)
+        return torch.from_numpy(np.stack([zeros, *(_tiny(i) if i > 0 else zeros for i in ids)])).to(device)
     noise = np.stack([np.zeros(2 * SPAN), *(_row(i) for i in ids)])
     unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
-    if kind == "tiny":
-        pool = np.sign(noise) * np.array([0.0, *(1.0 if i > 0 else 0.0 for i in ids)])[:, None]
-    else:
-        pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
+    pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
     return torch.from_numpy(pool).to(device)
 
 
@@ -112,7 +129,7 @@ class Members:
 
     def _unit(self) -> float:
         """The underflow unit of the current step."""
-        return self.precision.eta * (1 + self.offset / SPAN)
+        return self.precision.eta * (1 + 3 * self.offset / SPAN)
 
     def advance(self) -> None:
         """The next step: other noise."""
@@ -122,8 +139,8 @@ class Members:
         """One rounding of relative error factor*u, and underflow if `tiny`. Exact zeros stay zeros, signs stay.
 
         Rounding to nearest or flushing loses at most |t| and at most eta: t becomes t +- clamp(t, -eta, eta), so that a
-        result below eta is either 0 or twice itself, which later logarithms and divisions notice. The unit varies with
-        the step, from eta to 2*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
+        result below eta becomes 0 in member 1 or 2, which later logarithms and divisions notice. The unit varies with
+        the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
         shape = t.shape
         if tiny:

@@ -86,7 +86,7 @@ def element_lines(finding: Finding) -> Iterator[str]:
 def element_text(element: Element) -> str:
     text = f"{element.output}{list(element.index)}  got {element.got}"
     if element.got_word:
-        text += f" (0x{element.got_word})"
+        text += f" ({element.got_word})"
     if element.want:
         text += f"  want {element.want}"
     if element.ulps:

@@ -1,12 +1,12 @@
 """Triton kernels compiled for the CPU: TTIR -> C -> shared object, registered in process as a Triton backend.
 
-    from fuzz.backends import cpu
+from fuzz.backends import cpu
 
-    with cpu.active():
-        kernel[grid](...)          # on CPU tensors; raises OutOfBounds with kernel, line, argument, program and lane
+with cpu.active():
+    kernel[grid](...)  # on CPU tensors; raises OutOfBounds with kernel, line, argument, program and lane
 
-    with cpu.active(), cpu.observe(order=7) as log:
-        kernel[grid](...)          # programs in a permuted order; log.violations instead of an exception
+with cpu.active(), cpu.observe(order=7) as log:
+    kernel[grid](...)  # programs in a permuted order; log.violations instead of an exception
 """
 
 from .activation import activate, active, deactivate

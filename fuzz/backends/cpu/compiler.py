@@ -17,8 +17,10 @@ from pathlib import Path
 from .errors import NoCompiler
 
 OPTIMISE = ("-O2", "-ftree-vectorize", "-march=native")
-# gcc 12 drops the mask in `c ? x : float_of(bits_of(x) & 0xffff0000)` when it lets x and the result share a register.
-GCC_ONLY = ("-fvect-cost-model=dynamic", "-fno-tree-coalesce-vars")
+# gcc 12 for x86 compiles `c ? x : float_of(bits_of(x) & 0xffff0000)` to x: it clears the low half of a register that
+# x shares. That is not done without the `fast_prefix` tuning, and x keeps its own register without -ftree-ter.
+GCC_ONLY = ("-fvect-cost-model=dynamic", "-fno-tree-ter")
+X86_GCC_ONLY = ("-mtune-ctrl=^fast_prefix",)
 # No contraction, wrapping integers, and no errno: what the C says is what is computed.
 EXACT = ("-ffp-contract=off", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
 SHARED = ("-std=gnu11", "-w", "-pipe", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -65,7 +67,9 @@ def flags(command: tuple[str, ...]) -> tuple[str, ...]:
     """The flags for this compiler: clang (also inside zig) refuses some of gcc's."""
     names = {os.path.basename(os.path.realpath(command[0])), *command[1:]}
     is_clang = any("clang" in name or "zig" in name for name in names)
-    return FLAGS if is_clang else (*FLAGS, *GCC_ONLY)
+    if is_clang:
+        return FLAGS
+    return (*FLAGS, *GCC_ONLY, *(X86_GCC_ONLY if platform.machine() in ("x86_64", "AMD64", "i686") else ()))
 
 
 @functools.lru_cache

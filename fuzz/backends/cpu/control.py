@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .ir import Block, Op
+from .ir import Block, Op, Value
 from .lower import Lowering, lowers
 from .views import Operand, Uniform
 
@@ -69,7 +69,7 @@ def while_loop(lowering: Lowering, op: Op) -> None:
     lowering.values.update(zip(op.results, passed, strict=True))
 
 
-def start(lowering: Lowering, carried: list, initial: list) -> list[Operand]:  # type: ignore[type-arg]
+def start(lowering: Lowering, carried: list[Value], initial: list[Value]) -> list[Operand]:
     """Variables for the values that a loop carries, with their first values."""
     variables = [lowering.variable(value.typed, value.name) for value in carried]
     lowering.assign_all(variables, [lowering.operand(value) for value in initial])

@@ -44,14 +44,30 @@ class Utilities:
             library = ctypes.CDLL(path)
         finally:
             os.unlink(path)
-        return library, library, 0, 0, UNLIMITED
+        return library, entry(library), 0, 0, UNLIMITED
 
 
-class CPUDriver(DriverBase):
+def entry(library: ctypes.CDLL) -> Any:
+    """The function that runs a launch: packed arguments to the address of a report, which its `release` frees."""
+    launch: Any = library.launch
+    launch.restype = ctypes.c_void_p
+    launch.argtypes = [ctypes.c_char_p]
+    launch.release = library.release
+    launch.release.restype = None
+    launch.release.argtypes = [ctypes.c_void_p]
+    return launch
+
+
+def launcher(src: Any, metadata: Any) -> Callable[..., None]:
+    """What Triton calls for every launch of a compiled kernel."""
+    return Launcher(src, metadata).run
+
+
+class CPUDriver(DriverBase):  # type: ignore[misc]
     """Runs kernels in this process, one program after another."""
 
     utils = Utilities()
-    launcher_cls = Launcher
+    launcher_cls = staticmethod(launcher)
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,9 +31,7 @@ def expression(*names: str) -> Callable[[Expression], Expression]:
 def elementwise(lowering: Lowering, op: Op) -> None:
     compute = EXPRESSIONS[op.name]
     types = [operand.typed for operand in op.operands]
-    lowering.elementwise(
-        op.result, lowering.operands(op), lambda texts: compute(op, types, op.result.typed, texts)
-    )
+    lowering.elementwise(op.result, lowering.operands(op), lambda texts: compute(op, types, op.result.typed, texts))
 
 
 def rounded(type: Type, text: str) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from . import casts, control, dot, elementwise, memory, reduce, shapes  # noqa: F401  (they register what they lower)
 from .errors import UnsupportedOperation
-from .ir import Function
 from .lower import Lowering
 from .parse import parse
 from .prelude import PRELUDE

@@ -14,7 +14,9 @@ from .runtime import OBSERVED, Observation, OutOfBounds, Violation
 from .sites import Site
 
 Extent = tuple[int, int]
+Extents = dict[int, Extent]
 Grid = tuple[int, int, int]
+Pack = Callable[[int, int, int], bytes]
 RECORD = Struct("4q")
 
 
@@ -55,14 +57,12 @@ def slot_format(kind: str) -> str:
 
 
 class Launcher:
-    """Built once for each compiled kernel; called for each launch."""
+    """Built once for each compiled kernel; its `run` is called for each launch."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
         self.sites = [Site.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
-        self.call: Callable[[bytes], int | None] | None = None
-        self.release: Callable[[int], None] | None = None
         self.run = self.compiled(list(src.signature.values()))
 
     def compiled(self, types: list[Any]) -> Callable[..., None]:
@@ -82,51 +82,38 @@ class Launcher:
         values = "".join(f", {text}" for text in packed)
         source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
         layout = Struct(f"={len(HEADER)}q" + "".join(slot_format(kind) for kind, _ in live))
-        space = {"extent": extent, "self": self, "pack": layout.pack, "observed": OBSERVED.get, "knobs": knobs}
+        space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack}
+        space |= {"observed": OBSERVED.get, "knobs": knobs}
         exec(source, space)
-        return space["run"]  # type: ignore[return-value]
+        run: Callable[..., None] = space["run"]
+        return run
 
-    def __call__(self, *args: Any) -> None:
-        self.bind(args[4])
-        self.__class__ = type("BoundLauncher", (Launcher,), {"__call__": staticmethod(self.run)})
-        self.run(*args)
-
-    def bind(self, library: Any) -> None:
-        """Take the entry points of the loaded library."""
-        library.launch.restype = ctypes.c_void_p
-        library.launch.argtypes = [ctypes.c_char_p]
-        library.release.restype = None
-        library.release.argtypes = [ctypes.c_void_p]
-        self.call, self.release = library.launch, library.release
-
-    def observed(self, watch: Observation, pack: Callable[[int, int, int], bytes], grid: Grid, extents: Any) -> None:
+    def observed(self, function: Any, watch: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
         """Run inside `observe()`."""
         log = watch.log
         log.launches.append(self.name)
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
-        assert self.call is not None
-        report = self.call(pack(0 if order is None else order.ctypes.data, max(left, 1), knobs.dot_precision == "tf32"))
+        address = 0 if order is None else order.ctypes.data
+        report = function(pack(address, max(left, 1), knobs.dot_precision == "tf32"))
         if report:
-            count, found = self.read(report, grid, extents)
+            count, found = self.read(function, report, grid, extents)
             log.count += count
             log.violations += found[: max(left, 0)]
 
-    def fail(self, report: int, grid: Grid, extents: dict[int, Extent]) -> None:
-        raise OutOfBounds(self.read(report, grid, extents)[1][0])
+    def fail(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
+        raise OutOfBounds(self.read(function, report, grid, extents)[1][0])
 
-    def read(self, report: int, grid: Grid, extents: dict[int, Extent]) -> tuple[int, list[Violation]]:
+    def read(self, function: Any, report: int, grid: Grid, extents: Extents) -> tuple[int, list[Violation]]:
         """How many violations a report counts, and those that it kept; frees it."""
-        assert self.release is not None
         count, kept = Struct("2q").unpack(ctypes.string_at(report, 16))
         data = ctypes.string_at(report + 16, RECORD.size * kept)
-        self.release(report)
-        return count, [self.violation(*record, grid, extents) for record in RECORD.iter_unpack(data)]
+        function.release(report)
+        return count, [self.violation(record, grid, extents) for record in RECORD.iter_unpack(data)]
 
-    def violation(
-        self, site_number: int, program: int, lane: int, address: int, grid: Grid, extents: dict[int, Extent]
-    ) -> Violation:
-        site = self.sites[site_number]
+    def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
+        number, program, lane, address = record
+        site = self.sites[number]
         argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
         place = (program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1])
         offset = (address - extents[argument][0]) // site.size
@@ -156,12 +143,12 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     watch = observed()
     if watch is None:
-        report = self.call(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32"{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32"{values}))
         if report:
-            self.fail(report, (gx, gy, gz), {{{extents}}})
+            self.fail(function, report, (gx, gy, gz), {{{extents}}})
     else:
         arguments = lambda order, limit, tf32: pack(gx, gy, gz, order, limit, tf32{values})
-        self.observed(watch, arguments, (gx, gy, gz), {{{extents}}})
+        self.observed(function, watch, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)
 """

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .errors import UnsupportedOperation
 from .ir import Op, Value
 from .lower import Lowering, lowers
 from .sites import Site
 from .types import Type
 from .views import Uniform, flat, identity
+
+# (the old value, the operands' texts) -> C expression of what is stored.
+NewValue = Callable[[str, list[str]], str]
 
 
 @lowers("tt.addptr")
@@ -100,13 +105,13 @@ def atomic_cas(lowering: Lowering, op: Op) -> None:
     update(lowering, op, access, lambda old, texts: f"{same(old, texts[1])} ? {texts[2]} : {old}", masked=False)
 
 
-def equal_bits(type: Type):  # type: ignore[no-untyped-def]
+def equal_bits(type: Type) -> Callable[[str, str], str]:
     """Compare and swap compares bits, also of floats."""
     bits = f"bits_{type.element}" if type.is_float else ""
     return lambda first, second: f"{bits}({first}) == {bits}({second})"
 
 
-def update(lowering: Lowering, op: Op, access: Access, new, masked: bool) -> None:  # type: ignore[no-untyped-def]
+def update(lowering: Lowering, op: Op, access: Access, new: NewValue, masked: bool) -> None:
     """Lane by lane: read the old value, write the new one; the old one is the result, 0 where masked off."""
     type = op.result.typed
     old = lowering.names.pick(f"{op.result.name or 'atomic'}")

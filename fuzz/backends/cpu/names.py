@@ -13,7 +13,7 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 # Locals of the prelude are short; what it defines at top level is not.
 PRELUDE_WORDS = frozenset(word for word in WORD.findall(PRELUDE) if len(word) > 2) | {"u8", "i8", "i1"}
 # Names that the emitted text uses for itself.
-LOCALS = frozenset("i j k p z outer inner scale row right_row half step run arena packed launch release program Slot".split())
+LOCALS = set("i j k p z outer inner scale row right_row half step run arena packed launch release program Slot".split())
 RESERVED = frozenset(KEYWORDS) | PRELUDE_WORDS | {f"d{axis}" for axis in range(32)} | LOCALS
 
 

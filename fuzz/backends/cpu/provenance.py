@@ -37,9 +37,7 @@ def op_flows(op: Op, blocks: dict[str, Block]) -> list[Flow]:
     if op.name == "scf.while":
         return while_flows(op)
     if op.name in ("cf.br", "cf.cond_br"):
-        return [
-            pair for label, values in op.successors for pair in zip(values, blocks[label].arguments, strict=True)
-        ]
+        return [pair for label, values in op.successors for pair in zip(values, blocks[label].arguments, strict=True)]
     return [(operand, result) for operand in op.operands if operand.typed.is_pointer for result in op.results]
 
 

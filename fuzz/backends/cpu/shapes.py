@@ -5,8 +5,7 @@ from __future__ import annotations
 from .errors import UnsupportedOperation
 from .ir import Op, Value
 from .lower import Lowering, lowers
-from .types import Type
-from .views import Index, Loop, Operand, Uniform, View, flat
+from .views import Index, Loop, Operand, Uniform, View, flat, identity
 
 
 @lowers("tt.make_range")
@@ -107,8 +106,8 @@ def join(lowering: Lowering, op: Op) -> None:
             return (first, second)[int(which)].at(rest, loop)
         return f"({which} ? {second.at(rest, loop)} : {first.at(rest, loop)})"
 
-    sources: list[tuple[Operand, object]] = [(first, None), (second, None)]
-    lowering.values[op.result] = View(op.result.typed, fetch, [(source, lambda i: i[:-1]) for source, _ in sources])
+    sources = [(source, lambda index: index[:-1]) for source in (first, second)]
+    lowering.values[op.result] = View(op.result.typed, fetch, sources)
 
 
 @lowers("tt.split")
@@ -150,15 +149,11 @@ def gather(lowering: Lowering, op: Op) -> None:
         raise UnsupportedOperation("tt.gather between ranks")
 
     def compute(texts: list[str]) -> str:
-        index = list(here(op.result.typed))
+        index = list(identity(op.result.typed.shape))
         index[axis] = f"(u32){texts[0]} % {shape[axis]}"
         return source.at(tuple(index), None)
 
     lowering.elementwise(op.result, [chosen], compute)
-
-
-def here(type: Type) -> Index:
-    return tuple("0" if size == 1 else f"d{axis}" for axis, size in enumerate(type.shape))
 
 
 @lowers("tt.histogram")

@@ -5,7 +5,7 @@ Anything not in this table is refused by name: a keyword that a new Triton adds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import UnsupportedOperation
 from .ir import Attribute, Op
@@ -80,13 +80,13 @@ SIGNATURES: dict[str, Signature] = {
     "tt.mulhiui": signature(2),
     "tt.extern_elementwise": signature(1, 2, 3, libname=None, libpath=None, pure=None, symbol=None),
     "tt.addptr": signature(2),
-    "tt.load": signature(1, 2, 3, **CACHE),
-    "tt.store": signature(2, 3, **CACHE),
+    "tt.load": replace(signature(1, 2, 3), attributes=CACHE),
+    "tt.store": replace(signature(2, 3), attributes=CACHE),
     "tt.atomic_rmw": signature(2, 3, words=f"{ATOMICS} {MEMORY_ORDER}"),
     "tt.atomic_cas": signature(3, words=MEMORY_ORDER),
     "tt.reduce": signature(*range(1, 9), axis=None, reduction_ordering=("unordered",)),
     "tt.scan": signature(*range(1, 9), axis=None, reverse=(True, False)),
-    "tt.dot": signature(3, inputPrecision=("ieee", "tf32"), maxNumImpreciseAcc=None),
+    "tt.dot": signature(3, inputPrecision=("ieee", "tf32", "tf32x3"), maxNumImpreciseAcc=None),
     "tt.gather": signature(2, axis=None, efficient_layout=None, words="efficient_layout"),
     "tt.histogram": signature(1, 2),
     "tt.assert": signature(1, words="", message=None),

@@ -6,8 +6,8 @@ import torch
 BITS = {
     torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64,
 }  # fmt: skip
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0, 3.0, -7.0, 1e-3, 65504.0, 1e30, 3e38, 1e300, 1e-6, 1e-40, -1e-45, 5e-324]
-SPECIAL += [float("inf"), float("-inf"), float("nan"), 0.1, -0.3, 1234.5678]
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0, 3.0, -7.0, 1e-3, 65504.0, 1e30, 3e38, 1e300, 1e-6, 1e-40]
+SPECIAL += [-1e-45, 5e-324, float("inf"), float("-inf"), float("nan"), 0.1, -0.3, 1234.5678]
 
 
 def bit_patterns(dtype: torch.dtype, count: int, seed: int = 0) -> torch.Tensor:

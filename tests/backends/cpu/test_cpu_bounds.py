@@ -79,14 +79,35 @@ def test_loads_outside_give_the_largest_integer(dtype):
     assert out.tolist() == [1, 1] + [torch.iinfo(dtype).max] * 6
 
 
-def test_empty_tensors_and_none_have_no_elements():
+def test_empty_tensors_have_no_elements():
     out = torch.zeros(8)
-    for nothing in (torch.zeros(0), None, torch.zeros(3, 0)):
+    for nothing in (torch.zeros(0), torch.zeros(3, 0)):
         with cpu.observe(reports=100) as log:
             around[(1,)](nothing, out, 0, B=8)
         assert len(log.violations) == 8 and {v.argument for v in log.violations} == {"x"}
         with pytest.raises(cpu.OutOfBounds):
             around[(1,)](nothing, out, 0, B=8)
+
+
+@triton.jit
+def optional(x, out):
+    if x is None:
+        tl.store(out, 1.0)
+    else:
+        tl.store(out, tl.load(x))
+
+
+def test_none_is_a_constant_of_the_kernel():
+    out = torch.zeros(1)
+    optional[(1,)](None, out)
+    assert out.item() == 1
+
+
+def test_a_pointer_that_turns_out_to_be_none_has_no_elements():
+    compiled = around.warmup(torch.float32, torch.float32, 0, B=8, grid=(1,))
+    with cpu.observe(reports=100) as log:
+        compiled[(1, 1, 1)](None, torch.zeros(8), 0, 8)
+    assert len(log.violations) == 8 and {v.argument for v in log.violations} == {"x"}
 
 
 def test_huge_offsets_do_not_wrap_around():

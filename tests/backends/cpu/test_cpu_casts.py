@@ -152,7 +152,9 @@ def test_floats_to_integers_saturate(source, to):
 def saturated(value, limits):
     if value != value:
         return 0
-    return int(min(max(value, float(limits.min)), float(limits.max))) if abs(value) < 2.0**62 else extreme(value, limits)
+    if abs(value) >= 2.0**62:
+        return extreme(value, limits)
+    return int(min(max(value, float(limits.min)), float(limits.max)))
 
 
 def extreme(value, limits):

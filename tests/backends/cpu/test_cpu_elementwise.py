@@ -5,8 +5,8 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
 from cpu_values import assert_same, bit_patterns, floats, integers
+from triton.language.extra import libdevice
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTS = [torch.int8, torch.int16, torch.int32, torch.int64]
@@ -144,7 +144,8 @@ def check_integers(got, x, y):
     shift = np.where(over, 0, amount).astype(kind)
     filled = np.where(x < 0, -1, 0).astype(kind)
     want = [
-        x + y, x - y, x * y, np.where(zero, all_ones(kind), wrap(quotient, kind)), np.where(zero, x, wrap(remainder, kind)),
+        x + y, x - y, x * y,
+        np.where(zero, all_ones(kind), wrap(quotient, kind)), np.where(zero, x, wrap(remainder, kind)),
         x & y, x | y, x ^ y, np.where(over, 0, x << shift), np.where(over, filled, x >> shift),
         np.maximum(x, y), np.minimum(x, y), ~x, wrap([abs(int(a)) for a in x], kind),
     ]  # fmt: skip

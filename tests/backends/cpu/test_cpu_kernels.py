@@ -68,12 +68,13 @@ def matmul(a, b, c, M, N, K, sam, sak, sbk, sbn, scm, scn,
            BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr):  # fmt: skip
     rm = tl.program_id(0) * BM + tl.arange(0, BM)
     rn = tl.program_id(1) * BN + tl.arange(0, BN)
-    total = tl.zeros((BM, BN), dtype=tl.int32 if a.dtype.element_ty == tl.int8 else tl.float32)
-    for k in range(0, tl.cdiv(K, BK)):
+    kind: tl.constexpr = tl.int32 if a.dtype.element_ty == tl.int8 else tl.float32
+    total = tl.zeros((BM, BN), dtype=kind)
+    for k in range(tl.cdiv(K, BK)):
         rk = k * BK + tl.arange(0, BK)
         left = tl.load(a + rm[:, None] * sam + rk[None, :] * sak, mask=(rm[:, None] < M) & (rk[None, :] < K), other=0)
         right = tl.load(b + rk[:, None] * sbk + rn[None, :] * sbn, mask=(rk[:, None] < K) & (rn[None, :] < N), other=0)
-        total = tl.dot(left, right, total, input_precision=PRECISION)
+        total = tl.dot(left, right, total, input_precision=PRECISION, out_dtype=kind)
     mask = (rm[:, None] < M) & (rn[None, :] < N)
     tl.store(c + rm[:, None] * scm + rn[None, :] * scn, total.to(c.dtype.element_ty), mask=mask)
 
@@ -175,7 +176,7 @@ def top_half(x, keep, out, B: tl.constexpr):
 
 
 def test_a_mask_that_gcc_12_drops():
-    """`c ? x : float_of(bits_of(x) & 0xffff0000)` gives x at -O1 and above, unless variables keep their own registers."""
+    """`c ? x : float_of(bits_of(x) & 0xffff0000)` gives x at -O1 and above."""
     x = torch.from_numpy(np.array([0x3F80FFFF, 0x7FC01234, 0x12345678, 0xBFFFFFFF], np.uint32).view(np.float32))
     out = torch.empty(5)
     top_half[(1,)](x, torch.zeros(1), out, B=4)

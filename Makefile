@@ -1,0 +1,53 @@
+# Every command makes .venv first, where it is missing or older than what it is made from.
+#   make fuzz TARGET=layernorm_bw ARGS="--seconds 60"
+VENV := .venv
+STAMP := $(VENV)/.installed
+PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))
+PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
+	"$$name" -c '$(FITS)' >/dev/null 2>&1 && echo "$$name" && break; done)
+COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword $(CC))) cc gcc clang; do \
+	command -v "$$name" && break; done)
+# A new Python, or none, behind the links in .venv makes it out of date.
+BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
+
+.PHONY: fuzz test lint replay list FORCE
+.DEFAULT_GOAL := list
+
+fuzz: $(if $(TARGET),$(STAMP))
+	@$(if $(TARGET),,$(error name a target, such as make fuzz TARGET=layernorm_bw; make list shows all))
+	@$(VENV)/bin/fuzz run $(TARGET) $(ARGS)
+
+test: $(STAMP)
+	@$(VENV)/bin/python -m pytest -q $(ARGS)
+
+lint: $(STAMP)
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy --strict fuzz
+
+replay: $(STAMP)
+	@mkdir -p corpus
+	@$(VENV)/bin/fuzz replay $(or $(ARGS),corpus)
+
+list: $(STAMP)
+	@$(VENV)/bin/fuzz list $(ARGS)
+
+$(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
+	@echo "installing into $(VENV); the first time this takes minutes" >&2
+	@$(PIP) install -c constraints.txt setuptools
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# Where no C compiler is found, the one in this wheel compiles the kernels.
+$(VENV)/.ziglang: constraints.txt $(BROKEN) | $(VENV)/bin/python
+	@$(PIP) install -c constraints.txt ziglang
+	@touch $@
+
+RUNS = $(shell "$(PYTHON)" -c $(1) 2>/dev/null && echo yes)
+NUMBER = $(shell "$(PYTHON)" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+
+$(VENV)/bin/python:
+	@$(if $(PYTHON),,$(error Python 3.11 or 3.12 is needed: apt-get install python3.11 python3.11-venv))
+	@$(if $(call RUNS,'$(FITS)'),,$(error $(PYTHON) is not Python 3.11 or 3.12))
+	@$(if $(call RUNS,'import ensurepip; import venv'),,$(error $(PYTHON) cannot make $(VENV): apt-get install python$(NUMBER)-venv))
+	@"$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }

@@ -1,0 +1,128 @@
+"""Strict: from a file's bytes to plain mappings, lists and text, and from those to what a field must be.
+
+Every function raises CorpusError in one line for what is not as it should be.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from fuzz.errors import CorpusError
+
+FORMAT = "fuzz-case/1"
+LARGEST = 1 << 20
+"""Bytes of the largest entry that is read."""
+DEEPEST = 12
+"""Mappings and lists inside each other."""
+SHOWN = 60
+"""Characters of a wrong text that a message repeats."""
+
+
+class _Loader(yaml.BaseLoader):
+    """Every scalar stays text; tags, anchors, aliases, repeated keys and deep nesting are errors."""
+
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise CorpusError("anchors and aliases are not allowed")
+        if getattr(event, "tag", None):
+            raise CorpusError(f"tag {shown(event.tag)} is not allowed")
+        if self.depth > DEEPEST:
+            raise CorpusError(f"nested more than {DEEPEST} deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        known: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise CorpusError("a key is not plain text")
+            if key.value in known:
+                raise CorpusError(f"key {shown(key.value)} is repeated")
+            known.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def fields_of(data: bytes) -> Any:
+    """What a file's bytes hold, as mappings, lists and text."""
+    if len(data) > LARGEST:
+        raise CorpusError(f"more than the {LARGEST} bytes that are read")
+    if not data.strip():
+        raise CorpusError("the file is empty")
+    source = _decoded(data)
+    first = source.splitlines()[0]
+    if first != f"format: {FORMAT}":
+        raise CorpusError(f"line 1 is {shown(first)}, not 'format: {FORMAT}'; a newer version may read it")
+    try:
+        return yaml.load(source, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise CorpusError(f"not readable as text of this format: {' '.join(str(error).split())}") from None
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        source = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise CorpusError("not text: the file is binary") from None
+    if "\0" in source:
+        raise CorpusError("not text: the file is binary")
+    return source
+
+
+def shown(value: Any) -> str:
+    """A wrong value in a message, cut to one short piece."""
+    spelt = repr(value)
+    return spelt if len(spelt) <= SHOWN else spelt[:SHOWN] + " .."
+
+
+def mapping(value: Any, what: str, allowed: str = "", *, needed: str = "") -> dict[str, Any]:
+    """A mapping with these keys at most, and at least the needed ones; with names as keys where none are listed."""
+    if not isinstance(value, dict):
+        raise CorpusError(f"{what} is not a mapping")
+    for key in value:
+        if allowed and key not in allowed.split():
+            raise CorpusError(f"unknown key {shown(key)} in {what}; known: {', '.join(allowed.split())}")
+        if not allowed:
+            name(key, f"a key of {what}")
+    for key in needed.split():
+        if key not in value:
+            raise CorpusError(f"{what} lacks {key!r}")
+    return value
+
+
+def sequence(value: Any, what: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise CorpusError(f"{what} is not a list")
+    return value
+
+
+def text(value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        raise CorpusError(f"{what} is not text")
+    return value
+
+
+def texts(value: Any, what: str) -> tuple[str, ...]:
+    return tuple(text(one, f"one of {what}") for one in sequence(value, what))
+
+
+def name(value: Any, what: str) -> str:
+    if not text(value, what).isidentifier():
+        raise CorpusError(f"{what} is {shown(value)}, which is not a name; a path is not allowed here")
+    return str(value)
+
+
+def natural(value: Any, what: str, most: int = 1 << 62) -> int:
+    """A whole number from 0 to `most`."""
+    if not re.fullmatch(r"0|[1-9][0-9]{0,18}", text(value, what), re.ASCII):
+        raise CorpusError(f"{what} is {shown(value)}, not a whole number from 0 up")
+    if int(value) > most:
+        raise CorpusError(f"{what} is {value}, more than {most}")
+    return int(value)

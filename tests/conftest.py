@@ -1,0 +1,65 @@
+"""What several tests need: small cases made by hand, and the targets that come with the project."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from fuzz.case import Argument, Call, Case
+from fuzz.entry import Entry
+from fuzz.finding import Element, Finding
+from fuzz.loader import load
+from fuzz.target import Target
+from fuzz.values import Exact, recipe
+
+BUILT_IN = ("gelu_bw", "layernorm_bw")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny tensors: threads only cost."""
+    torch.set_num_threads(1)
+    yield
+
+
+@pytest.fixture
+def root() -> Path:
+    """The checkout."""
+    return Path(__file__).parents[1]
+
+
+@pytest.fixture(params=BUILT_IN)
+def built_in(request: pytest.FixtureRequest) -> Target:
+    """Each of the project's targets."""
+    return load(str(request.param))
+
+
+@pytest.fixture
+def gelu() -> Target:
+    return load("gelu_bw")
+
+
+@pytest.fixture
+def layernorm() -> Target:
+    return load("layernorm_bw")
+
+
+@pytest.fixture
+def case() -> Case:
+    """A case of gelu_bw: dy by a recipe, x by its words."""
+    x = Exact((0x3F800000, 0xC0800000), "float32")
+    return Case(
+        "gelu_bw",
+        (Call({"N": 2}, {"dy": Argument(("N",), "float32", recipe("normal", 7)), "x": Argument(("N",), "float32", x)}),),
+    )
+
+
+@pytest.fixture
+def entry(case: Case) -> Entry:
+    """A saved finding of that case."""
+    seen = Element("dx", (1,), "0.5", "0x3f000000", "-0.5", bound="1e-09", ulps="3")
+    found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 2 elements wrong", (seen,), disagreeing=1, compared=2)
+    return Entry(case, found, planted="erf_saturates", seen={"backend": "cpu", "rate": "10/10"})

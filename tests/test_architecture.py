@@ -1,0 +1,154 @@
+"""The map of the project: in which direction imports run, who may touch tensors, and how large things may be."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+ORDER = (
+    # data
+    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "question", "entry", "codec",
+    # generation
+    "target", "loader", "strategies", "engines",
+    # execution
+    "backends", "worker", "pool",
+    # comparison
+    "reference", "oracles", "examine", "warm",
+    # triage
+    "passes", "shrink", "triage",
+    # memory
+    "corpus", "feedback",
+    # service
+    "campaign", "machine", "report", "skeleton", "cli", "api", "plugin", "__main__",
+)  # fmt: skip
+"""Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
+
+TENSORS = ("fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.examine", "fuzz.warm", "fuzz.values.torch_values")
+"""Who may import torch and triton. Everything else runs without them."""
+
+RECURSIVE = {"fuzz.backends.cpu.parse": "fuzz.backends.cpu.structured"}
+"""A grammar: an operation holds regions, a region holds operations. This import stands inside a function."""
+
+LINES_OF_A_FUNCTION, LINES_OF_A_FILE = 60, 400
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Name -> file of every module of fuzz; packages under their own name."""
+    found = {}
+    for path in sorted((ROOT / "fuzz").rglob("*.py")):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        found[name.removesuffix(".__init__")] = path
+    return found
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def imports(name: str, *, types: bool = True) -> Iterator[str]:
+    """What a module imports by name, at its top or inside functions; relative ones are spelt out.
+
+    Without `types` those under TYPE_CHECKING, which no running program follows, are left out.
+    """
+    path = modules()[name]
+    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    typed = [part for node in ast.walk(tree(path)) if for_types_only(node) for part in ast.walk(node)]
+    for node in ast.walk(tree(path)):
+        if node in typed and not types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield f"{source}.{alias.name}" if f"{source}.{alias.name}" in modules() else source
+
+
+def part(name: str) -> str:
+    """The module or package of fuzz/ that a module belongs to; empty for fuzz itself."""
+    return name.split(".")[1] if "." in name else ""
+
+
+def sources() -> list[Path]:
+    return [*sorted((ROOT / "fuzz").rglob("*.py")), *sorted((ROOT / "targets").rglob("*.py"))]
+
+
+def test_the_map_names_every_part_of_the_package_once() -> None:
+    assert sorted(ORDER) == sorted({part(name) for name in modules()} - {""})
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_imports_run_in_the_order_of_the_map(name: str) -> None:
+    if name == "fuzz":
+        return  # The public names, gathered.
+    for imported in imports(name):
+        if imported.split(".")[0] == "fuzz" and part(imported) not in ("", part(name)):
+            assert ORDER.index(part(imported)) < ORDER.index(part(name)), f"{name} imports {imported}"
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = {
+        name: {other for other in imports(name, types=False) if other in modules() and other != name}
+        for name in modules()
+    }
+    for name in modules():
+        # A package gathers the names of its files; what its files import from each other is what is in question.
+        graph[name] = {other for other in graph[name] if not name.startswith(f"{other}.")} - {RECURSIVE.get(name, "")}
+    TopologicalSorter(graph).prepare()
+
+
+@pytest.mark.parametrize("name", [name for name in sorted(modules()) if not name.startswith(TENSORS)])
+def test_only_some_modules_touch_tensors(name: str) -> None:
+    assert not {imported.split(".")[0] for imported in imports(name)} & {"torch", "triton"}
+
+
+def test_targets_use_the_public_api_only() -> None:
+    for path in (ROOT / "targets").glob("*.py"):
+        for node in ast.walk(tree(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.startswith("fuzz.")], path.name
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_and_functions_stay_small(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= LINES_OF_A_FILE
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno < LINES_OF_A_FUNCTION, node.name
+
+
+def test_every_module_says_what_it_is() -> None:
+    assert [str(path) for path in sources() if not ast.get_docstring(tree(path))] == []
+
+
+def test_the_core_runs_where_torch_and_triton_are_missing() -> None:
+    program = """
+import sys
+sys.modules["torch"] = sys.modules["triton"] = None
+import fuzz, fuzz.cli, fuzz.corpus, fuzz.triage, fuzz.passes, fuzz.strategies, fuzz.engines
+from fuzz import codec
+from fuzz.case import Argument, Call, Case
+from fuzz.entry import Entry
+from fuzz.values import recipe
+entry = Entry(Case("t", (Call({"N": 3}, {"x": Argument(("N",), "bfloat16", recipe("normal", 1))}),)))
+assert codec.loads(codec.dumps(entry).encode()) == entry
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

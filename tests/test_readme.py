@@ -1,0 +1,67 @@
+"""What the README shows is what happens: its target runs, its planted mistake is found, its screen is the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's repository as the README describes it."""
+    folder = tmp_path_factory.mktemp("repository")
+    (folder / "my_kernels").mkdir()
+    target, test = BLOCKS
+    (folder / "my_kernels" / "fuzz_softmax.py").write_text(target)
+    (folder / "test_kernels.py").write_text(test.replace("cases=200", "cases=5, backend='cpu'"))
+    return folder
+
+
+def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
+    return subprocess.run([sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def test_the_target_has_at_most_thirty_lines() -> None:
+    assert len(BLOCKS[0].splitlines()) <= 30
+
+
+def test_the_target_runs_and_nothing_is_found(repository: Path) -> None:
+    done = ran(repository, "fuzz", "run", "my_kernels/fuzz_softmax.py", "--cases", "40", "--backend", "cpu")
+    assert done.returncode == 0, done.stderr
+
+
+def test_its_planted_mistake_is_found(repository: Path) -> None:
+    planted = ("--planted", "no_max", "--cases", "40", "--max-findings", "1", "--backend", "cpu")
+    done = ran(repository, "fuzz", "run", "my_kernels/fuzz_softmax.py", *planted)
+    assert done.returncode == 1, done.stderr
+    assert "accuracy/nonfinite: out: 1 of 1 elements wrong" in done.stderr
+
+
+def test_its_test_function_passes(repository: Path) -> None:
+    done = ran(repository, "pytest", "-q", "test_kernels.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_screen_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    """Versions aside, which are those of the machine that the README was written on."""
+    found = ("--planted", "erf_saturates", "--max-findings", "1", "--corpus", "found", "--backend", "cpu")
+    assert ran(tmp_path, "fuzz", "run", "gelu_bw", *found).returncode == 1
+    (entry,) = (tmp_path / "found").rglob("*.yaml")
+    shown = ran(tmp_path, "fuzz", "show", str(entry.relative_to(tmp_path))).stdout
+    lines = [line for line in shown.splitlines() if not line.startswith("  seen ")]
+    assert [line for line in lines if line not in README] == []
+
+
+@pytest.mark.parametrize("text", sorted(set(re.findall(r"\]\(([\w/.-]+)\)", README))))
+def test_its_links_lead_somewhere(text: str) -> None:
+    assert (ROOT / text).exists()
