@@ -80,8 +80,7 @@ class Campaign:
         self.watcher.started(self.run, self.backend)
         worker = Worker(ENTRY, setting, self.run.resident, self.target.timeout)
         pool = Pool(ENTRY, setting, self.run.resident, self.target.timeout, self.run.workers)
-        with worker, pool:
-            triage = Triage(self.target, worker, tuple(SHARES))
+        with Triage(self.target, worker, tuple(SHARES)) as triage, pool:
             try:
                 for index, case, report in pool.answers(self._questions(start)):
                     self.feedback.learn(case, report)

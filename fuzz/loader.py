@@ -10,7 +10,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
-from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.case import Case
+from fuzz.errors import CorpusError, TargetError, UsageError, one_line
 from fuzz.target import Launcher, Plant, Target
 
 BUILT_IN = next(
@@ -131,6 +132,25 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
         del sys.modules[name]
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
     return made
+
+
+def check_fits(case: Case, target: Target, path: Path) -> None:
+    """CorpusError where an entry's case has other arguments, options or dims than its target, which may be newer."""
+    dims = {dim.name for dim in target.sizes}
+    for call in case.calls:
+        pairs = [
+            ("arguments", set(call.arguments), set(target.tensors)),
+            ("options", set(call.options), set(target.options)),
+            ("dims", set(call.dims), dims),
+        ]
+        for what, given, wanted in pairs:
+            if given != wanted:
+                texts = [", ".join(sorted(names)) or "none" for names in (given, wanted)]
+                raise CorpusError(f"{path}: its {what} are {texts[0]}; those of target {target.name!r} are {texts[1]}")
+        for name, value in call.arguments.items():
+            rank = len(target.tensors[name].shape)
+            if len(value.shape) != rank:
+                raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {rank}")
 
 
 def find(name: str, near: Path, given: str = "") -> tuple[str, Target]:

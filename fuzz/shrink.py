@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from fuzz.case import Case, sort_key
 from fuzz.finding import Finding
-from fuzz.passes import COARSE, FINE, Pass, listed
+from fuzz.passes import BATTERY, COARSE, FINE, Pass, filled, listed
 from fuzz.target import Target
 
 Shows = Callable[[Case], Finding | None]
@@ -42,11 +42,23 @@ class Shrinker:
     def run(self) -> Case:
         """Shrinks until no pass makes progress or the budget ends."""
         self._until_stable(COARSE)
+        self._start_alike()
         written = listed(self.case)
         if written.key != self.case.key and self._still(written):
             self.case = written
         self._until_stable(FINE)
         return self.case
+
+    def _start_alike(self) -> None:
+        """Takes the first values of the battery that show the bug, so that the end does not depend on the start.
+
+        Sizes, dtypes, layouts and options are as small as they get by now; the values are yet to be shrunk.
+        """
+        for recipe in BATTERY:
+            candidate = filled(self.case, recipe)
+            if self.budget.left() and self._still(candidate):
+                self.case = candidate
+                return
 
     def _until_stable(self, passes: tuple[Pass, ...]) -> None:
         before = None

@@ -23,14 +23,14 @@ def reference({parameters}):
 
 
 @target(
-{arguments}
-    dtypes=("float32", "bfloat16", "float16"),
-    batch=M,
+{declarations}
     reference=reference,
 )
 def {name}({parameters}):
-    return dict(out=launcher({parameters}))
+    return dict(out=launcher({passed}))
 '''
+VECTORS = ("weight", "bias", "w", "b")
+"""Parameters that are taken for one row."""
 
 
 def skeleton(text: str) -> str:
@@ -41,12 +41,19 @@ def skeleton(text: str) -> str:
         raise TargetError(f"{text!r} does not name a launcher; write path.py:LAUNCHER")
     if not path.is_file():
         raise TargetError(f"{place} does not exist")
-    function = _function(path, name)
-    parameters = [argument.arg for argument in function.args.args + function.args.kwonlyargs]
-    defaults = _defaults(function)
-    lines = [f"    {parameter}={_declared(parameter, defaults)}," for parameter in parameters]
+    arguments = _function(path, name).args
+    positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
+    named = [argument.arg for argument in arguments.kwonlyargs]
+    declared = {parameter: _declared(parameter, _defaults(arguments)) for parameter in positional + named}
+    lines = [f"    {parameter}={text}," for parameter, text in declared.items()]
+    lines.append('    dtypes=("float32", "bfloat16", "float16"),')
+    lines += ["    batch=M,"] if "tensor(M, N)" in declared.values() else []
     return HEAD.format(
-        name=name, module=path.stem, parameters=", ".join(parameters), arguments="\n".join(lines)
+        name=name,
+        module=path.stem,
+        parameters=", ".join(declared),
+        declarations="\n".join(lines),
+        passed=", ".join([*positional, *(f"{parameter}={parameter}" for parameter in named)]),
     )
 
 
@@ -55,21 +62,24 @@ def _function(path: Path, name: str) -> ast.FunctionDef:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise TargetError(f"{path}:{error.lineno}: syntax error: {error.msg}") from None
+    except (OSError, ValueError) as error:
+        raise TargetError(f"cannot read {path}: {' '.join(str(error).split())}") from None
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if name not in functions:
         raise TargetError(f"{path}: no function {name!r}; there are {', '.join(functions) or 'none'}")
     return functions[name]
 
 
-def _defaults(function: ast.FunctionDef) -> dict[str, str]:
+def _defaults(arguments: ast.arguments) -> dict[str, str]:
     """The default of each parameter that has one, as source text."""
-    positional = function.args.args
-    given = dict(zip([a.arg for a in positional[len(positional) - len(function.args.defaults) :]], function.args.defaults, strict=True))
-    named = {a.arg: value for a, value in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if value}
-    return {name: ast.unparse(value) for name, value in {**given, **named}.items()}
+    positional = [*arguments.posonlyargs, *arguments.args]
+    last = positional[len(positional) - len(arguments.defaults) :]
+    named = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    pairs = [*zip(last, arguments.defaults, strict=True), *named]
+    return {argument.arg: ast.unparse(value) for argument, value in pairs if value is not None}
 
 
 def _declared(parameter: str, defaults: dict[str, str]) -> str:
     if parameter in defaults:
         return f"option({defaults[parameter]})"
-    return "tensor(N)" if parameter in ("weight", "bias", "w", "b") else "tensor(M, N)"
+    return "tensor(N)" if parameter in VECTORS else "tensor(M, N)"

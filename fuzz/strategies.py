@@ -90,8 +90,10 @@ def draw_dims(draw: Draw, target: Target) -> dict[str, int]:
     order = list(target.sizes)
     turn = draw(len(order)) if order else 0
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
-    for dim in order[turn:] + order[:turn]:
-        dims[dim.name] = draw_size(draw, dim, largest_within(target, dims, dim, budget))
+    for place, dim in enumerate(order[turn:] + order[:turn]):
+        most = largest_within(target, dims, dim, budget)
+        # The first dim may be as large as it gets whatever the budget: the others then stay small.
+        dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)
     return dims
 
 
@@ -109,11 +111,11 @@ def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int)
     return dim.clamp(least + (budget - elements(least)) // slope * dim.multiple)
 
 
-def draw_size(draw: Draw, dim: Size, most: int) -> int:
-    """A size near 1, near a power of two, near an end of the range, or anywhere in it on a log scale."""
+def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
+    """A size near 1, near a power of two, at an end of the range, or anywhere in it on a log scale."""
     kind = draw(100)
     if kind < 2:
-        return dim.clamp(dim.low if kind else dim.high)
+        return dim.clamp(dim.low if kind else extreme)
     if kind < 45:
         return dim.clamp(min(most, 1 + draw(6)))
     bits = draw(max(most.bit_length(), 1))

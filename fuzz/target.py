@@ -218,7 +218,8 @@ def _sizes(
             raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
     for key, value in tensors.items():
         for missing in [name for text in value.shape for name in names(text) if name not in found]:
-            raise TargetError(f"argument {key!r} uses dim {missing!r}, which no argument declares: pass dims=({missing},)")
+            hint = f"which no argument declares: pass dims=({missing},)"
+            raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
     return tuple(found.values())
 
 

@@ -7,6 +7,8 @@ one, a new process.
 from __future__ import annotations
 
 import math
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -56,32 +58,63 @@ class Triage:
     target: Target
     worker: Worker
     sampled: tuple[str, ...]
+    spare: Worker | None = None
+
+    def __enter__(self) -> Triage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.worker.stop()
+        if self.spare is not None:
+            self.spare.stop()
 
     def ask(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
         """The report on a case from the running worker, or from a clean one."""
         if clean:
-            self.worker.stop()
+            self._renew()
         sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
         answer = self.worker.ask(Question(case, sampled, everything))
         return report_of(answer.outcome) if isinstance(answer, Fate) else answer
 
-    def shows(self, case: Case, like: Finding, *, clean: bool = False) -> Finding | None:
-        """The finding, if the case is filed under the same oracle with an output in common."""
+    def _renew(self) -> None:
+        """Puts a new process in the worker's place, and starts the next one while this one works."""
+        used, self.worker = self.worker, self.spare or self.worker
+        used.stop()
+        self.worker.timeout = used.timeout
+        self.spare = replace(used, pending=deque())
+        self.spare.start()
+
+    def shows(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
+        """The finding, if the case is filed under the same oracle with an output in common.
+
+        What a kernel leaves behind from an earlier call may show in any output.
+        """
         filed = self.ask(case, like.oracle, clean=clean).filed
-        return filed if filed is not None and filed.same_bug(like) else None
+        if filed is None:
+            return None
+        return filed if filed.same_bug(like) or (stateful and filed.oracle == like.oracle) else None
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
-        clean = self.shows(case, finding, clean=True)
-        again = sum(self.shows(case, finding) is not None for _ in range(TRIES - 1)) if finding.symptom != "hung" else 9
-        if clean or again:
-            return Record(clean or finding, case, case, 0, 0.0, rate=(again + bool(clean), TRIES))
+        shown, runs = self._rate(case, finding)
+        if shown:
+            return Record(finding, case, case, 0, 0.0, rate=(shown, runs))
         for before in self._prefixes(history):
             longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
             found = self.shows(longer, finding, clean=True)
             if found:
                 return Record(found, longer, case, 0, 0.0, rate=(1, 1), stateful=True)
         return None
+
+    def _rate(self, case: Case, finding: Finding) -> tuple[int, int]:
+        """(times shown, runs), the first in a clean worker; fewer runs where each takes long."""
+        shown, runs, started = 0, 0, time.monotonic()
+        while runs < TRIES and (runs < 2 or time.monotonic() - started < PATIENCE):
+            shown += self.shows(case, finding, clean=runs == 0) is not None
+            runs += 1
+            if finding.symptom == "hung" and shown:
+                break
+        return shown, runs
 
     def _prefixes(self, history: Sequence[Case]) -> list[Sequence[Case]]:
         if not history:
@@ -104,16 +137,16 @@ class Triage:
     def look_around(self, record: Record) -> None:
         """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
         report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
-        same = [found for found in report.findings if found.same_bug(record.finding)]
+        same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
-        record.also = tuple(found for found in report.findings if not found.same_bug(record.finding))
+        record.also = tuple(found for found in report.findings if found.oracle != record.finding.oracle)
 
     def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
         tries = self.tries(record)
 
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
-                found = self.shows(case, record.finding, clean=clean)
+                found = self.shows(case, record.finding, clean=clean, stateful=record.stateful)
                 if found:
                     return found
             return None
@@ -130,13 +163,17 @@ class Triage:
         return min(math.ceil(math.log(0.01) / math.log(1 - shown / runs)), 4 * TRIES)
 
     def _certain(self, least: Shrinker, record: Record) -> bool:
-        return any(self.shows(least.case, record.finding, clean=True) for _ in range(self.tries(record)))
+        return any(
+            self.shows(least.case, record.finding, clean=True, stateful=record.stateful)
+            for _ in range(self.tries(record))
+        )
 
 
 def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Record | None:
     """The record that turned out to be the same cause as the new one, moved to the lesser of both cases; or None."""
     for old in records:
-        if old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
+        alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
+        if alike or old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.case, old.finding, old.also, old.path = new.case, new.finding, new.also, new.path
             old.hits += new.hits

@@ -66,10 +66,9 @@ def test_an_installed_wheel_lists_its_targets_and_its_version(installed: Path) -
     assert "layernorm_bw: " in listed and "gelu_bw: " in listed
     assert command(installed, "--version") == f"fuzz {PROJECT['version']}\n"
     where = "import fuzz.loader; print(fuzz.loader.BUILT_IN)"
-    done = subprocess.run(
-        [sys.executable, "-c", where], cwd=installed, env={**os.environ, "PYTHONPATH": str(installed)}, capture_output=True
-    )
-    assert done.stdout.decode().strip() == str(installed / "fuzz" / "targets")
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    found = subprocess.check_output([sys.executable, "-c", where], cwd=installed, env=environment, text=True)
+    assert found.strip() == str(installed / "fuzz" / "targets")
 
 
 def test_the_version_is_told_once() -> None:
@@ -110,7 +109,7 @@ def test_constraints_pin_every_dependency_without_a_local_version() -> None:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if line and not line.startswith("#"))
     names = {name.lower().replace("_", "-") for name in pins}
-    wanted = [*PROJECT["dependencies"], *(text for extra in PROJECT["optional-dependencies"].values() for text in extra)]
+    wanted = sum(PROJECT["optional-dependencies"].values(), PROJECT["dependencies"])
     assert {text.split(">")[0].split("=")[0].lower() for text in wanted} <= names
     assert pins["torch"] == "2.13.0" and pins["triton"] == "3.7.1"
     assert not [version for version in pins.values() if "+" in version]

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from fuzz import size, target, tensor
 
-M, N = size("M", 1, 8), size("N", 1, 32)
+M, N = size("M", 1, 4), size("N", 1, 32)
 
 @triton.jit
 def softmax_kernel(out, x, x_row, x_column, n, BLOCK: tl.constexpr):
@@ -31,7 +31,7 @@ def softmax_kernel(out, x, x_row, x_column, n, BLOCK: tl.constexpr):
 def reference(x):
     return dict(out=torch.softmax(x, -1))
 
-@target(x=tensor(M, N), batch=M, reference=reference)
+@target(x=tensor(M, N), dtypes=("float32",), batch=M, reference=reference)
 def softmax_rows(x):
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     softmax_kernel[(x.shape[0],)](out, x, x.stride(0), x.stride(1), x.shape[1], BLOCK=32)
@@ -130,7 +130,7 @@ def test_targets_are_fuzzed_in_fuzz_files_and_in_named_files(pytester: pytest.Py
     result.assert_outcomes(passed=2)
 
 
-def test_a_finding_fails_with_its_screen_and_its_entry_is_replayed_in_both_directions(pytester: pytest.Pytester) -> None:
+def test_a_finding_fails_with_its_screen_and_is_replayed_in_both_directions(pytester: pytest.Pytester) -> None:
     kernel = pytester.path / "fuzz_softmax.py"
     kernel.write_text(BROKEN)
     found = plugged(pytester, "--fuzz-cases=8")

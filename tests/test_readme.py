@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -9,6 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from fuzz import codec
+from fuzz.target import declare
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -28,7 +32,8 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    return subprocess.run([sys.executable, "-m", *arguments], cwd=folder, env=environment, capture_output=True, text=True)
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
 
 
 def test_the_target_has_at_most_thirty_lines() -> None:
@@ -65,3 +70,30 @@ def test_the_screen_is_the_one_that_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", sorted(set(re.findall(r"\]\(([\w/.-]+)\)", README))))
 def test_its_links_lead_somewhere(text: str) -> None:
     assert (ROOT / text).exists()
+
+
+def test_the_entry_in_the_corpus_format_is_an_entry() -> None:
+    text = (ROOT / "docs" / "corpus-format.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert codec.dumps(codec.loads(example.encode())) == example
+
+
+@pytest.mark.parametrize("document", sorted(path.name for path in (ROOT / "docs").glob("*.md")))
+def test_links_between_documents_lead_somewhere(document: str) -> None:
+    path = ROOT / "docs" / document
+    for text in re.findall(r"\]\(([\w/.-]+)\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / text).exists(), text
+
+
+def test_every_keyword_of_a_target_is_documented() -> None:
+    text = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
+    keywords = [name for name, kind in inspect.signature(declare).parameters.items() if kind.kind == kind.KEYWORD_ONLY]
+    assert [name for name in keywords if f"`{name}`" not in text and name != "cls"] == []
+
+
+@pytest.mark.parametrize("command", ["run", "replay", "shrink", "show", "mark", "new", "list", "doctor"])
+def test_every_command_and_option_is_documented(command: str) -> None:
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    options = set(re.findall(r"--[a-z-]+", ran(ROOT, "fuzz", command, "--help").stdout)) - {"--help"}
+    assert f"fuzz {command}" in text
+    assert [option for option in sorted(options) if option not in text] == []

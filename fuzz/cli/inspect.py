@@ -9,6 +9,7 @@ import typer
 
 from fuzz import machine
 from fuzz.cli.console import errors, put, put_json
+from fuzz.errors import UsageError
 from fuzz.loader import built_in, module, targets_in
 from fuzz.skeleton import skeleton
 from fuzz.target import Target
@@ -84,12 +85,12 @@ def new(
     if output is None:
         put(text)
         return 0
-    if output.exists():
-        from fuzz.errors import UsageError
-
-        raise UsageError(f"{output} exists already; it is not written over")
-    output.write_text(text, encoding="utf-8")
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(f"{output} exists already; it is not written over") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {output}: {error.strerror}") from None
     errors.print(f"wrote {output}; fill in the sizes and the reference, then: fuzz run {output}", highlight=False)
     return 0
-
-

@@ -10,11 +10,12 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
+from fuzz.campaign import SHARES
 from fuzz.cli.console import put, put_json
 from fuzz.cli.run import chosen_backend
 from fuzz.config import Run
 from fuzz.entry import Entry
-from fuzz.loader import find, planted
+from fuzz.loader import check_fits, find, planted
 from fuzz.question import ENTRY, Setting
 from fuzz.target import Target
 from fuzz.triage import Record, Triage
@@ -34,7 +35,9 @@ class Replayed:
 
 
 def replay(
-    paths: Annotated[list[Path] | None, typer.Argument(help="Entries or folders; the built-in corpus by default.")] = None,
+    paths: Annotated[
+        list[Path] | None, typer.Argument(help="Entries or folders; the folder corpus by default.")
+    ] = None,
     backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     target: Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
@@ -65,30 +68,39 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
         preload("fuzz.warm")
     name = chosen_backend(backend)
     for path, entry in entries:
-        text, loaded = find(entry.case.target, path, target)
-        if entry.planted:
-            planted(loaded, entry.planted)
+        text, loaded = target_of(entry, path, target)
         result = Replayed(path, entry, reproduces(entry, text, loaded, name))
         if not quiet:
             put(f"{'ok    ' if result.passed else 'FAILED'} {path}: {told(result)}")
         yield result
 
 
+def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
+    """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
+    text, loaded = find(entry.case.target, path, given)
+    check_fits(entry.case, loaded, path)
+    if entry.planted:
+        planted(loaded, entry.planted)
+    return text, loaded
+
+
 def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
-    with open_triage(entry, text, target, backend) as worker:
-        triage = Triage(target, worker, ())
+    with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
             return triage.ask(entry.case, "accuracy", clean=True).filed is not None
         shown, _, runs = entry.seen.get("rate", "1/1").partition("/")
         record = Record(entry.finding, entry.case, entry.case, 0, 0.0, rate=(int(shown), int(runs or 1)))
-        triage.sampled = (entry.finding.oracle,)
-        return any(triage.shows(entry.case, entry.finding, clean=True) for _ in range(triage.tries(record)))
+        several = len(entry.case.calls) > 1
+        return any(
+            triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(triage.tries(record))
+        )
 
 
-def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Worker:
-    """A worker for an entry's target, with its planted bug."""
-    return Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
+    """Triage of an entry's target, with its planted bug."""
+    worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+    return Triage(target, worker, tuple(SHARES))
 
 
 def told(result: Replayed) -> str:

@@ -11,14 +11,14 @@ import typer
 from fuzz import corpus
 from fuzz.case import sort_key
 from fuzz.cli.console import put
-from fuzz.cli.replay import open_triage
+from fuzz.cli.replay import open_triage, target_of
 from fuzz.cli.run import chosen_backend
 from fuzz.entry import Entry
 from fuzz.errors import UsageError
-from fuzz.loader import find, planted
+from fuzz.loader import planted
 from fuzz.report.screen import screen
 from fuzz.shrink import Budget
-from fuzz.triage import Record, Triage
+from fuzz.triage import Record
 from fuzz.worker import preload
 
 
@@ -37,7 +37,7 @@ def show(
     from fuzz.oracles.accuracy import expected_values
     from fuzz.report.script import script as program
 
-    _, loaded = find(entry.case.target, path, target)
+    _, loaded = target_of(entry, path, target)
     plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
     put(program(entry, loaded, plant, expected_values(loaded, entry), repeat))
     return 0
@@ -56,9 +56,8 @@ def shrink(
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
     preload("fuzz.warm")
-    text, loaded = find(entry.case.target, path, target)
-    with open_triage(entry, text, loaded, chosen_backend(backend)) as worker:
-        triage = Triage(loaded, worker, ("deterministic", "invariance", "layout", "rejects"))
+    text, loaded = target_of(entry, path, target)
+    with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
         record = triage.confirm(entry.case, entry.finding, ())
         if record is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")

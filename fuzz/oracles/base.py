@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from fuzz.dtypes import decimal, hexword
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Element, Finding
 from fuzz.outcome import Outcome, Returned
-from fuzz.reference import Expected, Precision, precision
+from fuzz.reference import Precision, precision
 from fuzz.target import Launcher, Target
 
 SHOWN = 4
@@ -34,7 +34,6 @@ class Examination:
     backend: Backend
     outcome: Outcome
     worst: float = 0.0
-    expected: dict[tuple[int, bool], Mapping[str, Expected]] = field(default_factory=dict)
 
     @property
     def precision(self) -> Precision:
@@ -47,9 +46,16 @@ class Examination:
 
     def rerun(
         self, call: Call | None = None, *, order: int | None = None, words: Mapping[str, np.ndarray] | None = None
-    ) -> Outcome:
-        """The last call again, or another one, alone."""
-        return run(self.target, self.launcher, (call or self.case.last,), self.backend, order, words)
+    ) -> Mapping[str, torch.Tensor] | None:
+        """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.
+
+        A run that writes or reads outside its buffers is a case of its own for the oracles of memory.
+        """
+        outcome = run(self.target, self.launcher, (call or self.case.last,), self.backend, order, words)
+        if not isinstance(outcome, Returned):
+            return None
+        result = outcome.calls[-1]
+        return None if result.accesses or result.writes or result.unwritten or result.aliases else result.outputs
 
 
 class Oracle(Protocol):

@@ -10,7 +10,6 @@ from fuzz.case import Call, Case
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS
 from fuzz.oracles.base import Examination, compare_bits
-from fuzz.outcome import Returned
 from fuzz.target import Target
 
 
@@ -25,10 +24,10 @@ class Layout:
     def examine(self, exam: Examination) -> Finding | None:
         call, words = contiguous(exam.case.last)
         again = exam.rerun(call, words=words)
-        if not isinstance(again, Returned):
+        if again is None:
             return None
         first = exam.returned.calls[-1].outputs
-        pairs = {name: (first[name], again.calls[-1].outputs[name]) for name in first}
+        pairs = {name: (first[name], again[name]) for name in first}
         return compare_bits("layout", "when every argument is contiguous", pairs)
 
 

@@ -2,7 +2,7 @@
 
 from fuzz.passes.base import Pass
 from fuzz.passes.calls import fewer_calls
-from fuzz.passes.dims import halve_dims, lower_dims, smallest_dims
+from fuzz.passes.dims import BATTERY, filled, halve_dims, lower_dims, rows_as_neighbours, smallest_dims
 from fuzz.passes.plain import (
     later_layouts,
     plain_dtypes,
@@ -23,6 +23,7 @@ from fuzz.passes.values import (
 COARSE: tuple[Pass, ...] = (
     fewer_calls,
     plain_everything,
+    rows_as_neighbours,
     halve_dims,
     smallest_dims,
     lower_dims,
@@ -48,4 +49,4 @@ FINE: tuple[Pass, ...] = (
 )
 """Passes over a case whose values are written out."""
 
-__all__ = ["COARSE", "FINE", "Pass", "listed"]
+__all__ = ["BATTERY", "COARSE", "FINE", "Pass", "filled", "listed"]

@@ -46,6 +46,20 @@ def lower_dims(case: Case, target: Target) -> Iterator[Case]:
             yield filled(smaller, recipe)
 
 
+def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
+    """The split's rows as the whole batch, and as many other rows in the second run as the batch had."""
+    batch = target.batch or next(iter(target.rows.values()), None)
+    split = case.split
+    if split is None or batch is None or case.last.dims[batch] <= split.length:
+        return
+    others = case.last.dims[batch] - split.length
+    smaller = resized(case, len(case.calls) - 1, {**case.last.dims, batch: split.length})
+    smaller = replace(smaller, split=Split(0, split.length, 0, others))
+    yield smaller
+    for recipe in BATTERY:
+        yield filled(smaller, recipe)
+
+
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
     """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
     choices = [_small(target, call.dims) for call in case.calls]

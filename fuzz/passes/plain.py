@@ -75,6 +75,7 @@ def smaller_split(case: Case, target: Target) -> Iterator[Case]:
         Split(0, 1),
         Split(split.start, 1),
         Split(split.start, split.length),
+        replace(split, before=0, after=split.before + split.after),
         replace(split, after=0),
         replace(split, before=0),
         replace(split, before=split.before // 2, after=split.after // 2),

@@ -1,4 +1,4 @@
-"""Screen: a finding on one screen: the case, got and wanted, bits, ulps, where it was seen, the command that repeats it."""
+"""Screen: a finding on one screen: the case, got and wanted, bits, ulps, where it was seen, how to repeat it."""
 
 from __future__ import annotations
 

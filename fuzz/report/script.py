@@ -54,7 +54,8 @@ def script(entry: Entry, target: Target, plant: Plant | None, expected: Mapping[
     launcher = plant.launcher.__name__ if plant and plant.launcher else target.launcher.__name__
     body, imports = extract(source, [launcher])
     finding = entry.finding
-    title = f"{entry.case.target}: {finding.message if finding else 'a seed case'}".replace('"""', "'''").replace("\\", "/")
+    title = f"{entry.case.target}: {finding.message if finding else 'a seed case'}"
+    title = title.replace('"""', "'''").replace("\\", "/")
     parts = [
         f'"""{title}\n\nrepeat   {repeat}\n"""\n',
         "\n".join(["import sys", "", *imports]),

@@ -108,9 +108,8 @@ def _bits(entry: Entry, oracle: str, call: int) -> str:
     assert split is not None
     finding = entry.finding
     assert finding is not None
-    batched = [
-        name for name, value in entry.case.calls[call].arguments.items() if value.shape and value.shape[0] in _batch(entry)
-    ]
+    arguments = entry.case.calls[call].arguments
+    batched = [name for name, value in arguments.items() if value.shape and value.shape[0] in _batch(entry)]
     rows = f"{split.start}:{split.start + split.length}"
     again = (
         f"alone = arguments_{call}()\n"
@@ -119,7 +118,8 @@ def _bits(entry: Entry, oracle: str, call: int) -> str:
         f"    others = [torch.randn(n, *rows.shape[1:]).to(rows) for n in ({split.before}, {split.after})]\n"
         "    alone[name] = torch.cat([others[0], rows, others[1]])\n"
         "second = run(alone)\n"
-        f"first = {{name: value[{rows}] if name in {list(finding.outputs)!r} else value for name, value in first.items()}}\n"
+        f"chosen = {list(finding.outputs)!r}\n"
+        f"first = {{name: value[{rows}] if name in chosen else value for name, value in first.items()}}\n"
         f"second = {{name: value[{split.before}:{split.before + split.length}] for name, value in second.items()}}"
     )
     return BITS.format(call=call, again=again, chosen=f"name in {list(finding.outputs)!r}")

@@ -1,0 +1,182 @@
+"""One case on one backend: what comes back, and which outcome every way to fail becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.backends import BACKENDS, backend
+from fuzz.backends.execute import Fatal, run
+from fuzz.case import Argument, Call
+from fuzz.errors import BackendError, TargetError
+from fuzz.layout import Layout
+from fuzz.outcome import CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.target import Launcher, Target, declare, option, size, tensor
+from fuzz.values import recipe
+
+N = size("N", 1, 64)
+USABLE = [name for name, one in BACKENDS.items() if not one.unusable()]
+
+
+def target(launcher: Launcher, **more: Any) -> Target:
+    return declare(launcher, x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x), **more)
+
+
+def call(layout: Layout = Layout()) -> Call:
+    return Call({"N": 4}, {"x": Argument(("N",), "float32", recipe("normal", 1), layout)})
+
+
+def executed(launcher: Launcher, *, on: str = "cpu", calls: int = 1, **more: Any) -> Outcome:
+    return run(target(launcher, **more), launcher, (call(),) * calls, BACKENDS[on])
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_every_backend_runs_a_launcher_and_observes_it(name: str) -> None:
+    def double(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        assert x.device.type == BACKENDS[name].device
+        return {"y": x * 2}
+
+    outcome = executed(double, on=name)
+    assert isinstance(outcome, Returned)
+    result = outcome.calls[0]
+    assert list(result.outputs) == ["y"] and (result.accesses, result.writes, result.unwritten, result.aliases) == ((), (), {}, ())
+
+
+@pytest.mark.parametrize("name", USABLE)
+def test_every_backend_gives_the_same_bits_again(name: str, gelu: Target) -> None:
+    one = Call({"N": 300}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
+    first, again = (run(gelu, gelu.launcher, (one,), BACKENDS[name]) for _ in range(2))
+    assert isinstance(first, Returned) and isinstance(again, Returned)
+    assert torch.equal(first.calls[0].outputs["dx"], again.calls[0].outputs["dx"])
+
+
+@pytest.mark.parametrize("name", sorted(BACKENDS))
+def test_every_backend_says_in_one_line_why_it_cannot_run(name: str) -> None:
+    reason = BACKENDS[name].unusable()
+    assert BACKENDS[name].name == name and "\n" not in reason
+    if reason:
+        with pytest.raises(BackendError, match=r"backend"):
+            backend(name)
+    else:
+        assert backend(name) is BACKENDS[name]
+
+
+def test_auto_is_a_backend_that_runs_here() -> None:
+    assert backend("auto").name in USABLE
+
+
+def raising(error: BaseException) -> Launcher:
+    def launcher(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        raise error
+
+    return launcher
+
+
+class CompilationError(Exception):
+    """Named as Triton's own."""
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ValueError("no"), Rejected), (TypeError("no"), Rejected), (NotImplementedError("no"), Rejected),
+        (AssertionError("no"), Rejected), (RuntimeError("no"), Raised), (IndexError("no"), Raised),
+        (MemoryError("no"), OutOfMemory), (torch.OutOfMemoryError("no"), OutOfMemory), (CompilationError("no"), CompileError),
+    ],
+)  # fmt: skip
+def test_what_a_launcher_raises_becomes_an_outcome(error: Exception, kind: type) -> None:
+    outcome = executed(raising(error))
+    assert isinstance(outcome, kind) and "no" in outcome.message  # type: ignore[union-attr]
+
+
+def test_an_error_after_which_no_kernel_can_run_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "fatal", lambda self, error: True)
+    with pytest.raises(Fatal) as caught:
+        executed(raising(RuntimeError("CUDA error: an illegal memory access")))
+    assert isinstance(caught.value.outcome, Raised)
+
+
+RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [
+    (lambda x: x, "returns Tensor, not a dict"),
+    (lambda x: {}, "returns dict, not a dict of tensors"),
+    (lambda x: {"y": 1.0}, "output 'y' is float"),
+    (lambda x: {"y": x + 1j}, "output 'y' is torch.complex64"),
+]
+
+
+@pytest.mark.parametrize(("launcher", "message"), RETURNS)
+def test_what_is_no_dict_of_tensors_is_the_targets_error(launcher: Launcher, message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        run(target(raising(ValueError())), launcher, (call(),), BACKENDS["cpu"])
+
+
+def test_what_a_launcher_does_to_memory_is_told() -> None:
+    def messy(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        x[1] = 5.0
+        y = torch.empty(4)
+        y[:3] = 1.0
+        torch.as_strided(y, (1,), (1,), y.storage_offset() + 4).fill_(2.0)
+        return {"y": y, "z": x[:2]}
+
+    outcome = executed(messy)
+    assert isinstance(outcome, Returned)
+    result = outcome.calls[0]
+    assert [(write.argument, write.first) for write in result.writes] == [("x", (1,))]
+    assert result.unwritten == {"y": (3,)}
+    assert result.aliases == (("z", "x"),)
+    assert [(access.buffer, access.kind) for access in result.accesses] == [("y", "store")]
+
+
+def test_writes_that_a_target_promises_are_none() -> None:
+    def in_place(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": x.mul_(2)}
+
+    outcome = executed(in_place, in_place=("x",))
+    assert isinstance(outcome, Returned)
+    assert outcome.calls[0].writes == () and outcome.calls[0].aliases == ()
+
+
+def test_outputs_are_copies_that_a_later_call_cannot_change() -> None:
+    kept = torch.zeros(4)
+
+    def same_buffer(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        kept.add_(1)
+        return {"y": kept}
+
+    outcome = executed(same_buffer, calls=3)
+    assert isinstance(outcome, Returned)
+    assert [float(one.outputs["y"][0]) for one in outcome.calls] == [1.0, 2.0, 3.0]
+
+
+def test_options_and_sizes_are_passed_by_name() -> None:
+    def launcher(x: torch.Tensor, eps: float, N: int) -> dict[str, torch.Tensor]:
+        return {"y": x * 0 + eps * N}
+
+    made = declare(launcher, x=tensor(N), eps=option(0.5, 2.0), N=N, dtypes=("float32",))
+    one = Call({"N": 4}, call().arguments, {"eps": 2.0})
+    outcome = run(made, launcher, (one,), BACKENDS["cpu"])
+    assert isinstance(outcome, Returned) and outcome.calls[0].outputs["y"].tolist() == [8.0] * 4
+
+
+def test_a_kernels_stray_read_is_told_with_kernel_line_and_argument(gelu: Target) -> None:
+    from fuzz.loader import load, planted
+
+    layernorm = load("layernorm_bw")
+    launcher = planted(layernorm, "tail_unmasked")[1]
+    value = {key: Argument(("M", "N"), "float32", recipe("normal", 3)) for key in ("dy", "x")}
+    one = Call({"M": 1, "N": 3}, {**value, "weight": Argument(("N",), "float32", recipe("ones"))}, {"eps": 1e-5})
+    outcome = run(layernorm, launcher, (one,), BACKENDS["cpu"])
+    assert isinstance(outcome, Returned) and outcome.calls[0].accesses
+    access = outcome.calls[0].accesses[0]
+    assert (access.buffer, access.kind) == ("x", "load")
+    assert "rows_kernel" in access.where and "layernorm_bw.py" in access.place
+
+
+def test_a_launcher_runs_the_kernels_it_says(gelu: Target) -> None:
+    one = Call({"N": 5}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
+    outcome = run(gelu, gelu.launcher, (one,), BACKENDS["cpu"])
+    assert isinstance(outcome, Returned)
+    assert outcome.calls[0].kernels == ("gelu_bw_kernel",)

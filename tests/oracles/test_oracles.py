@@ -1,0 +1,257 @@
+"""Every oracle: quiet on good kernels, and alone in catching what it is there for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+
+import fuzz.examine as examination
+from fuzz.backends import BACKENDS
+from fuzz.backends.execute import run
+from fuzz.case import Argument, Call, Case, Split
+from fuzz.engines import RandomEngine
+from fuzz.errors import TargetError
+from fuzz.examine import examine
+from fuzz.finding import ORACLES as ORDER
+from fuzz.finding import SYMPTOMS
+from fuzz.layout import Layout
+from fuzz.oracles import ALWAYS, ORACLES, SAMPLED, Oracle
+from fuzz.oracles.base import Examination
+from fuzz.question import Question, Report
+from fuzz.target import Launcher, Target, declare, size, tensor
+from fuzz.values import recipe
+
+Outputs = dict[str, torch.Tensor]
+M, N = size("M", 1, 64), size("N", 1, 64)
+TRANSPOSED = Layout(order=(1, 0))
+
+
+def made(launcher: Launcher, **more: Any) -> Target:
+    """A target that must double a matrix, row by row."""
+    given: dict[str, Any] = {"dtypes": ("float32",), "batch": M, "reference": lambda x: dict(y=2 * x), **more}
+    return declare(launcher, x=tensor(M, N), **given)
+
+
+def matrix(layout: Layout = Layout(), split: Split | None = None, calls: int = 1, rows: int = 4) -> Case:
+    x = Argument(("M", "N"), "float32", recipe("normal", 1), layout)
+    return Case("double", (Call({"M": rows, "N": 8}, {"x": x}),) * calls, split)
+
+
+def judged(target: Target, case: Case, launcher: Launcher | None = None, *, everything: bool = True) -> Report:
+    """What all oracles say of a case."""
+    backend = BACKENDS["cpu"]
+    chosen = launcher or target.launcher
+    outcome = run(target, chosen, case.calls, backend)
+    question = Question(case, tuple(oracle.name for oracle in SAMPLED), everything)
+    return examine(Examination(target, chosen, case, backend, outcome), question)
+
+
+def off(y: torch.Tensor) -> torch.Tensor:
+    """One unit in the last place further: other bits, but no wrong value."""
+    return torch.nextafter(y, torch.full_like(y, torch.inf))
+
+
+def good(x: torch.Tensor) -> Outputs:
+    if x.shape[0] > 60:
+        raise ValueError("too many rows")
+    return {"y": x * 2}
+
+
+def raises(x: torch.Tensor) -> Outputs:
+    raise RuntimeError("a launch failed")
+
+
+def writes_past_the_end(x: torch.Tensor) -> Outputs:
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    y.copy_(x * 2)
+    torch.as_strided(y, (1,), (1,), y.storage_offset() + y.numel()).fill_(7.0)
+    return {"y": y}
+
+
+def writes_its_input(x: torch.Tensor) -> Outputs:
+    y = x * 2
+    x[0, 0] = 5.0
+    return {"y": y}
+
+
+def returns_its_input(x: torch.Tensor) -> Outputs:
+    return {"y": x}
+
+
+def accepts_anything(x: torch.Tensor) -> Outputs:
+    return {"y": x * 2}
+
+
+def a_little_wrong(x: torch.Tensor) -> Outputs:
+    return {"y": x * 2.001}
+
+
+def wrong_sign(x: torch.Tensor) -> Outputs:
+    return {"y": x * -2}
+
+
+def overflows(x: torch.Tensor) -> Outputs:
+    return {"y": x * 2e30 * 1e30}
+
+
+@dataclass
+class Alternates:
+    """Every second run has other bits."""
+
+    runs: list[None] = field(default_factory=list)
+
+    def __call__(self, x: torch.Tensor) -> Outputs:
+        self.runs.append(None)
+        return {"y": off(x * 2) if len(self.runs) % 2 else x * 2}
+
+
+def depends_on_its_batch(x: torch.Tensor) -> Outputs:
+    return {"y": off(x * 2) if x.shape[0] == 1 else x * 2}
+
+
+def depends_on_its_layout(x: torch.Tensor) -> Outputs:
+    return {"y": x * 2 if x.is_contiguous() else off(x * 2)}
+
+
+def alternates() -> Launcher:
+    runs = Alternates()
+
+    def launcher(x: torch.Tensor) -> Outputs:
+        return runs(x)
+
+    return launcher
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake, the one oracle that sees it, the symptom, and a case that shows it."""
+
+    oracle: str
+    symptom: str
+    launcher: Callable[[], Launcher]
+    case: Case = matrix()
+    more: tuple[tuple[str, Any], ...] = ()
+
+
+REJECTS = (("rejects", {"odd": lambda x: dict(x=x[:, :-1])}),)
+NAMESAKE = (("reference", lambda x: dict(y=x)),)
+BUGS = [
+    Bug("fault", "raised", lambda: raises),
+    Bug("bounds", "stray-write", lambda: writes_past_the_end),
+    Bug("mutation", "written", lambda: writes_its_input),
+    Bug("mutation", "aliased", lambda: returns_its_input, more=NAMESAKE),
+    Bug("rejects", "accepted", lambda: accepts_anything, more=REJECTS),
+    Bug("accuracy", "value", lambda: a_little_wrong),
+    Bug("accuracy", "sign", lambda: wrong_sign),
+    Bug("accuracy", "nonfinite", lambda: overflows),
+    Bug("deterministic", "bits", alternates),
+    Bug("invariance", "bits", lambda: depends_on_its_batch, matrix(split=Split(2, 1))),
+    Bug("layout", "bits", lambda: depends_on_its_layout, matrix(TRANSPOSED)),
+]
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: f"{bug.oracle}-{bug.symptom}")
+def test_a_mistake_is_caught_by_its_oracle_alone(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = judged(made(bug.launcher(), **dict(bug.more)), bug.case)
+    assert [(finding.oracle, finding.symptom) for finding in report.findings] == [(bug.oracle, bug.symptom)]
+    for group in ("ALWAYS", "SAMPLED"):
+        kept = tuple(oracle for oracle in getattr(examination, group) if oracle.name != bug.oracle)
+        monkeypatch.setattr(examination, group, kept)
+    if bug.oracle != "fault":
+        assert judged(made(bug.launcher(), **dict(bug.more)), bug.case).findings == ()
+
+
+def test_every_oracle_has_a_mistake_that_only_it_sees() -> None:
+    assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES}
+
+
+@pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
+def test_an_oracle_has_its_place_and_its_symptoms(oracle: Oracle) -> None:
+    assert oracle.name in ORDER and SYMPTOMS[oracle.name]
+    assert oracle.always == (oracle not in SAMPLED)
+    assert type(oracle).__module__ == f"fuzz.oracles.{oracle.name}"
+
+
+def test_oracles_are_asked_in_the_order_in_which_a_case_is_filed() -> None:
+    names = [oracle.name for oracle in (*ALWAYS, *SAMPLED)]
+    assert [ORDER.index(oracle.name) for oracle in ALWAYS] == sorted(ORDER.index(oracle.name) for oracle in ALWAYS)
+    assert len(set(names)) == len(names)
+
+
+CASES = [
+    matrix(), matrix(TRANSPOSED, Split(0, 2, 3, 1)), matrix(calls=2), matrix(rows=1), matrix(Layout(expand=(0,)), Split(1, 1)),
+    matrix(Layout(pad=3, offset=1), Split(0, 4)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_no_oracle_disagrees_with_a_good_kernel(case: Case) -> None:
+    target = made(good, rejects={"many": lambda x: dict(x=x.repeat(40, 1)[:61])})
+    report = judged(target, case)
+    assert report.findings == () and report.outcome == "returned"
+    applying = {oracle.name for oracle in ORACLES if oracle.applies(target, case)}
+    assert set(report.examined) == applying >= {"fault", "bounds", "mutation", "accuracy"}
+
+
+def test_no_oracle_disagrees_with_the_built_in_kernels(built_in: Target) -> None:
+    engine = RandomEngine(built_in, 5)
+    small = [case for case in map(engine.case, range(60)) if case.elements() < 2000][:25]
+    for case in small:
+        assert judged(built_in, case).findings == ()
+
+
+def test_an_oracle_that_does_not_apply_is_not_asked() -> None:
+    asked = judged(made(good), matrix(calls=2)).examined
+    assert set(asked) == {"fault", "bounds", "mutation", "accuracy"}
+    unsure = made(good, deterministic="atomics")
+    assert "deterministic" not in judged(unsure, matrix()).examined
+    unknown = made(good, reference=None, batch=None)
+    assert set(judged(unknown, matrix(split=Split(0, 1))).examined) == {"fault", "bounds", "mutation", "deterministic"}
+
+
+def test_findings_are_filed_in_the_order_of_oracles() -> None:
+    def everything_wrong(x: torch.Tensor) -> Outputs:
+        x[0, 0] = 5.0
+        outputs = writes_past_the_end(x)
+        return {"y": outputs["y"].mul_(-1)}
+
+    report = judged(made(everything_wrong), matrix())
+    assert [finding.oracle for finding in report.findings][:3] == ["bounds", "mutation", "accuracy"]
+    assert report.filed and report.filed.oracle == "bounds"
+
+
+def test_the_first_call_that_shows_a_bug_is_named() -> None:
+    runs: list[None] = []
+
+    def wrong_later(x: torch.Tensor) -> Outputs:
+        runs.append(None)
+        return {"y": x * (2 if len(runs) < 3 else -2)}
+
+    report = judged(made(wrong_later), matrix(calls=3))
+    assert report.filed and (report.filed.oracle, report.filed.call) == ("accuracy", 2)
+
+
+def test_an_accuracy_finding_holds_the_evidence() -> None:
+    found = judged(made(wrong_sign), matrix()).filed
+    assert found and (found.outputs, found.symptom, found.disagreeing, found.compared) == (("y",), "sign", 32, 32)
+    first = found.elements[0]
+    assert first.output == "y" and float(first.got) == -float(first.want) != 0
+    assert first.got_word.startswith("0x") and float(first.ulps) > 1e6 and float(first.bound) < 1e-5
+
+
+def test_what_a_targets_reference_returns_must_fit_its_launcher() -> None:
+    for reference in (lambda x: dict(z=x), lambda x: dict(y=x[:1]), lambda x: 1 / 0):
+        with pytest.raises(TargetError):
+            judged(made(good, reference=reference), matrix())
+
+
+def test_neighbours_do_not_matter_where_rows_are_promised_one_by_one() -> None:
+    def sums(x: torch.Tensor) -> Outputs:
+        return {"y": x * 2, "total": x.sum(0)}
+
+    target = made(sums, batch=None, rows={"y": M}, reference=lambda x: dict(y=2 * x, total=x.sum(0)))
+    assert judged(target, matrix(split=Split(1, 2, 3, 4))).findings == ()
