@@ -17,10 +17,10 @@ from fuzz.entry import Entry
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.pool import Pool
-from fuzz.question import ENTRY, Question, Report, Setting
+from fuzz.question import ENTRY, Question, Setting
 from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Record, Triage, merge
+from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.worker import Worker
 
 SHARES = {"deterministic": 4, "layout": 4, "rejects": 12, "invariance": 1}
@@ -75,6 +75,7 @@ class Campaign:
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
         setting = Setting(str(self.run.target), self.run.planted, self.backend)
+        self.records += known_records(self.folder, self.target.name, self.run.planted)
         interrupted = False
         start = time.monotonic()
         self.watcher.started(self.run, self.backend)
@@ -87,13 +88,15 @@ class Campaign:
                     if report.filed:
                         self._found(triage, index, case, report.filed)
                     self._remember(case)
-                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, len(self.records))
-                    if self.run.max_findings and len(self.records) >= self.run.max_findings:
+                    found = sum(record.hits > 0 for record in self.records)
+                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, found)
+                    if self.run.max_findings and found >= self.run.max_findings:
                         break
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused
-        return Result(self.run, self.backend, self.feedback, self.records, seconds, interrupted, self.unconfirmed)
+        hit = [record for record in self.records if record.hits]
+        return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
 
     def _questions(self, start: float) -> Iterator[tuple[int, Question]]:
         engine = RandomEngine(self.target, self.run.seed)
@@ -111,13 +114,13 @@ class Campaign:
 
     def _found(self, triage: Triage, index: int, case: Case, finding: Finding) -> None:
         """Counts a hit of a known cause, or makes a new record of one."""
+        paused = time.monotonic()
+        seconds = paused - self.began
         for record in self.records:
             if record.covers(finding):
-                record.hits += 1
-                record.outputs.update(finding.outputs)
+                self._hit(triage, record, index, seconds, finding)
+                self.paused += time.monotonic() - paused
                 return
-        seconds = time.monotonic() - self.began
-        paused = time.monotonic()
         self.watcher.first_seen(case, finding, index)
         earlier = [self.oldest, *self.history] if self.oldest else []
         record_or_none = triage.confirm(case, finding, earlier)
@@ -128,6 +131,17 @@ class Campaign:
             self._settle(triage, record_or_none, index, seconds, finding)
         self.paused += time.monotonic() - paused
 
+    def _hit(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
+        """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
+        if not record.hits:
+            record.first_index, record.first_seconds = index, seconds
+        record.hits += 1
+        linked = finding.oracle == record.finding.oracle and not record.known
+        if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
+            record.outputs.update(finding.outputs)
+            triage.shrink(record, Budget(seconds=self._allowance()))
+            self._save(record)
+
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds
         record.outputs = set(finding.outputs)
@@ -136,12 +150,17 @@ class Campaign:
         if old is None:
             self.records.append(record)
             old = record
-        previous = Path(old.path) if old.path else None
-        path = corpus.add(self.folder, self._entry(old))
-        if previous and previous != path:
-            previous.unlink(missing_ok=True)
-        old.path = str(path)
-        self.watcher.shrunk(old)
+        if not (old.known and old.case.key == old.first.key):
+            self._save(old)
+            self.watcher.shrunk(old)
+
+    def _save(self, record: Record) -> None:
+        """Writes the record's entry, then removes the one of a larger case that it replaces."""
+        previous = record.path
+        path = corpus.add(self.folder, self._entry(record))
+        if previous and previous != str(path):
+            Path(previous).unlink(missing_ok=True)
+        record.path = str(path)
 
     def _allowance(self) -> float:
         """Seconds that shrinking one more finding may take: what is left of half the run's time, 10 s at least."""

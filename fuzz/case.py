@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from fuzz.dims import resolve
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.dtypes import Words, exponent, significant_bits
+from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.values import Exact, Patched, Recipe, Values, words_of
 
@@ -32,6 +32,10 @@ class Argument:
     dtype: str
     values: Values
     layout: Layout = CONTIGUOUS
+
+    @property
+    def is_float(self) -> bool:
+        return named_dtype(self.dtype).is_float
 
     def words(self, dims: Mapping[str, int]) -> Words:
         """The exact bits, an array of unsigned words of the stored shape; read only."""

@@ -14,11 +14,8 @@ from fuzz.case import Case
 from fuzz.errors import CorpusError, TargetError, UsageError, one_line
 from fuzz.target import Launcher, Plant, Target
 
-BUILT_IN = next(
-    folder
-    for folder in (Path(__file__).parents[1] / "targets", Path(__file__).parent / "targets")
-    if folder.is_dir() or folder.parent == Path(__file__).parent
-)
+INSTALLED, CHECKOUT = Path(__file__).parent / "targets", Path(__file__).parents[1] / "targets"
+BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 
 
 def built_in() -> list[Path]:

@@ -1,4 +1,4 @@
-"""Question: what a worker is asked about a case, and the Report that it answers. Data that travels between processes."""
+"""Question: what a worker is asked about a case, and the Report it answers. Data that travels between processes."""
 
 from __future__ import annotations
 

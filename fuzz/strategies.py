@@ -76,7 +76,12 @@ def draw_call(draw: Draw, target: Target) -> Call:
         choice = first if uniform else draw(1 << 16)
         arguments[name] = draw_argument(draw, target, name, spec, dims, plain_or(spec.dtypes, choice))
     options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
-    return Call(dims, arguments, options)
+    cotangents = {
+        # A gradient has the dtype of its output, which is that of the first argument as a rule.
+        name: draw_argument(draw, target, name, spec, dims, next(iter(arguments.values())).dtype)
+        for name, spec in target.cotangents.items()
+    }
+    return Call(dims, arguments, options, cotangents)
 
 
 def plain_or(dtypes: Sequence[str], choice: int) -> str:

@@ -61,7 +61,7 @@ class Target:
     reference: Callable[..., Mapping[str, Any]] | None
     batch: str | None = None
     rows: Mapping[str, str] = field(default_factory=dict)
-    differentiable: bool = False
+    cotangents: Mapping[str, TensorArgument] = field(default_factory=dict)
     accumulate: str = "float32"
     dot: str = "ieee"
     deterministic: bool = True
@@ -72,6 +72,11 @@ class Target:
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
     plants: dict[str, Plant] = field(default_factory=dict)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the kernel is an autograd function whose gradients are compared as well."""
+        return bool(self.cotangents)
 
     @property
     def doc(self) -> str:
@@ -160,13 +165,15 @@ def declare(
     nonfinite: Iterable[str] = (),
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] | None = None,
     constants: Iterable[float] = (),
-    differentiable: bool = False,
+    differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
     label = name or launcher.__name__
+    if isinstance(differentiable, bool):
+        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = _known_dtypes(dtypes)
     tensors = {
         key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
@@ -185,7 +192,10 @@ def declare(
         reference=reference,
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
-        differentiable=differentiable,
+        cotangents={
+            key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
+            for key, value in (differentiable or {}).items()
+        },
         accumulate=accumulate,
         dot=dot,
         deterministic=deterministic is True,

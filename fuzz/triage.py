@@ -11,7 +11,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from fuzz import corpus
 from fuzz.case import Case, sort_key
 from fuzz.finding import Finding
 from fuzz.question import Question, Report, report_of
@@ -44,11 +46,16 @@ class Record:
     executions: int = 0
     path: str = ""
     known: bool = False
+    accepted: bool = False
+
+    @property
+    def widened(self) -> Finding:
+        """The finding with every output that ever disagreed together with one of its own."""
+        return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
     def covers(self, finding: Finding) -> bool:
         """Whether a finding is this cause: filed alike, or one of the others that this case triggers."""
-        widened = replace(self.finding, outputs=(*self.finding.outputs, *self.outputs - {*self.finding.outputs}))
-        return widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
+        return self.widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
 
 
 @dataclass
@@ -130,7 +137,7 @@ class Triage:
         if least.case.key != record.case.key and not self._certain(least, record):
             least = self._shrunk(record, budget, clean=True)
         record.case, record.finding = least.case, least.finding
-        record.executions = budget.used
+        record.executions += budget.used
         self.worker.timeout = timeout
         self.look_around(record)
 
@@ -142,11 +149,11 @@ class Triage:
         record.also = tuple(found for found in report.findings if found.oracle != record.finding.oracle)
 
     def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
-        tries = self.tries(record)
+        tries, like = self.tries(record), record.widened
 
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
-                found = self.shows(case, record.finding, clean=clean, stateful=record.stateful)
+                found = self.shows(case, like, clean=clean, stateful=record.stateful)
                 if found:
                     return found
             return None
@@ -164,7 +171,7 @@ class Triage:
 
     def _certain(self, least: Shrinker, record: Record) -> bool:
         return any(
-            self.shows(least.case, record.finding, clean=True, stateful=record.stateful)
+            self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
             for _ in range(self.tries(record))
         )
 
@@ -180,3 +187,24 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
             old.outputs |= new.outputs
             return old
     return None
+
+
+def known_records(folder: Path, target: str, planted: str | None) -> list[Record]:
+    """Records of the causes that the corpus holds for a target and do not count as fixed, none of them hit yet."""
+    found = []
+    for path in corpus.files([folder / target]) if (folder / target).is_dir() else ():
+        entry = corpus.read(path)
+        if entry.finding is None or entry.status == "fixed" or entry.planted != (planted or ""):
+            continue
+        record = Record(entry.finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
+        record.stateful = len(entry.case.calls) > 1
+        record.outputs = set(entry.finding.outputs)
+        record.accepted = entry.status == "accepted"
+        record.also = tuple(_recalled(text) for text in entry.also)
+        found.append(record)
+    return found
+
+
+def _recalled(text: str) -> Finding:
+    oracle, outputs, symptom = text.split(" ")
+    return Finding(oracle, tuple(outputs.split("+")), symptom, text)

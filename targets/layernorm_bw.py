@@ -76,7 +76,7 @@ def partials_kernel(dweight, dbias, partial_weight, partial_bias, n, programs, B
     mask = columns < n
     weight_sum = tl.zeros([BLOCK], dtype=tl.float32)
     bias_sum = tl.zeros([BLOCK], dtype=tl.float32)
-    for program in range(0, programs):
+    for program in range(programs):
         place = program.to(tl.int64) * n + columns
         weight_sum += tl.load(partial_weight + place, mask=mask, other=0.0)
         bias_sum += tl.load(partial_bias + place, mask=mask, other=0.0)

@@ -53,7 +53,11 @@ def case() -> Case:
     x = Exact((0x3F800000, 0xC0800000), "float32")
     return Case(
         "gelu_bw",
-        (Call({"N": 2}, {"dy": Argument(("N",), "float32", recipe("normal", 7)), "x": Argument(("N",), "float32", x)}),),
+        (
+            Call(
+                {"N": 2}, {"dy": Argument(("N",), "float32", recipe("normal", 7)), "x": Argument(("N",), "float32", x)}
+            ),
+        ),
     )
 
 

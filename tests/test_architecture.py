@@ -16,17 +16,18 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data
-    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "question", "entry", "codec",
+    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "question", "entry",
+    "codec",
     # generation
     "target", "loader", "strategies", "engines",
     # execution
     "backends", "worker", "pool",
     # comparison
     "reference", "oracles", "examine", "warm",
-    # triage
-    "passes", "shrink", "triage",
     # memory
     "corpus", "feedback",
+    # triage
+    "passes", "shrink", "triage",
     # service
     "campaign", "machine", "report", "skeleton", "cli", "api", "plugin", "__main__",
 )  # fmt: skip

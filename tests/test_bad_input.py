@@ -116,7 +116,7 @@ ARGUMENTS = [
     (("mark", "nowhere.yaml", "fixed"), ("Missing option '--why'",)),
     (("new", "nowhere"), ("does not name a launcher",)),
     (("new", "nowhere.py:f"), ("nowhere.py does not exist",)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("arguments", "parts"), ARGUMENTS, ids=lambda value: " ".join(value)[:50])
@@ -140,26 +140,38 @@ def test_a_backend_that_cannot_run_here(fuzz: Fuzz) -> None:
 FILES = [
     ("", ("no target in it; decorate a launcher with @target(...)",)),
     ("from fuzz import target as declare\n", ("no target in it",)),
-    (TARGET + "\n@target(x=tensor(N))\ndef triple(x):\n    return dict(y=x * 3)\n", ("2 targets, name one", ":double, ", ":triple")),
+    (
+        TARGET + "\n@target(x=tensor(N))\ndef triple(x):\n    return dict(y=x * 3)\n",
+        ("2 targets, name one", ":double, ", ":triple"),
+    ),
     (TARGET + "\nthis is a mistake\n", ("my_target.py:15: syntax error",)),
     (TARGET.replace("import torch\n", "import torch\nimport nowhere_at_all\n"), ("No module named 'nowhere_at_all'",)),
     (TARGET.replace("import torch\n", "raise SystemExit(0)\n"), ("cannot load", "SystemExit")),
     (TARGET.replace("1, 64", "5, 3"), ("dim 'N': no multiple of 1 lies between 5 and 3",)),
     (TARGET.replace("1, 64", "-2, 3"), ("dim 'N'", "between -2 and 3")),
     (TARGET.replace("1, 64", "33, 63, multiple_of=32"), ("no multiple of 32 lies between 33 and 63",)),
-    (TARGET.replace("x=tensor(N)", "x=tensor(N - 4), dims=(N,)"), ("argument 'x' would have a negative size at the smallest dims",)),
+    (
+        TARGET.replace("x=tensor(N)", "x=tensor(N - 4), dims=(N,)"),
+        ("argument 'x' would have a negative size at the smallest dims",),
+    ),
     (TARGET.replace("x=tensor(N)", "x=tensor(N), z=tensor(N)"), ("the launcher has no parameter 'z'",)),
     (TARGET.replace("def double(x)", "def double(x, z)"), ("parameter 'z' of the launcher is not declared",)),
     (TARGET.replace('("float32",)', '("float31",)'), ("unknown dtype 'float31'",)),
     (TARGET.replace(REFERENCE, "reference=lambda x: 1 // 0"), ("its reference fails", "ZeroDivisionError")),
     (TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x[:-1])"), ("output 'y' has shape", "the reference's")),
-    (TARGET.replace(REFERENCE, "reference=lambda x: dict(z=2 * x)"), ("the launcher returns y; the reference returns z",)),
-    (TARGET.replace(REFERENCE, "reference=lambda x: dict(y=x, z=x)"), ("the launcher returns y; the reference returns y, z",)),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(z=2 * x)"),
+        ("the launcher returns y; the reference returns z",),
+    ),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(y=x, z=x)"),
+        ("the launcher returns y; the reference returns y, z",),
+    ),
     (TARGET.replace(REFERENCE, "reference=lambda x: 2 * x"), ("reference",)),
     (TARGET.replace("dict(y=x * 2)", "x * 2"), ("the launcher returns Tensor, not a dict of tensors",)),
     (TARGET.replace("dict(y=x * 2)", "dict(y=2)"), ("output 'y' is int, not a tensor",)),
     (TARGET.replace("dict(y=x * 2)", "dict(y=x * 2j)"), ("output 'y' is torch.complex64",)),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "parts"), FILES, ids=range(len(FILES)))
@@ -187,14 +199,14 @@ def test_a_name_that_the_file_does_not_have(fuzz: Fuzz, write: Callable[[str], P
 
 UNSUPPORTED = TARGET.replace(
     "@target(",
-    '''@triton.jit
+    """@triton.jit
 def kernel(x, y, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     seven = tl.inline_asm_elementwise("mov.b32 $0, 7;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(y + i, tl.load(x + i) + seven)
 
 
-@target(''',
+@target(""",
 ).replace("return dict(y=x * 2)", "y = torch.empty_like(x)\n    kernel[(1,)](x, y, BLOCK=1)\n    return dict(y=y)")
 
 
@@ -204,7 +216,8 @@ def test_a_kernel_with_an_operation_that_is_not_supported(fuzz: Fuzz, write: Cal
 
 
 def test_no_c_compiler(tmp_path: Path) -> None:
-    blocked = "import sys; sys.modules['ziglang'] = None; from fuzz.cli import main; main(['run', 'gelu_bw', '--backend', 'cpu'])"
+    arguments = ["run", "gelu_bw", "--backend", "cpu"]
+    blocked = f"import sys; sys.modules['ziglang'] = None; from fuzz.cli import main; main({arguments})"
     clean = {key: value for key, value in os.environ.items() if key not in ("CC", "PATH")} | {"PATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, env=clean, timeout=120)
     refused(Answer(done.returncode, done.stdout, done.stderr), "C compiler")
@@ -260,7 +273,13 @@ def test_hostile_corpus_files(fuzz: Fuzz, tmp_path: Path, entry: Entry, kind: st
     data, reason = hostile(codec.dumps(entry))[kind]
     path = tmp_path / "x.yaml"
     path.write_bytes(data)
-    commands = (("replay", tmp_path), ("show", path), ("show", path, "--script"), ("shrink", path), ("mark", path, "fixed", "--why", "x"))
+    commands = (
+        ("replay", tmp_path),
+        ("show", path),
+        ("show", path, "--script"),
+        ("shrink", path),
+        ("mark", path, "fixed", "--why", "x"),
+    )
     for command in commands:
         refused(fuzz(*command), str(path), reason)
     assert path.read_bytes() == data and list(tmp_path.iterdir()) == [path]

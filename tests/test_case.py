@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.case import Argument, Call, Case, Split, materialise, sort_key
 from fuzz.engines import RandomEngine
-from fuzz.layout import Layout
+from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.target import Target
 from fuzz.values import Exact, recipe
 
@@ -21,7 +21,7 @@ def made(
     n: int = 2,
     words: tuple[int, ...] = (0, 0),
     dtype: str = "float32",
-    layout: Layout = Layout(),
+    layout: Layout = CONTIGUOUS,
     eps: float = 1e-5,
     calls: int = 1,
     split: Split | None = None,

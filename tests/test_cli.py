@@ -20,7 +20,7 @@ import pytest
 from fuzz import __version__, cli, corpus
 
 FUZZ = Path(sys.executable).with_name("fuzz")
-CASES = 60
+CASES = 40
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,18 @@ class Run:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("found")
-    arguments = ("run", "gelu_bw", "--planted", "erf_saturates", "--cases", CASES, "--corpus", folder, "--backend", "cpu")
+    arguments = (
+        "run",
+        "gelu_bw",
+        "--planted",
+        "erf_saturates",
+        "--cases",
+        CASES,
+        "--corpus",
+        folder,
+        "--backend",
+        "cpu",
+    )
     return Run(command(*arguments, "--json"), folder)
 
 
@@ -95,10 +106,8 @@ def test_run_finds_a_planted_bug_and_exits_with_1(found: Run) -> None:
 
 def test_run_json_has_the_fields_that_scripts_rely_on(found: Run) -> None:
     value = found.done.json
-    fields = (
-        "version target planted backend engine seed cases rejected seconds cases_per_second worst_ratio oracles findings"
-    )
-    assert set(fields.split()) <= set(value)
+    fields = "version target planted backend engine seed cases rejected seconds cases_per_second worst_ratio"
+    assert {*fields.split(), "oracles", "findings"} <= set(value)
     assert {key: value[key] for key in ("version", "target", "planted", "backend", "engine", "seed", "cases")} == {
         "version": 1, "target": "gelu_bw", "planted": "erf_saturates", "backend": "cpu", "engine": "random", "seed": 0,
         "cases": CASES,
@@ -147,9 +156,11 @@ def test_the_same_seed_gives_the_same_findings(found: Run, fuzz: Here, tmp_path:
     assert corpus.read(Path(one[0]["path"])).case == corpus.read(found.path).case
 
 
-def test_another_seed_gives_other_cases(found: Run, fuzz: Here, tmp_path: Path) -> None:
-    other = fuzz("run", "gelu_bw", "--cases", CASES, "--seed", 1, "--corpus", tmp_path, "--json")
-    assert other.json["distribution"] != found.done.json["distribution"]
+def test_another_seed_gives_other_cases(fuzz: Here, tmp_path: Path) -> None:
+    one, other = (
+        fuzz("run", "gelu_bw", "--cases", 8, "--seed", seed, "--corpus", tmp_path, "--json") for seed in (0, 1)
+    )
+    assert other.json["distribution"] != one.json["distribution"]
 
 
 def test_a_good_kernel_exits_with_0(fuzz: Here, tmp_path: Path) -> None:
@@ -159,10 +170,19 @@ def test_a_good_kernel_exits_with_0(fuzz: Here, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.xfail(strict=True, reason="a campaign does not say yet that a finding stands in the corpus already")
 def test_only_new_findings_count_where_the_caller_says_so(found: Run, fuzz: Here, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "known")
-    arguments = ("run", "gelu_bw", "--planted", "erf_saturates", "--cases", CASES, "--corpus", tmp_path / "known", "--json")
+    arguments = (
+        "run",
+        "gelu_bw",
+        "--planted",
+        "erf_saturates",
+        "--cases",
+        CASES,
+        "--corpus",
+        tmp_path / "known",
+        "--json",
+    )
     plain, only_new = fuzz(*arguments), fuzz(*arguments, "--only-new")
     assert (plain.code, only_new.code) == (1, 0)
     assert only_new.json["findings"][0]["seen"] == "known"
@@ -170,13 +190,34 @@ def test_only_new_findings_count_where_the_caller_says_so(found: Run, fuzz: Here
 
 def test_a_run_ends_after_max_findings(fuzz: Here, tmp_path: Path) -> None:
     done = fuzz(
-        "run", "gelu_bw", "--planted", "erf_saturates", "--cases", 5000, "--max-findings", 1, "--corpus", tmp_path, "--json"
+        "run",
+        "gelu_bw",
+        "--planted",
+        "erf_saturates",
+        "--cases",
+        5000,
+        "--max-findings",
+        1,
+        "--corpus",
+        tmp_path,
+        "--json",
     )
     assert done.code == 1 and done.json["cases"] < 200
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
-    line = [str(FUZZ), "run", "gelu_bw", "--planted", "erf_saturates", "--seconds", "200", "--corpus", str(tmp_path), "--json"]
+    line = [
+        str(FUZZ),
+        "run",
+        "gelu_bw",
+        "--planted",
+        "erf_saturates",
+        "--seconds",
+        "200",
+        "--corpus",
+        str(tmp_path),
+        "--json",
+    ]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 120
         while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
@@ -216,7 +257,9 @@ def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
 
 
 def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "fuzz", "--version"], capture_output=True, text=True, cwd=root, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz", "--version"], capture_output=True, text=True, cwd=root, timeout=60
+    )
     assert (done.returncode, done.stdout) == (0, f"fuzz {__version__}\n")
 
 
@@ -268,7 +311,16 @@ def test_show_fits_one_screen(fuzz: Here, found: Run) -> None:
     assert done.code == 0
     lines = done.out.splitlines()
     assert len(lines) <= 40 and max(map(len, lines)) < 200
-    for part in ("gelu_bw (planted: erf_saturates)", "accuracy/", "N=1", "got", "want", "ulp off", "cpu", f"fuzz replay {found.path}"):
+    for part in (
+        "gelu_bw (planted: erf_saturates)",
+        "accuracy/",
+        "N=1",
+        "got",
+        "want",
+        "ulp off",
+        "cpu",
+        f"fuzz replay {found.path}",
+    ):
         assert part in done.out
     assert re.search(r"\(0x[0-9a-f]{8}\)", done.out)
 
@@ -306,7 +358,7 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     path = corpus.add(saved.parent.parent / "large", replace(entry, case=large))
     done = fuzz("shrink", path, "--seconds", 20)
     assert done.code == 0 and "replaces" in done.out
-    left = [place for place in path.parent.iterdir()]
+    left = list(path.parent.iterdir())
     assert left != [path] and len(left) == 1
     assert corpus.read(left[0]).case.last.dims == {"N": 1}
 
@@ -317,13 +369,13 @@ def test_mark_changes_the_entry(fuzz: Here, saved: Path) -> None:
     assert (corpus.read(saved).status, corpus.read(saved).why) == ("fixed", "since 1.2")
 
 
-KERNELS = '''import torch
+KERNELS = """import torch
 
 
 def scale(x, weight, factor=2.0, *, flip=False):
     y = x * weight * factor
     return -y if flip else y
-'''
+"""
 
 
 def test_a_new_target_runs_once_its_reference_is_filled_in(fuzz: Here, tmp_path: Path) -> None:

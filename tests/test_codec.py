@@ -51,19 +51,25 @@ def test_drawn_cases_come_back_as_they_were(built_in: Target) -> None:
 
 
 def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
-    full = replace(entry, status="accepted", why="known; see #7: \"x\\y\"\n\ttab \x07 \u2028 – 😀", also=("bounds x, stray-read",))
+    full = replace(
+        entry, status="accepted", why='known; see #7: "x\\y"\n\ttab \x07 \u2028 – 😀', also=("bounds x, stray-read",)
+    )
     assert entry.finding
     full = replace(full, finding=replace(entry.finding, ratio=float("inf"), place="kernel.py:7", call=0))
     read = codec.loads(codec.dumps(full).encode())
     assert read == full
 
 
-@pytest.mark.parametrize("why", ["", " ", "-", "- a", "a: b", "#x", "true", "null", "~", "1", "'", "a ", "\ud800", "\x85", "%"])
+@pytest.mark.parametrize(
+    "why", ["", " ", "-", "- a", "a: b", "#x", "true", "null", "~", "1", "'", "a ", "\ud800", "\x85", "%"]
+)
 def test_any_text_comes_back_as_it_was(entry: Entry, why: str) -> None:
     assert codec.loads(codec.dumps(replace(entry, why=why)).encode()).why == why
 
 
-@pytest.mark.parametrize("option", [True, False, 0, -3, 1e-5, 0.1, float("inf"), "tanh", 'a "b" \\ c', "", 1 << 62, 5e-324])
+@pytest.mark.parametrize(
+    "option", [True, False, 0, -3, 1e-5, 0.1, float("inf"), "tanh", 'a "b" \\ c', "", 1 << 62, 5e-324]
+)
 def test_options_keep_their_type_and_value(case: Case, option: object) -> None:
     made = case.with_call(0, replace(case.last, options={"o": option}))  # type: ignore[dict-item]
     read = codec.loads(codec.dumps(Entry(made)).encode()).case.last.options["o"]
@@ -71,14 +77,18 @@ def test_options_keep_their_type_and_value(case: Case, option: object) -> None:
 
 
 def test_overrides_splits_calls_layouts_and_cotangents_come_back() -> None:
-    value = Argument(("2*N + 1", "4"), "bfloat16", Patched(recipe("normal", 3), ((0, 0x7FC0), (3, 0))), Layout((1, 0), 2, 3, 4, (0,)))
+    value = Argument(
+        ("2*N + 1", "4"), "bfloat16", Patched(recipe("normal", 3), ((0, 0x7FC0), (3, 0))), Layout((1, 0), 2, 3, 4, (0,))
+    )
     call = Call({"N": 2, "Z": 0}, {"x": value, "e": Argument(("Z",), "int8", recipe("zeros"))}, {}, {"y": value})
     entry = Entry(Case("t", (call, replace(call, dims={"N": 3, "Z": 1})), Split(1, 2, 3, 4)))
     assert codec.loads(codec.dumps(entry).encode()) == entry
 
 
 def test_the_text_of_an_entry_is_this(entry: Entry) -> None:
-    assert codec.dumps(entry) == f"""\
+    assert (
+        codec.dumps(entry)
+        == f"""\
 format: fuzz-case/1
 target: gelu_bw
 planted: erf_saturates
@@ -112,6 +122,7 @@ seen:
   backend: cpu
   rate: 10/10
 """
+    )
 
 
 @pytest.mark.parametrize("data", [b"", b"\n \n\t\n"])
@@ -140,11 +151,11 @@ def test_the_format_stands_on_line_1(entry: Entry) -> None:
 
 
 HOSTILE = [
-    ("why: \"\"", "why: !!python/object/apply:os.system ['touch /tmp/x']", "tag"),
-    ("why: \"\"", "why: !!str x", "tag"),
-    ("why: \"\"", "why: !custom x", "tag"),
-    ("why: \"\"", "why: &a x", "anchors and aliases"),
-    ("why: \"\"", "why: *a", "aliases"),
+    ('why: ""', "why: !!python/object/apply:os.system ['touch /tmp/x']", "tag"),
+    ('why: ""', "why: !!str x", "tag"),
+    ('why: ""', "why: !custom x", "tag"),
+    ('why: ""', "why: &a x", "anchors and aliases"),
+    ('why: ""', "why: *a", "aliases"),
     ("status: open", "status: open\nstatus: fixed", "key 'status' is repeated"),
     ("{N: 2}", "{N: 2, N: 3}", "key 'N' is repeated"),
     ("{N: 2}", "{<<: {N: 2}}", "'<<', which is not a name"),
@@ -187,11 +198,11 @@ HOSTILE = [
     ("ulps: 3", "colour: 3", "unknown key 'colour' in an element"),
     ("backend: cpu", "backend: {a: b}", "backend is not text"),
     ("  backend: cpu", "  back end: cpu", "'back end', which is not a name"),
-    ("why: \"\"", "why: " + "[" * 100 + "]" * 100, "nested more than 12 deep"),
-    ("why: \"\"", "why: \"\\UFFFFFFFF\"", "not an entry"),
-    ("why: \"\"", "why: \"", "not readable"),
-    ("why: \"\"", "why: \"\"\n---\nwhy: \"\"", "not readable"),
-]  # fmt: skip
+    ('why: ""', "why: " + "[" * 100 + "]" * 100, "nested more than 12 deep"),
+    ('why: ""', 'why: "\\UFFFFFFFF"', "not an entry"),
+    ('why: ""', 'why: "', "not readable"),
+    ('why: ""', 'why: ""\n---\nwhy: ""', "not readable"),
+]
 
 
 @pytest.mark.parametrize(("old", "new", "reason"), HOSTILE)
@@ -200,10 +211,15 @@ def test_what_is_not_an_entry_is_refused(entry: Entry, old: str, new: str, reaso
 
 
 LAYOUTS = [
-    ("step: 0", "step of 0"), ("step: -1", "not a whole number"), ("offset: 99999999", "more than"), ("reach: 64", "reach"),
-    ("expand: [0, 0]", "expands a dim twice"), ("order: [1, 0]", "does not fit 1 dims"), ("expand: 0", "expand is not a list"),
+    ("step: 0", "step of 0"),
+    ("step: -1", "not a whole number"),
+    ("offset: 99999999", "more than"),
+    ("reach: 64", "reach"),
+    ("expand: [0, 0]", "expands a dim twice"),
+    ("order: [1, 0]", "does not fit 1 dims"),
+    ("expand: 0", "expand is not a list"),
     ("colour: 1", "unknown key 'colour' in a layout"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("layout", "reason"), LAYOUTS)
@@ -213,9 +229,13 @@ def test_a_layout_that_no_tensor_has_is_refused(entry: Entry, layout: str, reaso
 
 
 SHAPES = [
-    ("N - 3", "negative size"), ("4//(N - 2)", "divides by 0"), ("__import__('os')", "size expression"),
-    ("N" + "*N" * 90, "elements, more than"), ("N" + "+N" * 200, "more than 200 characters"), ("(" * 199 + "N", "size expression"),
-]  # fmt: skip
+    ("N - 3", "negative size"),
+    ("4//(N - 2)", "divides by 0"),
+    ("__import__('os')", "size expression"),
+    ("N" + "*N" * 90, "elements, more than"),
+    ("N" + "+N" * 200, "more than 200 characters"),
+    ("(" * 199 + "N", "size expression"),
+]
 
 
 @pytest.mark.parametrize(("shape", "reason"), SHAPES)

@@ -58,9 +58,12 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True
-    ).returncode
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True
+        ).returncode
+    )
     if not mounted:
         pytest.skip("needs root to mount a file system that fills up")
     yield place
@@ -95,7 +98,9 @@ def test_whatever_fails_while_writing_the_old_entry_stays_whole(
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_a_writer_that_is_killed_leaves_the_old_entry(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_that_is_killed_leaves_the_old_entry(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Killed(BaseException):
         pass
 

@@ -30,7 +30,9 @@ def test_names_are_those_that_an_expression_uses() -> None:
     assert set(names("2*M + N//3")) == {"M", "N"}
 
 
-@pytest.mark.parametrize(("size", "value", "clamped"), [(M, 0, 1), (M, 99, 64), (M, 7, 7), (N, 15, 8), (N, 500, 96), (N, 3, 0)])
+@pytest.mark.parametrize(
+    ("size", "value", "clamped"), [(M, 0, 1), (M, 99, 64), (M, 7, 7), (N, 15, 8), (N, 500, 96), (N, 3, 0)]
+)
 def test_a_size_is_clamped_to_what_is_allowed(size: Size, value: int, clamped: int) -> None:
     assert size.clamp(value) == clamped
 
@@ -41,7 +43,20 @@ def test_a_lowest_size_is_rounded_up_to_a_multiple() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "M +", "__import__('os')", "M.real", "M ** 2", "M / 2", "-M", "1.5", "M if M else 2", "[M]", "M; N", "(" * 150 + "1"],
+    [
+        "",
+        "M +",
+        "__import__('os')",
+        "M.real",
+        "M ** 2",
+        "M / 2",
+        "-M",
+        "1.5",
+        "M if M else 2",
+        "[M]",
+        "M; N",
+        "(" * 150 + "1",
+    ],
 )
 def test_anything_but_arithmetic_over_names_is_refused(text: str) -> None:
     with pytest.raises(TargetError, match="size expression"):

@@ -106,7 +106,9 @@ def test_questions_are_taken_only_as_workers_get_free(case: Case) -> None:
 
 def test_no_worker_outlives_its_pool(case: Case) -> None:
     with pool(2) as made:
-        found = [report.examined[0] for _, _, report in made.answers(((i, Question(case, ("echo", ""))) for i in range(12)))]
+        found = [
+            report.examined[0] for _, _, report in made.answers((i, Question(case, ("echo", ""))) for i in range(12))
+        ]
         processes = [worker._process for worker in made.workers]
     assert set(found) <= {str(process.pid) for process in processes}
     assert all(process.exitcode is not None for process in processes)

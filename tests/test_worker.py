@@ -111,7 +111,13 @@ def ended(pid: int, seconds: float = 10.0) -> bool:
 
 @pytest.mark.parametrize(
     ("deed", "cause"),
-    [("segfault", "SIGSEGV"), ("kill", "SIGKILL"), ("abort", "SIGABRT"), ("exit", "exit status 3"), ("leave", "exit status 4")],
+    [
+        ("segfault", "SIGSEGV"),
+        ("kill", "SIGKILL"),
+        ("abort", "SIGABRT"),
+        ("exit", "exit status 3"),
+        ("leave", "exit status 4"),
+    ],
 )
 def test_a_death_is_an_outcome_and_the_next_request_is_answered(worker: Worker, deed: str, cause: str) -> None:
     before = worker.ask("pid")
@@ -274,8 +280,8 @@ def test_a_kernel_that_waits_for_a_lock_forever_hangs(tmp_path: Path) -> None:
     path.write_text(SPIN)
     case = Case("spins", (Call({"N": 1}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
     with Worker(ENTRY, Setting(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
-        worker.timeout = 10.0
-        assert fate(worker, Question(case)) == Hung(10.0)
+        worker.timeout = 5.0
+        assert fate(worker, Question(case)) == Hung(5.0)
 
 
 def test_a_report_travels_between_processes(case: Case) -> None:

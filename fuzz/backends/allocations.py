@@ -59,11 +59,11 @@ class Allocation:
         return [Access(name, "store", f"{changed} words outside {name!r} written, first at element {offset:+d}")]
 
 
-class GuardedAllocations(TorchDispatchMode):
+class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, allocations are guarded and poisoned; `made` lists them."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.made: list[Allocation] = []
 
     @classmethod

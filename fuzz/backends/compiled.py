@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from fuzz.backends.base import Session
 from fuzz.outcome import Access
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu import Violation
 
 
 class Compiled:
@@ -30,13 +34,14 @@ class Compiled:
 
         cpu.activate()
         with cpu.observe(order=order) as log:
-            yield Session(
-                lambda: [Access(seen.argument, seen.kind, str(seen), f"{seen.file}:{seen.line}") for seen in log.violations],
-                lambda: list(log.launches),
-            )
+            yield Session(lambda: [_access(seen) for seen in log.violations], lambda: list(log.launches))
 
     def finish(self) -> None:
         """Nothing: a launch has ended when it returns."""
 
     def fatal(self, error: BaseException) -> bool:
         return False
+
+
+def _access(seen: Violation) -> Access:
+    return Access(seen.argument, seen.kind, str(seen), f"{seen.file}:{seen.line}")

@@ -17,7 +17,7 @@ class Cuda:
 
         if torch.version.hip or getattr(torch.version, "xpu", None):
             return "backend cuda runs on NVIDIA GPUs only; this torch is built for ROCm or XPU"
-        if not torch.backends.cuda.is_built():
+        if torch.version.cuda is None:
             return "backend cuda needs a CUDA build of torch; this one is a CPU build"
         if not torch.cuda.is_available():
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"

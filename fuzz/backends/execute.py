@@ -108,7 +108,8 @@ def observe(
 def checked(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
     """The launcher's outputs. TargetError where they are not tensors by name."""
     if not isinstance(outputs, Mapping) or not outputs:
-        raise TargetError(f"target {target.name!r}: the launcher returns {type(outputs).__name__}, not a dict of tensors")
+        kind = type(outputs).__name__
+        raise TargetError(f"target {target.name!r}: the launcher returns {kind}, not a dict of tensors")
     for name, value in outputs.items():
         if not isinstance(value, torch.Tensor) or value.dtype not in NAMES:
             what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__

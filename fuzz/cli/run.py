@@ -45,7 +45,7 @@ def run(
         put_json(run_json(result, "random"))
     else:
         errors.print(summary(result))
-    return int(any(not (record.known and only_new) for record in result.records))
+    return int(any(not record.accepted and not (record.known and only_new) for record in result.records))
 
 
 def fuzz(asked: Run) -> Result:

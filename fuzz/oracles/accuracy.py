@@ -20,8 +20,8 @@ from fuzz.case import Argument, Case
 from fuzz.dims import resolve
 from fuzz.dtypes import DType, ulp
 from fuzz.dtypes import dtype as named_dtype
-from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.entry import Entry
+from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.finding import Element, Finding
 from fuzz.oracles.base import SHOWN, Examination, element
 from fuzz.outcome import Rejected, Returned
@@ -91,7 +91,7 @@ def expect(exam: Examination, index: int, members: int) -> Mapping[str, Expected
     thorough = members > STAGES[0]
     try:
         if target.differentiable:
-            wrt = [name for name, value in inputs.items() if isinstance(value, torch.Tensor) and value.is_floating_point()]
+            wrt = [name for name in call.arguments if call.arguments[name].is_float]
             return evaluate_backward(
                 target.reference, inputs, cotangents, wrt, exam.precision,
                 members=members, uncertainty=thorough, check_range=thorough,
@@ -136,17 +136,14 @@ def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: 
 
 def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Judgement:
     """Compares one output with its reference, element by element; the rules are those of the module's docstring."""
-    value, spread = expected.value, expected.spread
+    value = expected.value
     out = output.to(value.device)
     if not out.is_floating_point():
-        wrong = (out != value) & (spread == 0)
-        return Judgement(wrong * 3, torch.zeros_like(spread), torch.where(wrong, torch.inf, 0.0))
+        wrong = (out != value) & (expected.spread == 0)
+        return Judgement(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
     kind = named_dtype(NAMES[output.dtype])
     out = out.double()
-    slack = SAFETY * spread
-    if expected.uncertainty is not None:
-        slack = slack + SAFETY * expected.uncertainty
-    bound = slack + half_ulp(value.abs() + slack, kind) + max(precision.eta, kind.smallest_subnormal)
+    slack, bound = allowed(expected, kind, precision)
     error = (out - value).abs()
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
     nonfinite = _nonfinite(out, value, slack, kind)
@@ -156,6 +153,15 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Jud
     symptom = torch.where(unbounded, 0, symptom)
     ratio = torch.nan_to_num(error / bound, nan=0.0, posinf=0.0)
     return Judgement(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
+
+
+def allowed(expected: Expected, kind: DType, precision: Precision) -> tuple[torch.Tensor, torch.Tensor]:
+    """(slack, bound): what the envelope allows, and with it half a unit of the output's format and its underflow."""
+    slack = SAFETY * expected.spread
+    if expected.uncertainty is not None:
+        slack = slack + SAFETY * expected.uncertainty
+    unit = half_ulp(expected.value.abs() + slack, kind)
+    return slack, slack + unit + max(precision.eta, kind.smallest_subnormal)
 
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:
@@ -209,11 +215,8 @@ def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Judge
             found.append(element(name, index, output, str(want.item())))
             continue
         distance = (output[index].double().to(want.device) - want).abs() / (2 * half_ulp(want.abs(), kind))
-        found.append(
-            element(
-                name, index, output, repr(float(want)), bound=f"{float(judged.bound[index]):.3g}", ulps=f"{float(distance):.3g}"
-            )
-        )
+        told = dict(bound=f"{float(judged.bound[index]):.3g}", ulps=f"{float(distance):.3g}")
+        found.append(element(name, index, output, repr(float(want)), **told))
     return found
 
 
@@ -236,8 +239,7 @@ def expected_values(target: Target, entry: Entry) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, expected in expect(exam, entry.finding.call, STAGES[-1]).items():
         dtype = named_dtype(output_dtype(exam, entry.finding.call, name))
-        slack = SAFETY * expected.spread + SAFETY * (expected.uncertainty if expected.uncertainty is not None else 0)
-        bound = slack + half_ulp(expected.value.abs() + slack, dtype) + max(exam.precision.eta, dtype.smallest_subnormal)
+        bound = allowed(expected, dtype, exam.precision)[1]
         found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
     return found
 

@@ -75,7 +75,7 @@ def _others(value: Argument, call: Call, rows: int) -> np.ndarray:
     kind = named_dtype(value.dtype)
     if kind.kind != "float" or math.prod(shape) == 0:
         return np.zeros(shape, dtype=kind.word)
-    return generate(NEIGHBOURS, shape, kind)
+    return np.asarray(generate(NEIGHBOURS, shape, kind))
 
 
 def _told(split: Split) -> str:

@@ -36,7 +36,8 @@ class Rejects:
         try:
             changed = spoil(**inputs)
         except Exception as error:
-            raise TargetError(f"target {exam.target.name!r}: rejects[{name!r}] itself fails: {one_line(error)}") from None
+            where = f"target {exam.target.name!r}: rejects[{name!r}]"
+            raise TargetError(f"{where} itself fails: {one_line(error)}") from None
         if not changed or 0 in [value.numel() for value in inputs.values() if isinstance(value, torch.Tensor)]:
             return False
         with exam.backend.session(None) as session:

@@ -12,7 +12,6 @@ from itertools import product
 
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import Size, resolve
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS
 from fuzz.target import Target
 from fuzz.values import Exact, Recipe, recipe
@@ -36,14 +35,14 @@ def halve_dims(case: Case, target: Target) -> Iterator[Case]:
     for index, call in enumerate(case.calls):
         for dim in target.sizes:
             for size in _lower(call.dims[dim.name], dim):
-                yield resized(case, index, {**call.dims, dim.name: size})
+                yield resized(case, target, index, {**call.dims, dim.name: size})
 
 
 def lower_dims(case: Case, target: Target) -> Iterator[Case]:
     """As halve_dims, each smaller size with values of the battery: those that are left may not show the bug."""
     for smaller in halve_dims(case, target):
-        for recipe in BATTERY:
-            yield filled(smaller, recipe)
+        for values in BATTERY:
+            yield filled(smaller, values)
 
 
 def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
@@ -53,11 +52,11 @@ def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
     if split is None or batch is None or case.last.dims[batch] <= split.length:
         return
     others = case.last.dims[batch] - split.length
-    smaller = resized(case, len(case.calls) - 1, {**case.last.dims, batch: split.length})
+    smaller = resized(case, target, len(case.calls) - 1, {**case.last.dims, batch: split.length})
     smaller = replace(smaller, split=Split(0, split.length, 0, others))
     yield smaller
-    for recipe in BATTERY:
-        yield filled(smaller, recipe)
+    for values in BATTERY:
+        yield filled(smaller, values)
 
 
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
@@ -69,12 +68,12 @@ def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
     for trial in trials:
         smaller = case
         for index, dims in enumerate(trial):
-            smaller = resized(smaller, index, dict(zip(case.calls[index].dims, dims, strict=True)))
+            smaller = resized(smaller, target, index, dict(zip(case.calls[index].dims, dims, strict=True)))
         yield smaller
         for plainer in dict.fromkeys((smaller.key, plain_layouts(smaller).key)):
             base = smaller if plainer == smaller.key else plain_layouts(smaller)
-            for recipe in BATTERY:
-                yield filled(base, recipe)
+            for values in BATTERY:
+                yield filled(base, values)
 
 
 def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
@@ -105,14 +104,15 @@ def _lower(size: int, dim: Size) -> Iterator[int]:
         step //= 2
 
 
-def resized(case: Case, index: int, dims: dict[str, int]) -> Case:
+def resized(case: Case, target: Target, index: int, dims: dict[str, int]) -> Case:
     """The case with other dims for one call: recipes make as many values, exact words are cut to fit."""
     call = case.calls[index]
     for name, value in call.tensors.items():
         if isinstance(value.values, Exact):
             call = call.with_argument(name, replace(value, values=_cut(value, call, dims)))
     made = case.with_call(index, replace(call, dims=dims))
-    return replace(made, split=_fitting(made.split, dims))
+    batch = target.batch or next(iter(target.rows.values()), None)
+    return replace(made, split=_fitting(made.split, dims[batch])) if batch else made
 
 
 def _cut(value: Argument, call: Call, dims: dict[str, int]) -> Exact:
@@ -126,11 +126,10 @@ def _cut(value: Argument, call: Call, dims: dict[str, int]) -> Exact:
     return Exact(tuple(int(word) for word in kept.reshape(-1)), value.dtype)
 
 
-def _fitting(split: Split | None, dims: dict[str, int]) -> Split | None:
-    """The split moved into the rows that are left; the rows are those of whichever dim the target's batch is."""
+def _fitting(split: Split | None, rows: int) -> Split | None:
+    """The split moved into the rows that are left."""
     if split is None:
         return None
-    rows = max(dims.values())
     start = min(split.start, max(rows - 1, 0))
     return replace(split, start=start, length=max(min(split.length, rows - start), 1))
 
@@ -145,12 +144,12 @@ def plain_layouts(case: Case) -> Case:
     return case
 
 
-def filled(case: Case, recipe: Recipe) -> Case:
+def filled(case: Case, values: Recipe) -> Case:
     """The case with every floating argument made by one recipe, each from a seed of its own."""
     for index, call in enumerate(case.calls):
         for place, (name, value) in enumerate(call.tensors.items()):
-            if named_dtype(value.dtype).is_float:
-                seeded = replace(recipe, seed=recipe.seed + 100 * place)
+            if value.is_float:
+                seeded = replace(values, seed=values.seed + 100 * place)
                 call = call.with_argument(name, replace(value, values=seeded))
         case = case.with_call(index, call)
     return case

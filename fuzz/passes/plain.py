@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuzz.case import Argument, Call, Case, Split
+from fuzz.case import Argument, Call, Case, Scalar, Split
 from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.dtypes import from_words, to_words
@@ -40,8 +40,8 @@ def later_layouts(case: Case, target: Target) -> Iterator[Case]:
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
             for other, plain in call.tensors.items():
-                movable = value.layout != CONTIGUOUS and plain.layout == CONTIGUOUS and len(value.shape) == len(plain.shape)
-                if movable:
+                special = value.layout != CONTIGUOUS and plain.layout == CONTIGUOUS
+                if special and len(value.shape) == len(plain.shape):
                     moved = call.with_argument(name, with_layout(value, CONTIGUOUS, call))
                     moved = moved.with_argument(other, with_layout(plain, value.layout, call))
                     yield case.with_call(index, moved)
@@ -125,5 +125,5 @@ def with_dtype(value: Argument, dtype: str) -> Argument:
     return replace(value, dtype=dtype, values=exact(words, named_dtype(dtype)))
 
 
-def _default_options(call: Call, target: Target) -> dict[str, object]:
-    return {name: target.options[name].choices[0] for name in call.options}  # type: ignore[return-value]
+def _default_options(call: Call, target: Target) -> dict[str, Scalar]:
+    return {name: target.options[name].choices[0] for name in call.options}

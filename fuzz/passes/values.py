@@ -60,8 +60,9 @@ def zero_chunks(case: Case, target: Target) -> Iterator[Case]:
         chunk = size
         while chunk:
             for start in range(0, size, chunk):
+                run = range(start, min(start + chunk, size))
                 if any(words[start : start + chunk]):
-                    yield _with_words(case, index, name, value, _put(words, {i: 0 for i in range(start, min(start + chunk, size))}))
+                    yield _with_words(case, index, name, value, _put(words, dict.fromkeys(run, 0)))
             chunk //= 2
 
 

@@ -12,7 +12,7 @@ from fuzz.backends import BACKENDS, backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.case import Argument, Call
 from fuzz.errors import BackendError, TargetError
-from fuzz.layout import Layout
+from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.outcome import CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target import Launcher, Target, declare, option, size, tensor
 from fuzz.values import recipe
@@ -25,7 +25,7 @@ def target(launcher: Launcher, **more: Any) -> Target:
     return declare(launcher, x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x), **more)
 
 
-def call(layout: Layout = Layout()) -> Call:
+def call(layout: Layout = CONTIGUOUS) -> Call:
     return Call({"N": 4}, {"x": Argument(("N",), "float32", recipe("normal", 1), layout)})
 
 
@@ -42,7 +42,12 @@ def test_every_backend_runs_a_launcher_and_observes_it(name: str) -> None:
     outcome = executed(double, on=name)
     assert isinstance(outcome, Returned)
     result = outcome.calls[0]
-    assert list(result.outputs) == ["y"] and (result.accesses, result.writes, result.unwritten, result.aliases) == ((), (), {}, ())
+    assert list(result.outputs) == ["y"] and (result.accesses, result.writes, result.unwritten, result.aliases) == (
+        (),
+        (),
+        {},
+        (),
+    )
 
 
 @pytest.mark.parametrize("name", USABLE)
@@ -84,7 +89,8 @@ class CompilationError(Exception):
     [
         (ValueError("no"), Rejected), (TypeError("no"), Rejected), (NotImplementedError("no"), Rejected),
         (AssertionError("no"), Rejected), (RuntimeError("no"), Raised), (IndexError("no"), Raised),
-        (MemoryError("no"), OutOfMemory), (torch.OutOfMemoryError("no"), OutOfMemory), (CompilationError("no"), CompileError),
+        (MemoryError("no"), OutOfMemory), (torch.OutOfMemoryError("no"), OutOfMemory),
+        (CompilationError("no"), CompileError),
     ],
 )  # fmt: skip
 def test_what_a_launcher_raises_becomes_an_outcome(error: Exception, kind: type) -> None:

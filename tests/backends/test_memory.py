@@ -146,18 +146,30 @@ def test_arithmetic_on_poison_leaves_none() -> None:
 
 def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
     with GuardedAllocations():
-        made = [torch.empty(4), torch.empty_like(torch.zeros(3)), torch.zeros(3).new_empty(2), torch.empty_strided((2, 3), (3, 1))]
+        made = [
+            torch.empty(4),
+            torch.empty_like(torch.zeros(3)),
+            torch.zeros(3).new_empty(2),
+            torch.empty_strided((2, 3), (3, 1)),
+        ]
     assert [poisoned(tensor) for tensor in made] == [(0,), (0,), (0,), (0, 0)]
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:
     with GuardedAllocations() as allocations:
-        made = [torch.zeros(3), torch.ones(2, dtype=torch.int32), torch.full((2, 2), 7.5), torch.zeros_like(torch.ones(2))]
+        made = [
+            torch.zeros(3),
+            torch.ones(2, dtype=torch.int32),
+            torch.full((2, 2), 7.5),
+            torch.zeros_like(torch.ones(2)),
+        ]
     assert [tensor.tolist() for tensor in made] == [[0, 0, 0], [1, 1], [[7.5, 7.5], [7.5, 7.5]], [0, 0]]
     assert allocations.strays({}) == []
 
 
-@pytest.mark.parametrize("allocate", [lambda: torch.empty(4), lambda: torch.zeros(4), lambda: torch.empty(4, dtype=torch.float16)])
+@pytest.mark.parametrize(
+    "allocate", [lambda: torch.empty(4), lambda: torch.zeros(4), lambda: torch.empty(4, dtype=torch.float16)]
+)
 @pytest.mark.parametrize("offset", [-1, 4])
 def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) -> None:
     assert callable(allocate)

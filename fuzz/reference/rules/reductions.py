@@ -41,7 +41,8 @@ def total(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> 
     n = _length(x, dims)
     if n <= 1 or not x.is_floating_point():
         return t
-    return arithmetic.members.add_(t, torch.sum(x.abs(), dims, keepdim), steps(n))
+    # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
+    return arithmetic.members.add_(t, torch.sum(x.abs(), dims, keepdim), steps(n), n / 4)
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, list[int], bool]:

@@ -1,0 +1,142 @@
+"""The stand-alone script: it holds what it needs and nothing of this package, for every kind of finding."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz.case import Argument, Call, Case, Split
+from fuzz.entry import Entry
+from fuzz.finding import Finding
+from fuzz.layout import Layout
+from fuzz.loader import planted
+from fuzz.report.script import extract, script
+from fuzz.target import Target
+from fuzz.values import recipe
+
+
+def entry(target: Target, oracle: str, symptom: str, outputs: tuple[str, ...], split: Split | None = None) -> Entry:
+    """A finding in layernorm_bw's smallest interesting case."""
+    arguments = {
+        name: Argument(value.shape, "float32", recipe("normal", seed), Layout(order=(1, 0)) if seed == 1 else Layout())
+        for seed, (name, value) in enumerate(target.tensors.items(), 1)
+    }
+    case = Case(target.name, (Call({"M": 2, "N": 3}, arguments, {"eps": 1e-5}),), split)
+    return Entry(case, Finding(oracle, outputs, symptom, "m"), seen={"backend": "cpu"})
+
+
+FINDINGS = [
+    ("accuracy", "value", ("dx",)),
+    ("bounds", "stray-write", ("dbias",)),
+    ("bounds", "unwritten", ("dx",)),
+    ("mutation", "written", ("dy",)),
+    ("deterministic", "bits", ("dweight",)),
+    ("layout", "bits", ("dx",)),
+    ("invariance", "bits", ("dx",)),
+    ("fault", "raised", ("launcher",)),
+    ("rejects", "accepted", ("short_weight",)),
+]
+
+
+@pytest.mark.parametrize(("oracle", "symptom", "outputs"), FINDINGS)
+def test_a_script_for_every_kind_of_finding_is_a_program_of_its_own(
+    layernorm: Target, oracle: str, symptom: str, outputs: tuple[str, ...]
+) -> None:
+    saved = entry(layernorm, oracle, symptom, outputs, Split(0, 1))
+    text = script(saved, layernorm, None, {"dx": [["0.0"] * 6, ["1.0"] * 6]}, "fuzz replay x")
+    tree = ast.parse(text)
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name for name in imported if name and name.startswith("fuzz")} == {"fuzz.backends"}
+    assert "@target(" not in text and "planted" not in text
+    assert "def rows_kernel(" in text and "def columns_of(" in text and "def layernorm_bw(" in text
+    assert "fuzz replay x" in (ast.get_docstring(tree) or "")
+
+
+PLANTS = [
+    ("bounds", "stray-write", "store_past_end", ("dbias",), None),
+    ("mutation", "written", "writes_dx_into_dy", ("dy",), None),
+]
+
+
+@pytest.mark.parametrize(("oracle", "symptom", "name", "outputs", "split"), PLANTS)
+def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
+    layernorm: Target,
+    tmp_path: Path,
+    oracle: str,
+    symptom: str,
+    name: str,
+    outputs: tuple[str, ...],
+    split: Split | None,
+) -> None:
+    saved = entry(layernorm, oracle, symptom, outputs, split)
+    plain = {key: Argument(value.shape, value.dtype, value.values) for key, value in saved.case.last.arguments.items()}
+    saved = Entry(saved.case.with_call(0, Call({"M": 2, "N": 3}, plain, {"eps": 1e-5})), saved.finding, seen=saved.seen)
+    codes = []
+    for plant in (planted(layernorm, name)[0], None):
+        path = tmp_path / "alone.py"
+        path.write_text(script(saved, layernorm, plant, {}, "fuzz replay x"))
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+        assert "Traceback" not in done.stderr, done.stderr
+        codes.append(done.returncode)
+    assert codes == [1, 0]
+
+
+SOURCE = """import math
+import torch
+from fuzz import option, size, target, tensor
+from other import helper as helped
+
+N = size("N", 1, 8)
+A, B = 2, 3
+C: int = 4
+UNUSED = 9
+
+
+class Kept:
+    pass
+
+
+def inner(x):
+    return helped(x) * A + C
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=x))
+def outer(x):
+    return dict(y=inner(x), z=Kept)
+
+
+def unrelated(x):
+    return x
+"""
+
+
+def test_a_script_takes_along_what_its_launcher_uses_and_no_more() -> None:
+    body, imports = extract(SOURCE, ["outer"])
+    names = {node.name for node in ast.parse(body).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert names == {"Kept", "inner", "outer"}
+    assert "A, B = 2, 3" in body and "C: int = 4" in body and "UNUSED" not in body and "size(" not in body
+    assert imports == ["import torch", "import math", "from other import helper as helped"]
+
+
+def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
+    saved = entry(layernorm, "accuracy", "value", ("dx",))
+    text = script(saved, layernorm, None, {}, "r")
+    call = saved.case.last
+    for name, value in call.arguments.items():
+        words = " ".join(f"{int(word):x}" for word in value.words(call.dims).reshape(-1))
+        assert f'{name}=tensor("{words}", torch.float32' in text
+    assert "eps=1e-05" in text and f"{(2, 3)}, {(1, 2)}" in text
+
+
+def test_a_huge_case_is_refused_or_stays_readable(gelu: Target, case: Case) -> None:
+    text = script(Entry(case), gelu, None, {}, "r")
+    assert len(text) < 20_000 and max(map(len, text.splitlines())) < 400
+
+
+def test_a_message_cannot_break_out_of_the_scripts_docstring(gelu: Target, case: Case) -> None:
+    hostile = Finding("accuracy", ("dx",), "value", 'a """\nimport os  # \\')
+    ast.parse(script(Entry(case, hostile), gelu, None, {}, "r"))
