@@ -14,6 +14,7 @@ from fuzz.case import Case
 from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.entry import Entry
+from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.pool import Pool
@@ -71,6 +72,7 @@ class Campaign:
     oldest: Case | None = None
     unconfirmed: int = 0
     paused: float = 0.0
+    refusal: str = ""
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
@@ -85,6 +87,7 @@ class Campaign:
             try:
                 for index, case, report in pool.answers(self._questions(start)):
                     self.feedback.learn(case, report)
+                    self.refusal = report.outcome
                     if report.filed:
                         self._found(triage, index, case, report.filed)
                     self._remember(case)
@@ -95,6 +98,9 @@ class Campaign:
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused
+        if self.feedback.cases and self.feedback.cases == self.feedback.rejected:
+            refused = f"every one of {self.feedback.cases} cases was refused"
+            raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
         return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
 
@@ -145,7 +151,12 @@ class Campaign:
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds
         record.outputs = set(finding.outputs)
-        triage.shrink(record, Budget(seconds=self._allowance()))
+        try:
+            triage.shrink(record, Budget(seconds=self._allowance()))
+        except KeyboardInterrupt:
+            self._save(record)
+            self.records.append(record)
+            raise
         old = merge(self.records, record, dict(self.target.defaults))
         if old is None:
             self.records.append(record)

@@ -12,6 +12,7 @@ from fuzz.finding import Finding, order
 from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.base import Examination
+from fuzz.oracles.probe import check_precision
 from fuzz.outcome import Returned
 from fuzz.question import Question, Report, Setting, report_of
 from fuzz.worker import Final
@@ -23,6 +24,8 @@ def service(setting: Setting) -> Callable[[Question], Report | Final]:
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
     backend = named_backend(setting.backend)
+    if not setting.planted:
+        check_precision(target)
 
     def handle(question: Question) -> Report | Final:
         try:

@@ -97,6 +97,10 @@ def draw_dims(draw: Draw, target: Target) -> dict[str, int]:
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
     for place, dim in enumerate(order[turn:] + order[:turn]):
         most = largest_within(target, dims, dim, budget)
+        last = 0 < place == len(order) - 1
+        if budget == BUDGETS[-1][1] and last and draw(4):
+            dims[dim.name] = most
+            continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
         dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)
     return dims

@@ -201,7 +201,7 @@ layernorm_bw.planted(
     oracle="accuracy",
     outputs=("dweight", "dbias"),
     meaning="the reduction over partial sums stops one row early",
-    change=("for program in range(0, programs):", "for program in range(0, programs - 1):"),
+    change=("for program in range(programs):", "for program in range(programs - 1):"),
 )
 layernorm_bw.planted(
     "partial_uninitialised",

@@ -181,7 +181,6 @@ def test_wrong_target_files(fuzz: Fuzz, write: Callable[[str], Path], text: str,
     assert path.read_text() == text
 
 
-@pytest.mark.xfail(strict=True, reason="the envelope's arithmetic keeps float64 whatever dtype the reference asks for")
 def test_a_reference_in_float32(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
     text = TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x.float())")
     refused(fuzz("run", write(text), "--cases", 5), "torch.float32", "torch.float64 is due")

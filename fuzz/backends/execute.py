@@ -22,6 +22,10 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
 """What a launcher raises to refuse an input."""
 
 
+class TooLarge(Exception):
+    """The inputs themselves do not fit, which no kernel can help."""
+
+
 @dataclass
 class Fatal(Exception):
     """The process cannot run another kernel; holds the outcome to report before it ends."""
@@ -45,6 +49,8 @@ def run(
         return Returned(tuple(run_call(target, launcher, call, backend, order, words or {}) for call in calls))
     except UsageError:
         raise
+    except TooLarge as error:
+        return Rejected(f"the inputs do not fit into memory here: {error}")
     except (torch.OutOfMemoryError, MemoryError) as error:
         return OutOfMemory(one_line(error))
     except Exception as error:
@@ -58,9 +64,12 @@ def run_call(
     target: Target, launcher: Launcher, call: Call, backend: Backend, order: int | None, words: Words
 ) -> CallResult:
     """One call in guarded, poisoned memory."""
-    buffers = {
-        name: place(name, value, call.dims, backend.device, words.get(name)) for name, value in call.tensors.items()
-    }
+    try:
+        buffers = {
+            name: place(name, value, call.dims, backend.device, words.get(name)) for name, value in call.tensors.items()
+        }
+    except (torch.OutOfMemoryError, MemoryError, OSError) as error:
+        raise TooLarge(one_line(error)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     sizes = {name: call.dims[name] for name in target.passed_sizes}
     with backend.session(order) as session, GuardedAllocations() as allocations:

@@ -134,6 +134,8 @@ def _place_huge(
         moved = _as_torch(base, argument.dtype)
     else:
         base = np.empty(0, dtype=kind.word)
+        # What earlier cases of this size left in the allocator's cache would not leave room for this one.
+        torch.cuda.empty_cache()
         moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)
     tensor = torch.as_strided(moved, shape, strides, start)
     flat = _as_torch(words.copy().reshape(-1), argument.dtype).reshape(stored)

@@ -30,7 +30,7 @@ from fuzz.target import Target
 from fuzz.values.torch_values import from_words
 
 SAFETY = 4.0
-STAGES = (2, 8, 32)
+STAGES = (2, 20, 48)
 """Members of the envelope, stage by stage."""
 NARROW = 4.0
 """Error over bound below which the last stage is worth its time: four times the members widen a spread by less."""

@@ -7,9 +7,25 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.memory import TORCH_DTYPES
 from fuzz.dims import resolve
 from fuzz.errors import TargetError, one_line
 from fuzz.target import Target
+
+
+def probed(name: str) -> torch.dtype:
+    """What the reference is given for an argument of this dtype: float64 for every float."""
+    dtype = TORCH_DTYPES[name]
+    return torch.float64 if dtype.is_floating_point else dtype
+
+
+def check_precision(target: Target) -> None:
+    """TargetError where the reference computes an output in less than float64."""
+    for name, value in outputs(target).items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
+            raise TargetError(
+                f"target {target.name!r}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due"
+            )
 
 
 def outputs(target: Target) -> Mapping[str, torch.Tensor]:
@@ -18,7 +34,8 @@ def outputs(target: Target) -> Mapping[str, torch.Tensor]:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
     inputs: dict[str, Any] = {
-        name: torch.ones(resolve(value.shape, dims), dtype=torch.float64) for name, value in target.tensors.items()
+        name: torch.ones(resolve(value.shape, dims), dtype=probed(value.dtypes[0]))
+        for name, value in target.tensors.items()
     }
     inputs |= {name: option.choices[0] for name, option in target.options.items()}
     inputs |= {name: dims[name] for name in target.passed_sizes}

@@ -31,7 +31,7 @@ def plain_layouts(case: Case, target: Target) -> Iterator[Case]:
     """One argument's layout at its default, or simpler of its kind."""
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
-            for layout in simpler_layouts(value.layout):
+            for layout in simpler_layouts(value.layout, len(value.shape)):
                 yield case.with_call(index, call.with_argument(name, with_layout(value, layout, call)))
 
 
@@ -92,11 +92,14 @@ def smaller_split(case: Case, target: Target) -> Iterator[Case]:
             yield replace(case, split=option)
 
 
-def simpler_layouts(layout: Layout) -> Iterator[Layout]:
-    """The default, then layouts of the same kind with smaller numbers."""
+def simpler_layouts(layout: Layout, rank: int) -> Iterator[Layout]:
+    """The default, then the simplest of every kind, then layouts of the same kind with smaller numbers."""
     if layout == CONTIGUOUS:
         return
     yield CONTIGUOUS
+    yield from (Layout(step=2), Layout(offset=1), Layout(pad=1))
+    if rank == 2:
+        yield from (Layout(expand=(1,)), Layout(expand=(0,)), Layout(order=(1, 0)))
     for field, least in (("offset", 0), ("pad", 0), ("step", 1), ("reach", 0)):
         value = getattr(layout, field)
         for smaller in sorted({least, least + 1, value - 1}):
@@ -111,7 +114,8 @@ def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
     if value.layout.expand == layout.expand or not isinstance(value.values, Exact):
         return replace(value, layout=layout)
     shape = resolve(value.shape, call.dims)
-    words = np.broadcast_to(value.words(call.dims), layout.stored(shape))
+    whole = np.broadcast_to(value.words(call.dims), shape)
+    words = whole[tuple(slice(0, 1) if dim in layout.expand else slice(None) for dim in range(len(shape)))]
     return replace(value, layout=layout, values=exact(words, named_dtype(value.dtype)))
 
 

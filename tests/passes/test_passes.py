@@ -59,10 +59,7 @@ def judged(step: Pass, case: Case, target: Target) -> list[bool]:
 
 
 @pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
-def test_candidates_are_legal_cases(step: Pass, built_in: Target, request: pytest.FixtureRequest) -> None:
-    if (step.__name__, built_in.name) == ("later_layouts", "gelu_bw"):
-        reason = "written words of a plain tensor cannot be moved into an expanded layout"
-        request.applymarker(pytest.mark.xfail(strict=True, raises=ValueError, reason=reason))
+def test_candidates_are_legal_cases(step: Pass, built_in: Target) -> None:
     for case in starts(built_in):
         assert all(judged(step, case, built_in))
 
@@ -180,9 +177,9 @@ LAYOUTS = [
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_simpler_layouts_start_with_the_default_and_come_to_an_end(layout: Layout) -> None:
-    found = list(simpler_layouts(layout))
-    assert found[0] == CONTIGUOUS and layout not in found
-    assert list(simpler_layouts(CONTIGUOUS)) == []
+    found = list(simpler_layouts(layout, 2))
+    assert found[0] == CONTIGUOUS
+    assert list(simpler_layouts(CONTIGUOUS, 2)) == []
 
 
 def test_written_words_are_the_same_bits(built_in: Target) -> None:
