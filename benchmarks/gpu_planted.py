@@ -32,11 +32,13 @@ def run(out: Path, target: str, planted: str | None, *more: str) -> dict[str, ob
 def told(result: dict[str, object]) -> str:
     value = result["value"]
     assert isinstance(value, dict)
-    line = f"{result['name']:<38} exit {result['code']}  {value.get('cases', 0)} cases, {value.get('cases_per_second', 0)}/s"
-    line += f", worst {value.get('worst_ratio', 0):.3f}, wall {result['wall']:.0f} s"
+    line = f"{result['name']:<38} exit {result['code']}  {value.get('cases', 0)} cases"
+    line += f", {value.get('cases_per_second', 0)}/s, worst {value.get('worst_ratio', 0):.3f}"
+    line += f", wall {result['wall']:.0f} s"
     for found in value.get("findings", []):
         line += f"\n    {found['oracle']}/{found['symptom']} {found['output']} {found['dims']} calls {found['calls']}"
-        line += f" elements {found['elements']} first {found['first_seconds']} s rate {found['rate']} also {found['also']}"
+        line += f" elements {found['elements']} first {found['first_seconds']} s rate {found['rate']}"
+        line += f" also {found['also']}"
     return line
 
 
@@ -48,8 +50,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    listing = subprocess.run([sys.executable, "-m", "fuzz", "list", "--json"], capture_output=True, text=True, check=True)
-    listed = json.loads(listing.stdout)
+    command = [sys.executable, "-m", "fuzz", "list", "--json"]
+    listed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     with ThreadPoolExecutor(2) as good, ThreadPoolExecutor(asked.jobs) as planted:
         long = [good.submit(run, asked.out, one["name"], None, "--seconds", str(60 * asked.minutes)) for one in listed]
         short = [
