@@ -30,10 +30,10 @@ from fuzz.target import Target
 from fuzz.values.torch_values import from_words
 
 SAFETY = 4.0
-STAGES = (2, 20, 48)
+STAGES = (2, 20, 80)
 """Members of the envelope, stage by stage."""
-NARROW = 4.0
-"""Error over bound below which the last stage is worth its time: four times the members widen a spread by less."""
+NARROW = 64.0
+"""Error over bound below which the last stage is worth its time; only mistakes exceed it."""
 SYMPTOMS = ("nonfinite", "sign", "value")
 
 

@@ -22,6 +22,8 @@ SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
+BLOCK: Final = 4099
+"""Elements of a run of noise that is alike, for the members that have such runs."""
 UNIT64: Final = 2.0**-52
 """Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
 
@@ -58,14 +60,19 @@ def _row(member: int) -> Row:
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
 
 
-def _scale(member: int) -> float:
-    """The share of the amplitude that a member uses: all of it, or for some from the ninth on 4 to 64 times less.
+def _shaped(member: int) -> Row:
+    """The noise of one member: independent for the first ones; from the ninth on in blocks, for what these do not see.
 
-    The amplitude is the worst that any order of a sum may do. Where the result depends on the error of a mean as
-    1/error (a row of nearly equal terms), a kernel that does better is further from the truth than one that does worst,
-    and members that all do worst would not show it.
+    An operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is
+    0: where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be
+    exact there is further from the truth than any member that errs. In some all elements err alike: equal rows do.
     """
-    return 0.25 ** (member % 4) if member > 8 else 1.0
+    if member <= 8:
+        return _row(member)
+    blocks = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
+    shape = np.repeat(blocks, BLOCK)[: 2 * SPAN]
+    shaped: Row = shape * _row(member) if member % 2 else shape.astype(np.float64)
+    return shaped
 
 
 def _tiny(member: int) -> Row:
@@ -77,7 +84,7 @@ def _tiny(member: int) -> Row:
     if member <= 2:
         sign: Row = np.sign(_row(1)) * (1.0 if member == 1 else -1.0)
         return sign
-    r = _row(member)
+    r = _shaped(member)
     size: Row = np.sign(r) * (0.25 + 0.75 * np.abs(r))
     return size
 
@@ -91,7 +98,7 @@ def _pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torc
     if kind == "tiny":
         zeros = np.zeros(2 * SPAN)
         return torch.from_numpy(np.stack([zeros, *(_tiny(i) if i > 0 else zeros for i in ids)])).to(device)
-    noise = np.stack([np.zeros(2 * SPAN), *(_row(i) * _scale(i) for i in ids)])
+    noise = np.stack([np.zeros(2 * SPAN), *(_shaped(i) for i in ids)])
     unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
     pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
     return torch.from_numpy(pool).to(device)
