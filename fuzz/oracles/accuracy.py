@@ -32,8 +32,10 @@ from fuzz.values.torch_values import from_words
 SAFETY = 4.0
 STAGES = (2, 20, 80)
 """Members of the envelope, stage by stage."""
-NARROW = 64.0
-"""Error over bound below which the last stage is worth its time; only mistakes exceed it."""
+NARROW, NARROW_LARGE = 64.0, 4.0
+"""Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
+LARGE = 1 << 12
+"""Elements of a call from which it counts as large."""
 SYMPTOMS = ("nonfinite", "sign", "value")
 
 
@@ -66,8 +68,9 @@ class Accuracy:
 
     def _examine_call(self, exam: Examination, index: int) -> Finding | None:
         worst = 0.0
+        narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
         for members in STAGES:
-            if members == STAGES[-1] and worst > NARROW:
+            if members == STAGES[-1] and worst > narrow:
                 break
             expected = expect(exam, index, members)
             outputs = exam.returned.calls[index].outputs

@@ -2,7 +2,7 @@
 
 from fuzz.passes.base import Pass
 from fuzz.passes.calls import fewer_calls
-from fuzz.passes.dims import BATTERY, filled, halve_dims, lower_dims, rows_as_neighbours, smallest_dims
+from fuzz.passes.dims import BATTERY, drop_slices, filled, halve_dims, lower_dims, rows_as_neighbours, smallest_dims
 from fuzz.passes.plain import (
     later_layouts,
     plain_dtypes,
@@ -36,6 +36,7 @@ COARSE: tuple[Pass, ...] = (
 )
 """Passes over a case whose values are recipes, in the order in which they are tried."""
 FINE: tuple[Pass, ...] = (
+    drop_slices,
     smallest_values,
     zero_chunks,
     plain_numbers,

@@ -10,11 +10,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
+
 from fuzz.case import Argument, Call, Case, Split
-from fuzz.dims import Size, resolve
+from fuzz.dims import Size, names, resolve
+from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS
 from fuzz.target import Target
-from fuzz.values import Exact, Recipe, recipe
+from fuzz.values import Exact, Recipe, exact, recipe
 
 SMALL = 4
 """Sizes tried exhaustively from below, for every dim at once."""
@@ -26,6 +29,10 @@ BATTERY = (
     recipe("exponents", 1, width=12),
     recipe("normal", 3, exponent=-6),
     recipe("normal", 4, exponent=4),
+    recipe("normal", 5, exponent=1),
+    recipe("normal", 6, exponent=2),
+    recipe("normal", 7, exponent=2),
+    recipe("normal", 8, exponent=2),
 )
 """Values that small sizes are tried with, for all floating arguments at once."""
 
@@ -57,6 +64,45 @@ def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
     yield smaller
     for values in BATTERY:
         yield filled(smaller, values)
+
+
+def drop_slices(case: Case, target: Target) -> Iterator[Case]:
+    """Runs of rows, columns and so on taken out of every tensor that has the dim, the rest as it is."""
+    for index, call in enumerate(case.calls):
+        for dim in target.sizes:
+            if not all(isinstance(value.values, Exact) for value in call.tensors.values() if _uses(value, dim)):
+                continue
+            size = call.dims[dim.name]
+            run = size // 2
+            while run:
+                for start in range(0, size, run):
+                    left = size - min(run, size - start)
+                    if left >= dim.low and left % dim.multiple == 0:
+                        smaller = _without(case, index, dim, start, size - left)
+                        batch = target.batch or next(iter(target.rows.values()), "")
+                        fits = batch != dim.name or case.split is None
+                        yield smaller if fits else replace(smaller, split=_fitting(case.split, left))
+                run //= 2
+
+
+def _uses(value: Argument, dim: Size) -> bool:
+    return any(dim.name in names(text) for text in value.shape)
+
+
+def _without(case: Case, index: int, dim: Size, start: int, count: int) -> Case:
+    """The case without `count` slices of a dim; dims that only enter an expression keep their leading part."""
+    call = case.calls[index]
+    dims = {**call.dims, dim.name: call.dims[dim.name] - count}
+    for name, value in call.tensors.items():
+        if not _uses(value, dim):
+            continue
+        words = value.words(call.dims)
+        for axis, text in enumerate(value.shape):
+            if text == dim.name and axis not in value.layout.expand:
+                words = np.delete(words, np.s_[start : start + count], axis)
+        cut = words[tuple(slice(0, size) for size in value.layout.stored(resolve(value.shape, dims)))]
+        call = call.with_argument(name, replace(value, values=exact(cut, named_dtype(value.dtype))))
+    return case.with_call(index, replace(call, dims=dims))
 
 
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
