@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list FORCE
+.PHONY: fuzz test lint replay list bench bench-gpu FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -31,6 +31,13 @@ replay: $(STAMP)
 
 list: $(STAMP)
 	@$(VENV)/bin/fuzz list $(ARGS)
+
+bench: $(STAMP)
+	@$(VENV)/bin/python benchmarks/interpreter.py
+
+# On a GPU machine the packages are those of its own Python.
+bench-gpu:
+	@python3 benchmarks/gpu_planted.py $(or $(ARGS),gpu-planted)
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
 	@echo "installing into $(VENV); the first time this takes minutes" >&2

@@ -25,6 +25,8 @@ TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
+BITWISE = ("invariance", "layout")
+"""Oracles that compare two runs of which both may be wrong."""
 PATIENCE = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
@@ -54,7 +56,14 @@ class Record:
         return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
     def covers(self, finding: Finding) -> bool:
-        """Whether a finding is this cause: filed alike, or one of the others that this case triggers."""
+        """Whether a finding is this cause: filed alike, or one of the others that this case triggers.
+
+        An output that is known to be wrong is not asked whether it is wrong alike in another batch or layout.
+        """
+        if finding.oracle in BITWISE:
+            wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
+            if any(set(found.outputs) & set(finding.outputs) for found in wrong):
+                return True
         return self.widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
 
 

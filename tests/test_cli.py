@@ -348,11 +348,12 @@ def test_shrink_says_when_a_case_is_as_small_as_it_gets(fuzz: Here, saved: Path)
 def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     from dataclasses import replace
 
+    from fuzz.loader import load
     from fuzz.passes.dims import resized
     from fuzz.values import Exact
 
     entry = corpus.read(saved)
-    large = resized(entry.case, 0, {"N": 5})
+    large = resized(entry.case, load("gelu_bw"), 0, {"N": 5})
     x = large.last.arguments["x"]
     assert isinstance(x.values, Exact)
     path = corpus.add(saved.parent.parent / "large", replace(entry, case=large))
@@ -411,7 +412,8 @@ def noisy(x):
 def test_a_run_in_which_every_case_was_refused_says_so(fuzz: Here, tmp_path: Path) -> None:
     path = tmp_path / "refuses.py"
     path.write_text(NOISY.replace('print("while it runs")', 'raise ValueError("never")'))
-    assert "the launcher refused every case" in fuzz("run", path, "--cases", 3).err
+    done = fuzz("run", path, "--cases", 3)
+    assert done.code == 2 and "every one of 3 cases was refused" in done.err
 
 
 def test_what_a_target_prints_does_not_disturb_the_json(tmp_path: Path) -> None:

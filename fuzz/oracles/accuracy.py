@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -148,6 +149,9 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Jud
     out = out.double()
     slack, bound = allowed(expected, kind, precision)
     error = (out - value).abs()
+    if bool((error <= bound).all()):
+        ratio = torch.where(torch.isfinite(bound), error / bound, 0.0)
+        return Judgement(torch.zeros(bound.shape, dtype=torch.int8), bound, ratio)
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
     nonfinite = _nonfinite(out, value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
@@ -169,7 +173,7 @@ def allowed(expected: Expected, kind: DType, precision: Precision) -> tuple[torc
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:
     """Where exactly one side is finite: overflow is judged by whether the exact value, rounded, may overflow."""
-    limit = kind.largest + float(ulp(kind.largest, kind)) / 2
+    limit = overflow_threshold(kind)
     may_overflow = value.abs() + slack >= limit
     must_overflow = (value.abs() - slack >= limit) & torch.isfinite(value)
     right_side = (torch.sign(out) == torch.sign(value)) | (value.abs() <= slack)
@@ -178,6 +182,12 @@ def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind
     missing = torch.isfinite(out) & (must_overflow | ~torch.isfinite(value))
     other_inf = torch.isinf(out) & torch.isinf(value) & (torch.sign(out) != torch.sign(value))
     return unexpected | missing | other_inf
+
+
+@lru_cache
+def overflow_threshold(kind: DType) -> float:
+    """The least magnitude that rounds to infinity: half a unit in the last place beyond the largest finite value."""
+    return kind.largest + float(ulp(kind.largest, kind)) / 2
 
 
 def half_ulp(magnitude: torch.Tensor, kind: DType) -> torch.Tensor:

@@ -90,9 +90,8 @@ def summary(result: Result) -> Table:
     for record in result.records:
         dims = " ".join(f"{name}={size}" for name, size in record.case.last.dims.items())
         seen = "known" if record.known else "new"
-        table.add_row(f"finding ({seen})", f"{record.finding.oracle}/{record.finding.symptom} {record.finding.output}: {dims}, {record.hits} hits")  # noqa: E501
-    if feedback.cases and feedback.rejected == feedback.cases:
-        table.add_row("nothing compared", "the launcher refused every case")
+        name = f"{record.finding.oracle}/{record.finding.symptom} {record.finding.output}"
+        table.add_row(f"finding ({seen})", f"{name}: {dims}, {record.hits} hits")
     if not result.records:
         table.add_row("findings", "none")
     return table

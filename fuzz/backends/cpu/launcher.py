@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from math import prod
+from os.path import basename
 from struct import Struct
 from typing import Any
 
@@ -61,6 +62,7 @@ class Launcher:
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
+        self.file = source_file(src)
         self.sites = [Site.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
         self.run = self.compiled(list(src.signature.values()))
@@ -119,7 +121,15 @@ class Launcher:
         offset = (address - extents[argument][0]) // site.size
         name = self.parameters[argument][0]
         index = unravel(lane, site.shape)
-        return Violation(self.name, site.file, site.line, name, site.kind, place, index, offset, site.size)
+        # Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file elsewhere.
+        file = self.file if basename(self.file) == basename(site.file) else site.file
+        return Violation(self.name, file, site.line, name, site.kind, place, index, offset, site.size)
+
+
+def source_file(src: Any) -> str:
+    """The file of the kernel's function, empty where Triton did not compile it from one."""
+    code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
+    return code.co_filename if code is not None else ""
 
 
 def distance(address: int, extent: Extent) -> int:
