@@ -16,6 +16,7 @@ from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import Size, names, resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS
+from fuzz.passes.plain import simpler_layouts, with_layout
 from fuzz.target import Target
 from fuzz.values import Exact, Recipe, exact, recipe
 
@@ -116,10 +117,20 @@ def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
         for index, dims in enumerate(trial):
             smaller = resized(smaller, target, index, dict(zip(case.calls[index].dims, dims, strict=True)))
         yield smaller
+        yield from other_layouts(smaller)
         for plainer in dict.fromkeys((smaller.key, plain_layouts(smaller).key)):
             base = smaller if plainer == smaller.key else plain_layouts(smaller)
             for values in BATTERY:
                 yield filled(base, values)
+
+
+def other_layouts(case: Case) -> Iterator[Case]:
+    """The case with the simplest layout of every kind for each tensor with a special one: sizes may need another."""
+    for index, call in enumerate(case.calls):
+        for name, value in call.tensors.items():
+            for layout in simpler_layouts(value.layout, len(value.shape)):
+                if layout.fits(len(value.shape)):
+                    yield case.with_call(index, call.with_argument(name, with_layout(value, layout, call)))
 
 
 def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
@@ -135,7 +146,8 @@ def _small(target: Target, dims: dict[str, int] | object) -> list[tuple[int, ...
     ranges = []
     for dim in target.sizes:
         least = dim.clamp(dim.low)
-        most = min(dims[dim.name], least + (SMALL - 1) * dim.multiple)
+        # Beyond the case's own size too: one dim may grow where another shrinks more.
+        most = dim.clamp(least + (SMALL - 1) * dim.multiple)
         ranges.append([*range(least, most + 1, dim.multiple), *([dims[dim.name]] if dims[dim.name] > most else [])])
     return list(product(*ranges))
 
