@@ -16,7 +16,7 @@ from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import Size, names, resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS
-from fuzz.passes.plain import simpler_layouts, with_layout
+from fuzz.passes.plain import plain_layouts
 from fuzz.target import Target
 from fuzz.values import Exact, Recipe, exact, recipe
 
@@ -117,20 +117,10 @@ def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
         for index, dims in enumerate(trial):
             smaller = resized(smaller, target, index, dict(zip(case.calls[index].dims, dims, strict=True)))
         yield smaller
-        yield from other_layouts(smaller)
-        for plainer in dict.fromkeys((smaller.key, plain_layouts(smaller).key)):
-            base = smaller if plainer == smaller.key else plain_layouts(smaller)
+        yield from plain_layouts(smaller, target)
+        for base in {base.key: base for base in (smaller, all_contiguous(smaller))}.values():
             for values in BATTERY:
                 yield filled(base, values)
-
-
-def other_layouts(case: Case) -> Iterator[Case]:
-    """The case with the simplest layout of every kind for each tensor with a special one: sizes may need another."""
-    for index, call in enumerate(case.calls):
-        for name, value in call.tensors.items():
-            for layout in simpler_layouts(value.layout, len(value.shape)):
-                if layout.fits(len(value.shape)):
-                    yield case.with_call(index, call.with_argument(name, with_layout(value, layout, call)))
 
 
 def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
@@ -192,7 +182,7 @@ def _fitting(split: Split | None, rows: int) -> Split | None:
     return replace(split, start=start, length=max(min(split.length, rows - start), 1))
 
 
-def plain_layouts(case: Case) -> Case:
+def all_contiguous(case: Case) -> Case:
     """The case with every tensor contiguous; exact words of an expanded tensor stay, and may not fit."""
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
