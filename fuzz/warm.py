@@ -22,8 +22,7 @@ with suppress(ImportError):
     import triton.experimental.gluon
 
 torch.set_num_threads(1)
-for name in ("triton_key",):
-    # Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
-    getattr(cache, name, lambda: None)()
+# Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
+getattr(cache, "triton_key", lambda: None)()
 
 __all__ = ["fuzz", "triton"]
