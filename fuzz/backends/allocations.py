@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.backends.memory import GUARD, NAMES, POISON, WORDS, fill_poison
+from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison
+from fuzz.backends.poison import POISON
 from fuzz.outcome import Access
 
 aten = torch.ops.aten

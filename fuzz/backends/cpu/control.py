@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .ir import Block, Op, Value
 from .lower import Lowering, lowers
+from .provenance import shifted
 from .views import Operand, Uniform
 
 
@@ -29,6 +30,7 @@ def counted_loop(lowering: Lowering, op: Op) -> None:
     block = op.regions[0][0]
     induction, *carried = block.arguments
     variables = start(lowering, carried, op.operands[3:])
+    note_shifted(lowering, op)
     low, high, step = (lowering.operand(value).at((), None) for value in op.operands[:3])
     name = lowering.names.pick(induction.name)
     lowering.values[induction] = Uniform(induction.typed, name)
@@ -38,6 +40,15 @@ def counted_loop(lowering: Lowering, op: Op) -> None:
     body(lowering, block, variables)
     lowering.statement("}")
     lowering.values.update(zip(op.results, variables, strict=True))
+
+
+def note_shifted(lowering: Lowering, op: Op) -> None:
+    """Keep where tensors that the loop only shifts start."""
+    for carried, first in shifted(op, lowering.makers):
+        name = lowering.names.pick(f"{carried.name}_start")
+        start_text = lowering.operand(carried).at(tuple("0" for _ in carried.typed.shape), None)
+        lowering.statement(f"const i64 {name} = (i64){start_text};")
+        lowering.shifted[carried] = first, name
 
 
 @lowers("scf.if")
@@ -60,6 +71,8 @@ def while_loop(lowering: Lowering, op: Op) -> None:
     lowering.statement("for (;;) {")
     for inner in before.ops[:-1]:
         lowering.op(inner)
+    if lowering.watcher is not None:
+        lowering.watcher(before.ops[-1])
     condition, *values = lowering.operands(before.ops[-1])
     lowering.assign_all(passed, values)
     lowering.statement(f"if (!{condition.at((), None)}) break;")

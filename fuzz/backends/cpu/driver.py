@@ -14,8 +14,10 @@ import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
 
+from .instruments import device
 from .knobs import knobs
 from .launcher import Launcher
+from .runtime import instruments
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30
@@ -72,7 +74,7 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # Plain functions: these are called at every launch.
-        self.get_current_device: Callable[[], str] = lambda: "cpu"
+        self.get_current_device: Callable[[], str] = lambda: device(instruments())
         self.get_current_stream: Callable[[Any], int] = lambda device: 0
         self.set_current_device: Callable[[Any], None] = lambda device: None
 

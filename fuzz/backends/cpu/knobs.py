@@ -5,23 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from .instruments import PLAIN, Instruments, ordered
+
 DOT_PRECISIONS = ("ieee", "tf32")
 
 
 @dataclass
 class Knobs:
     """Set attributes directly. `tf32` rounds operands of float32 dots to 10 mantissa bits where the kernel's dot
-    asks for tf32 (as it does by default); `ieee` never rounds."""
+    asks for tf32 (as it does by default); `ieee` never rounds. `instruments` are those of instruments.py that kernels
+    are compiled with, `threads` how many programs run at once where `threads` is among them."""
 
     multiprocessor_count: int = 4
     max_shared_mem: int = 232448
     dot_precision: str = "ieee"
+    instruments: Instruments = PLAIN
+    threads: int = 1
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in {field.name for field in fields(self)}:
             raise AttributeError(f"no such knob: {name}")
         if name == "dot_precision" and value not in DOT_PRECISIONS:
             raise ValueError(f"dot_precision is one of {DOT_PRECISIONS}, not {value!r}")
+        if name == "instruments":
+            value = ordered(value)
         super().__setattr__(name, value)
 
 

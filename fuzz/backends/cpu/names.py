@@ -14,6 +14,8 @@ WORD = re.compile(r"[A-Za-z_]\w*")
 PRELUDE_WORDS = frozenset(word for word in WORD.findall(PRELUDE) if len(word) > 2) | {"u8", "i8", "i1"}
 # Names that the emitted text uses for itself.
 LOCALS = set("i j k p z outer inner scale row right_row half step run arena packed launch release program Slot".split())
+LOCALS |= set("slow first last address value bits before after tag".split())
+LOCALS |= {f"{side}{axis}" for side in ("low", "high") for axis in range(32)}
 RESERVED = frozenset(KEYWORDS) | PRELUDE_WORDS | {f"d{axis}" for axis in range(32)} | LOCALS
 
 

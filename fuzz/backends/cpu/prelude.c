@@ -1,10 +1,13 @@
 /* Numerics and reports shared by all kernels. 16-bit floats are held as float and rounded after every operation,
    which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 typedef uint8_t i1, u8; typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float f32; typedef double f64;
 #define INLINE static inline __attribute__((always_inline, unused))
@@ -16,18 +19,39 @@ typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float 
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* One access outside of its argument, and all of those of a launch. */
-typedef struct { i64 site, program, lane, address; } Record;
+/* What is wrong with one access, and all of those of a launch. */
+enum { OUTSIDE_VIEW, UNWRITTEN, CONFLICT, RACE, OVERFLOW };
+typedef struct { i64 problem, site, program, other, lane, address; } Record;
 typedef struct { i64 count, kept; Record record[]; } Report;
-typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32; Report *report; jmp_buf stop; } Run;
+typedef union { i64 i; f64 f; } Slot;
+typedef struct { u32 program, closed; } Stretch;
+#define STRETCHES (1u << 26)
+/* A launch, shared by the threads that run it, and one thread of it. */
+typedef struct {
+    const Slot *packed; const i64 *order; i64 programs, next, limit; int lock, halt;
+    Report *report; Stretch *stretch; u32 stretches; i64 *owner, *reader; u8 *counters;
+} Launch;
+typedef struct {
+    i64 x, y, z, nx, ny, nz, program, tf32; Launch *all; u32 tag; int stale, acquired, exempt, quiet; jmp_buf stop;
+} Run;
 
+COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 other) {
+    Launch *all = run->all;
+    i64 limit = all->limit > 0 ? all->limit : 1;
+    while (__atomic_exchange_n(&all->lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
+    if (!all->report) all->report = calloc(1, sizeof(Report) + limit * sizeof(Record));
+    Report *found = all->report;
+    if (found->kept < limit) found->record[found->kept++] = (Record){problem, site, run->program, other, lane, address};
+    found->count++;
+    __atomic_store_n(&all->lock, 0, __ATOMIC_RELEASE);
+    if (all->limit <= 0) {
+        __atomic_store_n(&all->halt, 1, __ATOMIC_RELAXED);
+        longjmp(run->stop, 1);
+    }
+}
+/* Where an offset that wrapped around was reported, that it also leads outside says nothing more. */
 COLD void outside(Run *run, i64 site, i64 address, i64 lane) {
-    i64 limit = run->limit > 0 ? run->limit : 1;
-    if (!run->report) run->report = calloc(1, sizeof(Report) + limit * sizeof(Record));
-    Report *report = run->report;
-    if (report->kept < limit) report->record[report->kept++] = (Record){site, run->program, lane, address};
-    report->count++;
-    if (run->limit <= 0) longjmp(run->stop, 1);
+    if (!run->quiet) report(run, OUTSIDE_VIEW, site, address, lane, -1);
 }
 /* How many start addresses an access of `size` bytes has in an argument of `length` bytes. */
 INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }

@@ -1,4 +1,4 @@
-"""Which function parameters a pointer may derive from: a fixed point over the whole function."""
+"""How values flow through a function: the parameters a pointer may derive from, and tensors that loops only shift."""
 
 from __future__ import annotations
 
@@ -55,3 +55,40 @@ def while_flows(op: Op) -> list[Flow]:
 
 def yielded(block: Block) -> list[Value]:
     return block.ops[-1].operands if block.ops and block.ops[-1].name == "scf.yield" else []
+
+
+def is_volatile(op: Op) -> bool:
+    """A load that must see what other programs store meanwhile."""
+    return op.attributes.get("isVolatile") is True or op.attributes.get("cacheModifier") == "cv"
+
+
+def synchronises(op: Op) -> bool:
+    """Whether programs may use the operation to wait for each other."""
+    return op.name.startswith("tt.atomic") or (op.name == "tt.load" and is_volatile(op))
+
+
+def shifted(op: Op, makers: dict[Value, Op]) -> list[tuple[Value, Value]]:
+    """Of the tensors that a `scf.for` carries, those that every turn only moves by one number for all lanes, with
+    their first values."""
+    body = op.regions[0][0]
+    rows = zip(body.arguments[1:], op.operands[3:], yielded(body), strict=True)
+    return [
+        (carried, first)
+        for carried, first, last in rows
+        if carried.typed.is_tensor and not carried.typed.is_float and moves(last, carried, makers)
+    ]
+
+
+def moves(value: Value, start: Value, makers: dict[Value, Op]) -> bool:
+    """Whether the value is the start plus numbers that are the same for all lanes."""
+    while value is not start:
+        op = makers.get(value)
+        if op is None or op.name not in ("tt.addptr", "arith.addi") or not uniform(op.operands[1], makers):
+            return False
+        value = op.operands[0]
+    return True
+
+
+def uniform(value: Value, makers: dict[Value, Op]) -> bool:
+    op = makers.get(value)
+    return op is not None and op.name in ("tt.splat", "arith.constant")
