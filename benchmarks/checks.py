@@ -2,9 +2,9 @@
 
     python benchmarks/checks.py [ROUNDS]
 
-For each kernel and shape, every variant is launched in turn, round after round; a ratio is that of the medians. `off` is
-the same kernel compiled without any check; `bounds` is what runs by default; the others are added to `bounds`. Prints a
-table in Markdown.
+For each kernel and shape, every variant is launched in turn, round after round; a ratio is that of the medians. `off`
+is the same kernel compiled without any check; `bounds` is what runs by default; the others are added to `bounds`.
+Prints a table in Markdown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def matmul(
     m = tl.program_id(0) * BM + tl.arange(0, BM)
     n = tl.program_id(1) * BN + tl.arange(0, BN)
     total = tl.zeros((BM, BN), dtype=tl.float32)
-    for block in range(0, tl.cdiv(K, BK)):
+    for block in range(tl.cdiv(K, BK)):
         k = block * BK + tl.arange(0, BK)
         mask = (m[:, None] < M) & (k[None, :] < K)
         left = tl.load(a + m[:, None] * am + k[None, :] * ak, mask=mask, other=0.0)

@@ -23,7 +23,9 @@ ORACLES = (
 )
 SYMPTOMS = {
     "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
-    "bounds": ("stray-write", "stray-read", "unwritten"),
+    "bounds": (
+        "offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten",
+    ),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
     "accuracy": ("nonfinite", "sign", "value"),

@@ -33,7 +33,7 @@ class Compiled:
         from fuzz.backends import cpu
 
         cpu.activate()
-        with cpu.observe(order=order) as log:
+        with cpu.observe(order=order, unwritten=True, conflicts=True, overflow=True) as log:
             yield Session(lambda: [_access(seen) for seen in log.violations], lambda: list(log.launches))
 
     def finish(self) -> None:
@@ -44,4 +44,5 @@ class Compiled:
 
 
 def _access(seen: Violation) -> Access:
-    return Access(seen.argument, seen.kind, str(seen), f"{seen.file}:{seen.line}")
+    kind = seen.kind if seen.problem == "out-of-bounds" else seen.problem
+    return Access(seen.argument, kind, str(seen), f"{seen.file}:{seen.line}")

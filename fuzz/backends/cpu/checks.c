@@ -77,14 +77,15 @@ COLD void overtake(Run *run, i64 site, i64 address, i64 lane, u32 owner) {
     if (program_of(run, owner) != run->program && !in_order(run, owner))
         report(run, RACE, site, address, lane, program_of(run, owner));
 }
-INLINE u32 joint(u32 reader, u32 tag) {
-    return reader == 0 || (reader & ~MANY) == tag ? reader | tag : MANY | tag;
+/* Of several readers the last is kept, and that there were others; where programs synchronise, the last alone. */
+INLINE u32 joint(u32 reader, u32 tag, int synchronises) {
+    return synchronises ? tag : reader == 0 || (reader & ~MANY) == tag ? reader | tag : MANY | tag;
 }
 /* Large memory is reserved only, and takes no more than what is touched. */
 #define LARGE (1 << 18)
 static void *zeroed(i64 size) {
     if (size < LARGE) return calloc(1, size);
-    void *p = mmap(NULL, zeroed_bytes(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 static void unmap(void *p, i64 size) {

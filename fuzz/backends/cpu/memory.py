@@ -63,8 +63,9 @@ def overtaken(access: Access) -> str:
     if not access.raced:
         return ""
     owner, reader = access.tag_place("address", "owner"), access.tag_place("address", "reader")
+    synchronises = int(access.lowering.synchronises)
     check = f"if (get_tag({owner})) overtake(run, {access.number}, address, {access.lane}, get_tag({owner}));"
-    return f"{check} set_tag({reader}, joint(get_tag({reader}), own_tag(run))); "
+    return f"{check} set_tag({reader}, joint(get_tag({reader}), own_tag(run), {synchronises})); "
 
 
 def fast_load(access: Access, loop: Loop, texts: list[str]) -> tuple[list[str], str]:
@@ -79,9 +80,10 @@ def fast_load(access: Access, loop: Loop, texts: list[str]) -> tuple[list[str], 
         lines.append(f"slow |= {name}_on && {access.raw(name)} == {access.poison(name)};")
     if access.raced:
         owner, reader = access.tag_place(name, "owner"), access.tag_place(name, "reader")
+        synchronises = int(access.lowering.synchronises)
         loop.needs("const u32 tag = own_tag(run);")
         lines.append(f"slow |= {name}_on && get_tag({owner}) != 0 && get_tag({owner}) != tag;")
-        lines.append(f"if ({name}_on) set_tag({reader}, joint(get_tag({reader}), tag));")
+        lines.append(f"if ({name}_on) set_tag({reader}, joint(get_tag({reader}), tag, {synchronises}));")
     other = texts[2] if len(texts) > 2 else "0"
     value = f"load_{access.element}({name})"
     return lines, value if len(texts) == 1 and proved is not None else f"{name}_on ? {value} : {other}"

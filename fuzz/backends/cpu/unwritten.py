@@ -2,16 +2,19 @@
 
 While a `Memory` is active, `torch.empty` and its kin are filled with poison and get a shadow, one byte for each byte.
 An element is unwritten while its bits are those of the poison and its shadow is 0. Whoever writes other bits thereby
-writes it; kernels set the shadow where they store the bits of the poison, torch's own operations wherever they write; so only somebody else who writes the very bits of the poison (numpy, ctypes) is mistaken.
+writes it; kernels set the shadow where they store the bits of the poison, torch's own operations wherever they write.
+So only somebody else who writes the very bits of the poison (numpy, ctypes) is mistaken for one who wrote nothing.
 Elements of one byte are not watched: there the poison is a likely value.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,7 +28,7 @@ UNFILLED = {
     aten.new_empty.default,
     aten.new_empty_strided.default,
 }
-WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 # For memory that is not watched, a poison that data seldom equals.
 NOTHING = (0, 0x5A5A5A5A5A5A5A5A)
 
@@ -35,7 +38,7 @@ class Allocation:
     """One allocation; `poison` fills 8 bytes. The tensor is kept, so that its memory is not used again."""
 
     tensor: torch.Tensor
-    shadow: torch.Tensor
+    shadow: numpy.ndarray
     start: int
     end: int
     poison: int
@@ -69,9 +72,10 @@ class Memory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name, size = str(tensor.dtype).removeprefix("torch."), tensor.element_size()
         if name not in POISON or size == 1 or not tensor.is_cpu or not tensor.numel() or not is_dense(tensor):
             return
-        tensor.view(WORDS[size]).fill_(signed(POISON[name], size))
         start, length = tensor.data_ptr(), tensor.numel() * size
-        shadow = torch.zeros(length, dtype=torch.uint8)
+        # Not by torch, whose operations other dispatch modes may observe.
+        numpy.ctypeslib.as_array((WORDS[size] * tensor.numel()).from_address(start))[:] = POISON[name]
+        shadow = numpy.zeros(length, numpy.uint8)
         poison = signed(sum(POISON[name] << 8 * size * k for k in range(8 // size)), 8)
         self.allocations.append(Allocation(tensor, shadow, start, start + length, poison))
 
@@ -82,9 +86,9 @@ class Memory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = self.holding(*extent(tensor))
         if found is not None:
             size = tensor.element_size()
-            strides = [stride * size for stride in tensor.stride()]
-            at = tensor.data_ptr() - found.start
-            found.shadow.as_strided((*tensor.shape, size), (*strides, 1), at).fill_(1)
+            strides = (*(stride * size for stride in tensor.stride()), 1)
+            start = found.shadow[tensor.data_ptr() - found.start :]
+            numpy.lib.stride_tricks.as_strided(start, (*tensor.shape, size), strides)[...] = 1
 
     def holding(self, start: int, end: int) -> Allocation | None:
         """The allocation that a range of addresses lies in."""
@@ -100,7 +104,7 @@ class Memory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         found = self.holding(*extent(tensor))
         if found is None or found.tensor.element_size() != tensor.element_size():
             return NOTHING
-        return found.shadow.data_ptr() - found.start, found.poison
+        return found.shadow.ctypes.data - found.start, found.poison
 
 
 def written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
