@@ -33,8 +33,10 @@ class Compiled:
         from fuzz.backends import cpu
 
         cpu.activate()
-        with cpu.observe(order=order, unwritten=True, conflicts=True, overflow=True) as log:
-            yield Session(lambda: [_access(seen) for seen in log.violations], lambda: list(log.launches))
+        memory = cpu.Memory(filled=True)
+        with cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
+            accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
+            yield Session(accesses, lambda: list(log.launches), memory.after)
 
     def finish(self) -> None:
         """Nothing: a launch has ended when it returns."""

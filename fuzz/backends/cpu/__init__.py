@@ -17,12 +17,14 @@ from .instruments import INSTRUMENTS
 from .knobs import knobs
 from .runtime import Log, observe
 from .source import c_source
+from .unwritten import Memory
 from .violations import MemoryFault, OutOfBounds, Violation
 
 __all__ = [
     "INSTRUMENTS",
     "Log",
     "MalformedIR",
+    "Memory",
     "MemoryFault",
     "NoCompiler",
     "OutOfBounds",

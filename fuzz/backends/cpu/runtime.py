@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -66,7 +66,7 @@ def observe(
     order: int | None = None,
     reports: int = 16,
     *,
-    unwritten: bool = False,
+    unwritten: bool | Memory = False,
     conflicts: bool = False,
     races: bool = False,
     overflow: bool = False,
@@ -77,27 +77,29 @@ def observe(
     and atomics out of bounds are dropped, and `log.violations` holds the first `reports`. `order` permutes the programs
     of every launch by a seeded permutation (-1 reverses them); with `threads` that many programs run at once.
 
-    The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated
-    inside, `conflicts` and `races` compare programs of one launch, `overflow` checks the arithmetic of offsets,
-    `counters` counts into `cpu.counters`."""
+    The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
+    (a `Memory` is one that somebody else tells of torch's operations), `conflicts` and `races` compare programs of one
+    launch, `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
     if threads < 1:
         raise ValueError(f"threads is at least 1, not {threads}")
-    asked = {
-        "unwritten": unwritten, "conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters,
-        "threads": threads > 1,
-    }  # fmt: skip
+    asked = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
+    asked |= {"unwritten": unwritten is not False, "threads": threads > 1}
     chosen = ordered([*knobs.instruments, *(name for name, wanted in asked.items() if wanted)])
-    memory = watched() if "unwritten" in chosen else None
+    memory, watching = watched(unwritten) if "unwritten" in chosen else (None, nullcontext())
     log = Log()
     token = OBSERVED.set(Observation(order, reports, threads, chosen, memory, log))
     try:
-        with memory or nullcontext():
+        with watching:
             yield log
     finally:
         OBSERVED.reset(token)
 
 
-def watched() -> Memory:
-    from .unwritten import Memory
+def watched(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
+    """The memory to use, and what tells it of torch's operations."""
+    from .unwritten import Memory, Watching
 
-    return Memory()
+    if isinstance(memory, Memory):
+        return memory, nullcontext()
+    memory = Memory()
+    return memory, Watching(memory)
