@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .boxes import Box, box_of, full
 from .errors import UnsupportedOperation
-from .intervals import Form, Term, TooLong, span
+from .intervals import Form, Text, TooLong, span
 from .ir import Value
 from .lower import Lowering
 from .sites import Site
@@ -133,42 +135,46 @@ class Access:
             if form is None:
                 return None
             box = full(self.shape) if self.mask is None else box_of(self.lowering.intervals, self.mask)
-            lines = self.proof_lines(form, box)
+            lines, named = self.named(form)
+            lines += self.proof_lines(named, box)
         except TooLong:
             return None
         loop.before += [line for line in lines if line not in loop.before]
-        return self.affine(loop, form) if form.is_affine else ""
+        return address_of_lane(named) if named.is_affine else ""
 
-    def affine(self, loop: Loop, form: Form) -> str:
-        """The address as a sum in 64 bits, which C compilers see through, unlike one in wrapping 32 bits."""
+    def named(self, form: Form) -> tuple[list[str], Form]:
+        """The form with its terms as C constants."""
+        lines, terms = [], []
         name = self.lowering.names.pick(f"at{self.number}")
-        loop.before.append(f"const i64 {name} = {form.constant};")
-        terms = [name]
-        for axis, step in enumerate(form.steps):
-            if isinstance(step, str):
-                loop.before.append(f"const i64 {name}_{axis} = {step};")
-                terms.append(f"d{axis} * {name}_{axis}")
-            elif step:
-                terms.append(f"(i64)d{axis} * {step}")
-        return f"({' + '.join(terms)})"
+        for number, term in enumerate((form.constant, *form.steps)):
+            if isinstance(term, Text):
+                label = f"{name}_{number}"
+                lines.append(f"const i64 {label} = {term};")
+                term = Text(label, term.bits)
+            terms.append(term)
+        return lines, replace(form, constant=terms[0], steps=tuple(terms[1:]))
 
     def proof_lines(self, form: Form, box: Box) -> list[str]:
         conditions = [f"slow |= !({text});" for text in (*form.conditions, *box.conditions)]
         if not self.has("bounds"):
             return conditions
-        names: tuple[list[Term], list[Term]] = ([], [])
-        lines, tests = [], list(box.only_if)
-        for axis in range(len(self.shape)):
-            for which, (side, bounds) in enumerate((("low", box.low), ("high", box.high))):
-                term = bounds[axis]
-                if isinstance(term, str):
+        lines, tests, sides = [], list(box.only_if), {}
+        for side, terms in (("low", box.low), ("high", box.high)):
+            sides[side] = list(terms)
+            for axis, term in enumerate(terms):
+                if isinstance(term, Text):
                     lines.append(f"const i64 {side}{axis} = {term};")
-                    term = f"{side}{axis}"
-                names[which].append(term)
-            if isinstance(names[0][axis], str) or isinstance(names[1][axis], str):
-                tests.append(f"{names[0][axis]} <= {names[1][axis]}")
-        first, last = span(form, tuple(names[0]), tuple(names[1]))
+                    sides[side][axis] = Text(f"{side}{axis}", term.bits)
+        for low, high in zip(sides["low"], sides["high"], strict=True):
+            tests += [f"{low} <= {high}"] if isinstance(low, Text) or isinstance(high, Text) else []
+        first, last = span(form, tuple(sides["low"]), tuple(sides["high"]))
         inside = " || ".join(f"(INSIDE(first, {b}, {r}) & INSIDE(last, {b}, {r}))" for b, r in self.rooms)
         check = f"{{ const i64 first = {first}, last = {last}; slow |= !({inside}); }}"
         when = f"if ({' && '.join(tests)}) " if tests else ""
         return [*conditions, f"{{ {' '.join(lines)} {when}{check} }}"]
+
+
+def address_of_lane(form: Form) -> str:
+    """The address as a sum in 64 bits, which C compilers see through, unlike one in wrapping 32 bits."""
+    terms = [f"(i64)d{axis} * {step}" for axis, step in enumerate(form.steps) if step != 0]
+    return f"({' + '.join([str(form.constant), *terms])})"

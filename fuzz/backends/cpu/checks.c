@@ -82,7 +82,7 @@ INLINE u32 joint(u32 reader, u32 tag, int synchronises) {
     return synchronises ? tag : reader == 0 || (reader & ~MANY) == tag ? reader | tag : MANY | tag;
 }
 /* Large memory is reserved only, and takes no more than what is touched. */
-#define LARGE (1 << 18)
+#define LARGE (1 << 22)
 static void *zeroed(i64 size) {
     if (size < LARGE) return calloc(1, size);
     void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

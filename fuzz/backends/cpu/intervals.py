@@ -15,10 +15,27 @@ from .lower import Lowering
 from .types import Type
 from .views import Lane
 
-Term = int | str
 LIMIT = 2**62
 # Longer expressions than this cost more than they save.
 LONGEST = 600
+
+
+class Text(str):
+    """A C expression of type i64 whose value is at most 2**bits in magnitude."""
+
+    bits: int
+
+    def __new__(cls, text: str, bits: int) -> Text:
+        made = super().__new__(cls, text)
+        made.bits = bits
+        return made
+
+
+Term = int | Text
+
+
+def bits_of(term: Term) -> int:
+    return term.bits if isinstance(term, Text) else abs(term).bit_length()
 
 
 class TooLong(Exception):
@@ -43,23 +60,27 @@ class Form:
         return self.rest == (0, 0)
 
 
-def call(name: str, first: Term, second: Term) -> str:
-    text = f"{name}({first}, {second}, &slow)"
+def call(name: str, first: Term, second: Term, bits: int = 63) -> Text:
+    return short(f"{name}({first}, {second}, &slow)", bits)
+
+
+def short(text: str, bits: int) -> Text:
     if len(text) > LONGEST:
         raise TooLong
-    return text
+    return Text(text, bits)
 
 
-def folded(name: str, compute: Callable[[int, int], int], first: Term, second: Term) -> Term:
-    if isinstance(first, int) and isinstance(second, int) and abs(result := compute(first, second)) < LIMIT:
-        return result
-    return call(name, first, second)
+def arithmetic(name: str, operator: str, first: Term, second: Term, bits: int) -> Text:
+    """Plain C where nothing can overflow."""
+    return short(f"({first} {operator} {second})", bits) if bits < 63 else call(name, first, second)
 
 
 def plus(first: Term, second: Term) -> Term:
     if first == 0 or second == 0:
         return second if first == 0 else first
-    return folded("plus", lambda a, b: a + b, first, second)
+    if isinstance(first, int) and isinstance(second, int) and abs(first + second) < LIMIT:
+        return first + second
+    return arithmetic("plus", "+", first, second, 1 + max(bits_of(first), bits_of(second)))
 
 
 def times(first: Term, second: Term) -> Term:
@@ -67,15 +88,23 @@ def times(first: Term, second: Term) -> Term:
         return 0
     if 1 in (first, second):
         return second if first == 1 else first
-    return folded("times", lambda a, b: a * b, first, second)
+    if isinstance(first, int) and isinstance(second, int) and abs(first * second) < LIMIT:
+        return first * second
+    return arithmetic("times", "*", first, second, bits_of(first) + bits_of(second))
 
 
 def lesser(first: Term, second: Term) -> Term:
-    return first if first == second else folded("lesser", min, first, second)
+    return extreme("lesser", min, first, second)
 
 
 def greater(first: Term, second: Term) -> Term:
-    return first if first == second else folded("greater", max, first, second)
+    return extreme("greater", max, first, second)
+
+
+def extreme(name: str, compute: Callable[[int, int], int], first: Term, second: Term) -> Term:
+    if isinstance(first, int) and isinstance(second, int):
+        return compute(first, second)
+    return first if first == second else call(name, first, second, max(bits_of(first), bits_of(second)))
 
 
 def span(form: Form, low: tuple[Term, ...], high: tuple[Term, ...]) -> tuple[Term, Term]:
@@ -138,7 +167,9 @@ class Intervals:
         op = self.lowering.makers.get(value)
         if op is not None and op.name == "arith.constant":
             return constant_of(op)
-        return Form(f"(i64){self.lowering.operand(value).at((), None)}")
+        # Addresses of this machine; anything may have been added to other pointers.
+        bits = 48 if value in self.lowering.function.parameters and value.typed.is_pointer else value.typed.bits - 1
+        return Form(Text(f"(i64){self.lowering.operand(value).at((), None)}", bits))
 
     def tensor(self, value: Value) -> Form | None:
         op = self.lowering.makers.get(value)
@@ -155,7 +186,8 @@ class Intervals:
         if origin is None or first is None or not isinstance(now, Lane):
             return None
         start = now.at(tuple("0" for _ in value.typed.shape), None)
-        return replace(first, constant=plus(first.constant, f"((i64){start} - {origin[1]})"))
+        moved = Text(f"((i64){start} - {origin[1]})", 63 if value.typed.size == 8 else 32)
+        return replace(first, constant=plus(first.constant, moved))
 
     def exact(self, value: Value) -> Form | None:
         """The form, with the condition under which it is the value and not only equal modulo 2**32."""
@@ -163,6 +195,8 @@ class Intervals:
         if form is None or value.typed.size == 8 or not value.typed.is_tensor:
             return form
         low, high = whole(form, value.typed.shape)
+        if form.is_uniform and bits_of(form.constant) < 32:
+            return form
         if isinstance(low, int) and isinstance(high, int):
             return form if -(2**31) <= low and high < 2**31 else None
         return replace(form, conditions=(*form.conditions, f"FITS({low}, {high})"))
@@ -270,7 +304,7 @@ def divided(intervals: Intervals, op: Op) -> Form | None:
     if op.name.startswith("arith.rem"):
         rest: tuple[Term, Term] = 0, lesser(high, plus(by.constant, -1))
     else:
-        rest = call("over", low, by.constant), call("over", high, by.constant)
+        rest = call("over", low, by.constant, bits_of(low)), call("over", high, by.constant, bits_of(high))
     return Form(0, tuple(0 for _ in value.steps), rest, conditions)
 
 
