@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-gpu FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -34,6 +34,9 @@ list: $(STAMP)
 
 bench: $(STAMP)
 	@$(VENV)/bin/python benchmarks/interpreter.py
+
+bench-checks: $(STAMP)
+	@$(VENV)/bin/python benchmarks/checks.py $(ARGS)
 
 # On a GPU machine the packages are those of its own Python.
 bench-gpu:

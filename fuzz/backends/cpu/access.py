@@ -17,8 +17,10 @@ from .views import Loop, flat, identity
 class Access:
     """A site and the names of its arguments' limits and shadows."""
 
-    def __init__(self, lowering: Lowering, pointer: Value, kind: str, mask: Value | None = None) -> None:
-        self.lowering, self.pointer, self.mask = lowering, pointer, mask
+    def __init__(
+        self, lowering: Lowering, pointer: Value, kind: str, mask: Value | None = None, waits: bool = False
+    ) -> None:
+        self.lowering, self.pointer, self.mask, self.waits = lowering, pointer, mask, waits
         self.type = Type(pointer.typed.pointee)
         self.element, self.shape = self.type.element, pointer.typed.shape
         if self.type.is_pointer:
@@ -73,7 +75,8 @@ class Access:
 
     @property
     def raced(self) -> bool:
-        return self.has("races") and self.of_whole_elements
+        """A load that waits for another program's store races with nobody."""
+        return not self.waits and self.has("races") and self.of_whole_elements
 
     @property
     def plain(self) -> bool:

@@ -28,9 +28,9 @@ def addptr(lowering: Lowering, op: Op) -> None:
 @lowers("tt.load")
 def load(lowering: Lowering, op: Op) -> None:
     mask = op.operands[1] if len(op.operands) > 1 else None
-    access = Access(lowering, op.operands[0], "load", mask)
+    access = Access(lowering, op.operands[0], "load", mask, waits=is_volatile(op))
     operands = lowering.operands(op)
-    if is_volatile(op) and lowering.synchronises:
+    if access.waits and lowering.synchronises:
         lowering.statement("run->exempt = 1;")
     if not access.shape:
         lowering.elementwise(op.result, operands, lambda texts: slow_load(access, texts), "load")
@@ -49,13 +49,22 @@ def slow_load(access: Access, texts: list[str]) -> str:
     address, element = texts[0], access.element
     other = texts[2] if len(texts) > 2 else "0"
     if access.plain:
-        text = f"{access.inside(address)} ? load_{element}({address}) : {access.outside(address, f'_{element}')}"
+        text = f"{access.inside(address)} ? {loaded(access, address)} : {access.outside(address, f'_{element}')}"
         return text if len(texts) == 1 else f"{texts[1]} ? ({text}) : {other}"
-    seen = access.unwritten("address") + overtaken(access) + f"value = load_{element}(address);"
+    seen = access.unwritten("address") + overtaken(access) + f"value = {loaded(access, 'address')};"
     body = f"{access.untagged()}if ({access.inside('address')}) {{ {seen} }}"
     body += f" else value = {access.outside('address', f'_{element}')};"
     mask = f"if ({texts[1]}) " if len(texts) > 1 else ""
     return f"({{ i64 address = {address}; {access.type.c} value = {other}; {mask}{{ {body} }} value; }})"
+
+
+def loaded(access: Access, address: str) -> str:
+    """What is in memory. A scalar may be what a program waits for: where there are threads, it is read every time."""
+    if access.shape or not access.has("threads"):
+        return f"load_{access.element}({address})"
+    word = f"u{8 * access.size}"
+    read = f"const {word} before = __atomic_load_n((const {word} *)({address}), __ATOMIC_ACQUIRE);"
+    return f"({{ {read} load_{access.element}((i64)&before); }})"
 
 
 def overtaken(access: Access) -> str:
@@ -107,10 +116,12 @@ def slow_store(access: Access, texts: list[str]) -> str:
     """The statement of one lane, which reports what is wrong with it."""
     address, value = texts[:2]
     mask = f"if ({texts[2]}) " if len(texts) > 2 else ""
+    # A scalar may be the flag that another program waits for.
+    fence = "" if access.shape or not access.has("threads") else "__atomic_thread_fence(__ATOMIC_RELEASE); "
     if access.plain:
-        text = f"if ({access.inside(address)}) store_{access.element}({address}, {value});"
+        text = f"if ({access.inside(address)}) {{ {fence}store_{access.element}({address}, {value}); }}"
         return f"{mask}{{ {text} else {access.outside(address)}; }}"
-    done = f"{contested(access)}{access.now_written('address')}store_{access.element}(address, value);"
+    done = f"{contested(access)}{access.now_written('address')}{fence}store_{access.element}(address, value);"
     body = f"{access.untagged()}if ({access.inside('address')}) {{ {done} }} else {access.outside('address')};"
     return f"{mask}{{ i64 address = {address}; const {access.type.c} value = {value}; {body} }}"
 

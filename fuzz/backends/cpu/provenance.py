@@ -59,7 +59,7 @@ def yielded(block: Block) -> list[Value]:
 
 def is_volatile(op: Op) -> bool:
     """A load that must see what other programs store meanwhile."""
-    return op.attributes.get("isVolatile") is True or op.attributes.get("cacheModifier") == "cv"
+    return op.attributes.get("isVolatile") is True
 
 
 def synchronises(op: Op) -> bool:

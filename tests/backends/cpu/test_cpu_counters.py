@@ -142,6 +142,25 @@ def test_a_program_that_waits_for_a_later_one():
     assert out.tolist() == [42, 41] and not log.violations
 
 
+@triton.jit
+def hand_over_by_loads(flag, out):
+    """The first program waits for the second one without an atomic operation."""
+    if tl.program_id(0) == 0:
+        while tl.load(flag, volatile=True) == 0:
+            pass
+        tl.store(out, tl.load(out + 1) + 1)
+    else:
+        tl.store(out + 1, 41)
+        tl.store(flag, 1)
+
+
+def test_a_program_that_waits_for_a_plain_store():
+    out = torch.zeros(2, dtype=torch.int32)
+    with cpu.observe(threads=2, races=True) as log:
+        hand_over_by_loads[(2,)](torch.zeros(1, dtype=torch.int32), out)
+    assert out.tolist() == [42, 41] and not log.violations
+
+
 def test_threads_report_and_stop():
     out = torch.zeros(10)
     with cpu.observe(threads=3, counters=True, reports=4) as log:
