@@ -169,7 +169,15 @@ class Campaign:
         if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
             record.outputs.update(finding.outputs)
             triage.shrink(record, Budget(seconds=self._allowance()))
+            self._absorb(record)
             self._save(record)
+
+    def _absorb(self, record: Record) -> None:
+        """Takes in what was filed as another cause before this hit showed that both are one."""
+        for other in [other for other in self.records if other is not record and not other.known]:
+            if merge([record], other, dict(self.target.defaults)):
+                self.records.remove(other)
+                Path(other.path).unlink(missing_ok=True)
 
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds

@@ -186,12 +186,16 @@ class Triage:
 
 
 def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Record | None:
-    """The record that turned out to be the same cause as the new one, moved to the lesser of both cases; or None."""
+    """The record that turned out to be the same cause as the new one, moved to the lesser of both cases; or None.
+
+    Its path stays that of its old entry, which the lesser one replaces, unless that was there before the run.
+    """
     for old in records:
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
         if alike or old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
-                old.case, old.finding, old.also, old.path = new.case, new.finding, new.also, new.path
+                old.case, old.finding, old.also = new.case, new.finding, new.also
+                old.path = "" if old.known else old.path
             old.hits += new.hits
             old.outputs |= new.outputs
             return old

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .precision import Precision, Ulps
 
-__all__ = ["UNIT64", "Diverges", "Members", "TooLarge", "chain", "steps"]
+__all__ = ["UNIT64", "Diverges", "Members", "TooLarge", "chain", "prepare", "steps"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -62,6 +62,12 @@ def chain(n: Tensor) -> Tensor:
 def _row(member: int) -> Row:
     """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+
+
+def prepare() -> None:
+    """Makes the noise of the first members, so that processes forked from this one share it."""
+    for member in (*range(-4, 0), *range(1, 9)):
+        _row(member)
 
 
 def _shaped(member: int) -> Row:
