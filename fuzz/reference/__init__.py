@@ -5,4 +5,15 @@ from .evaluate import Diverges, Expected, evaluate, evaluate_backward, wider
 from .noise import prepare
 from .precision import Precision, Ulps, precision
 
-__all__ = ["Diverges", "Expected", "NoRule", "Precision", "Ulps", "evaluate", "evaluate_backward", "precision", "prepare", "wider"]
+__all__ = [
+    "Diverges",
+    "Expected",
+    "NoRule",
+    "Precision",
+    "Ulps",
+    "evaluate",
+    "evaluate_backward",
+    "precision",
+    "prepare",
+    "wider",
+]
