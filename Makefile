@@ -40,7 +40,7 @@ bench-checks: $(STAMP)
 
 # On a GPU machine the packages are those of its own Python.
 bench-gpu:
-	@python3 benchmarks/gpu_planted.py $(or $(ARGS),gpu-planted)
+	@python3 benchmarks/planted.py $(or $(ARGS),gpu-planted --backend cuda --max-findings 1)
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
 	@echo "installing into $(VENV); the first time this takes minutes" >&2

@@ -18,16 +18,16 @@ from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.pool import Pool
-from fuzz.question import ENTRY, Question, Setting
+from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.worker import Worker
 
-SHARES = {"deterministic": 4, "layout": 4, "rejects": 12, "invariance": 1}
-"""A sampled oracle is asked about one case in so many, where it applies."""
+SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2)}
+"""A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
-"""Cases remembered for findings that depend on what ran before them."""
+"""Plans remembered for findings that depend on what ran before them."""
 SHRINKING = 0.5
 """Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
 
@@ -40,6 +40,12 @@ class Watcher(Protocol):
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
     def unconfirmed(self, finding: Finding, index: int) -> None: ...
+
+
+def sampled(index: int, replicas: int) -> tuple[str, ...]:
+    """The sampled oracles that are asked about case `index`, whose plan has so many replicas."""
+    shares = {name: share[replicas > 1] for name, share in SHARES.items()}
+    return tuple(name for name, share in shares.items() if index % share == share // 2)
 
 
 @dataclass
@@ -85,15 +91,15 @@ class Campaign:
         pool = Pool(ENTRY, setting, self.run.resident, self.target.timeout, self.run.workers)
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool:
             try:
-                for index, case, report in pool.answers(self._questions(start)):
-                    self.feedback.learn(case, report)
-                    self.refusal = report.outcome
-                    if report.filed:
-                        self._found(triage, index, case, report.filed)
-                    self._remember(case)
-                    found = sum(record.hits > 0 for record in self.records)
-                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, found)
-                    if self.run.max_findings and found >= self.run.max_findings:
+                for wave, reports in pool.answers(self._waves(start)):
+                    for number, report in enumerate(reports):
+                        case = wave.plan.replica(number)
+                        self._learn(triage, wave.first + number, case, report)
+                        self._remember(case, same_plan=number > 0)
+                        if self._enough:
+                            break
+                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
+                    if self._enough:
                         break
             except KeyboardInterrupt:
                 interrupted = True
@@ -104,18 +110,35 @@ class Campaign:
         hit = [record for record in self.records if record.hits]
         return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
 
-    def _questions(self, start: float) -> Iterator[tuple[int, Question]]:
-        engine = RandomEngine(self.target, self.run.seed)
-        index = 0
-        while self.run.cases is None or index < self.run.cases:
-            if self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:
-                return
-            sampled = tuple(name for name, share in SHARES.items() if index % share == share // 2)
-            yield index, Question(engine.case(index), sampled)
-            index += 1
+    @property
+    def _found_count(self) -> int:
+        return sum(record.hits > 0 for record in self.records)
 
-    def _remember(self, case: Case) -> None:
+    @property
+    def _enough(self) -> bool:
+        return bool(self.run.max_findings) and self._found_count >= (self.run.max_findings or 0)
+
+    def _waves(self, start: float) -> Iterator[Wave]:
+        index = 0
+        for plan, size in RandomEngine(self.target, self.run.seed).waves():
+            if self.run.cases is not None:
+                size = min(size, self.run.cases - index)
+            if not size or self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:
+                return
+            yield Wave(plan, tuple(sampled(index + place, size) for place in range(size)), index)
+            index += size
+
+    def _learn(self, triage: Triage, index: int, case: Case, report: Report) -> None:
+        self.feedback.learn(case, report)
+        self.refusal = report.outcome
+        if report.filed:
+            self._found(triage, index, case, report.filed)
+
+    def _remember(self, case: Case, same_plan: bool) -> None:
+        """Of each plan the last replica that ran."""
         self.oldest = self.oldest or case
+        if same_plan:
+            self.history.pop()
         self.history.append(case)
 
     def _found(self, triage: Triage, index: int, case: Case, finding: Finding) -> None:
@@ -146,7 +169,15 @@ class Campaign:
         if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
             record.outputs.update(finding.outputs)
             triage.shrink(record, Budget(seconds=self._allowance()))
+            self._absorb(record)
             self._save(record)
+
+    def _absorb(self, record: Record) -> None:
+        """Takes in what was filed as another cause before this hit showed that both are one."""
+        for other in [other for other in self.records if other is not record and not other.known]:
+            if merge([record], other, dict(self.target.defaults)):
+                self.records.remove(other)
+                Path(other.path).unlink(missing_ok=True)
 
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds
@@ -179,11 +210,10 @@ class Campaign:
         return max(SHRINKING * budget - self.paused, min(SHRINKING * budget, 10.0))
 
     def _entry(self, record: Record) -> Entry:
-        shown, runs = record.rate
         seen = {
             "backend": self.backend,
             **self.versions,
-            "rate": f"{shown}/{runs}",
+            "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
             "verdict": "unadjudicated",

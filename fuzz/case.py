@@ -20,6 +20,8 @@ from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.values import Exact, Patched, Recipe, Values, words_of
 
 Scalar = bool | int | float | str
+REPLICA = 1 << 16
+"""From one replica's seeds to the next one's: more than any seed that is drawn."""
 LISTED = 1 << 12
 """Tensors of at most this many stored elements are compared by their words, larger ones by their recipe."""
 
@@ -104,6 +106,19 @@ class Case:
     def elements(self) -> int:
         """Total elements of all tensors of all calls."""
         return sum(call.elements() for call in self.calls)
+
+    def replica(self, number: int) -> Case:
+        """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
+        if not number:
+            return self
+        calls = []
+        for call in self.calls:
+            for name, value in call.tensors.items():
+                if isinstance(value.values, Recipe):
+                    reseeded = replace(value.values, seed=value.values.seed + number * REPLICA)
+                    call = call.with_argument(name, replace(value, values=reseeded))
+            calls.append(call)
+        return replace(self, calls=tuple(calls))
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))

@@ -13,13 +13,16 @@ from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.base import Examination
 from fuzz.oracles.probe import check_precision
+from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
-from fuzz.question import Question, Report, Setting, report_of
+from fuzz.question import Question, Report, Setting, Wave, report_of
 from fuzz.worker import Final
 
+Answer = Report | tuple[Report, ...] | Final
 
-def service(setting: Setting) -> Callable[[Question], Report | Final]:
-    """The worker's handler, question -> report."""
+
+def service(setting: Setting) -> Callable[[Question | Wave], Answer]:
+    """The worker's handler, question -> report, wave -> reports."""
     torch.set_num_threads(1)
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
@@ -27,14 +30,39 @@ def service(setting: Setting) -> Callable[[Question], Report | Final]:
     if not setting.planted:
         check_precision(target)
 
-    def handle(question: Question) -> Report | Final:
+    def exam(question: Question) -> Examination:
+        outcome = run(target, launcher, question.case.calls, backend)
+        return Examination(target, launcher, question.case, backend, outcome)
+
+    def handle(request: Question | Wave) -> Answer:
+        if isinstance(request, Wave):
+            return examine_wave(exam, request.questions())
         try:
-            outcome = run(target, launcher, question.case.calls, backend)
-            return examine(Examination(target, launcher, question.case, backend, outcome), question)
+            return examine(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
 
     return handle
+
+
+def examine_wave(exam: Callable[[Question], Examination], questions: tuple[Question, ...]) -> Answer:
+    """Runs all replicas, screens them at once, then asks the oracles about each; up to one that ends the process."""
+    exams: list[Examination] = []
+    reports: list[Report] = []
+    last: tuple[Report, ...] = ()
+    try:
+        for question in questions:
+            exams.append(exam(question))
+    except Fatal as fatal:
+        last = (report_of(fatal.outcome),)
+    if exams and not last:
+        screen(exams)
+    try:
+        for made, question in zip(exams, questions, strict=False):
+            reports.append(examine(made, question))
+    except Fatal as fatal:
+        last = (report_of(fatal.outcome),)
+    return Final((*reports, *last)) if last else tuple(reports)
 
 
 def examine(exam: Examination, question: Question) -> Report:
@@ -55,4 +83,3 @@ def examine(exam: Examination, question: Question) -> Report:
                 break
     findings.sort(key=order)
     return Report("returned", False, tuple(findings), tuple(examined), exam.worst)
-

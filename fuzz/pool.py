@@ -1,4 +1,4 @@
-"""Pool: some workers that answer a stream of questions; answers come in the order of the questions."""
+"""Pool: some workers that answer a stream of waves; answers come in the order of the waves."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.case import Case
-from fuzz.question import Question, Report, report_of
+from fuzz.question import Report, Wave, report_of
 from fuzz.worker import SLICE, Fate, Worker, any_answer
 
-DEPTH = 6
-"""Questions waiting at each worker, so that it never waits for the next."""
+DEPTH = 4
+"""Waves waiting at each worker, so that it never waits for the next."""
 
 
 @dataclass
 class Pool:
-    """Workers alike, started when the first question comes."""
+    """Workers alike, started when the first wave comes."""
 
     entry: str
     settings: Any
@@ -26,7 +25,7 @@ class Pool:
     count: int
     workers: list[Worker] = field(default_factory=list)
     _asked: dict[int, list[int]] = field(default_factory=dict)
-    _answered: dict[int, tuple[Case, Report]] = field(default_factory=dict)
+    _answered: dict[int, tuple[Wave, tuple[Report, ...]]] = field(default_factory=dict)
     _looked: float = 0.0
 
     def __enter__(self) -> Pool:
@@ -39,19 +38,21 @@ class Pool:
         for worker in self.workers:
             worker.stop()
 
-    def answers(self, questions: Iterator[tuple[int, Question]]) -> Iterator[tuple[int, Case, Report]]:
-        """(index, case, report) for each question, in their order; new questions are taken as workers get free."""
-        upcoming, more = 0, True
+    def answers(self, waves: Iterator[Wave]) -> Iterator[tuple[Wave, tuple[Report, ...]]]:
+        """(wave, its reports) for each wave, in their order; new ones are taken as workers get free."""
+        asked = upcoming = 0
+        more = True
         while True:
             while more and (worker := self._free()) is not None:
-                asked = next(questions, None)
-                if asked is None:
+                wave = next(waves, None)
+                if wave is None:
                     more = False
                     break
-                self._asked[id(worker)].append(asked[0])
-                worker.submit(asked[1])
+                self._asked[id(worker)].append(asked)
+                worker.submit(wave)
+                asked += 1
             if upcoming in self._answered:
-                yield upcoming, *self._answered.pop(upcoming)
+                yield self._answered.pop(upcoming)
                 upcoming += 1
             elif any(worker.pending for worker in self.workers):
                 self._collect()
@@ -73,6 +74,20 @@ class Pool:
                 continue
             answer = worker.answer(0)
             if answer is not None:
-                question, value = answer
-                report = report_of(value.outcome) if isinstance(value, Fate) else value
-                self._answered[self._asked[id(worker)].pop(0)] = (question.case, report)
+                wave, value = answer
+                reports = self._told(wave, value) if isinstance(value, Fate) else value
+                self._answered[self._asked[id(worker)].pop(0)] = (wave, reports)
+
+    def _told(self, wave: Wave, fate: Fate) -> tuple[Report, ...]:
+        """The reports of a wave in which a worker ended: its replicas are asked one by one, up to the one to blame."""
+        questions = wave.questions()
+        if len(questions) == 1:
+            return (report_of(fate.outcome),)
+        reports: list[Report] = []
+        with Worker(self.entry, self.settings, self.memory, self.timeout) as alone:
+            for question in questions:
+                answer = alone.ask(question)
+                if isinstance(answer, Fate):
+                    return (*reports, report_of(answer.outcome))
+                reports.append(answer)
+        return tuple(reports)

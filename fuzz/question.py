@@ -1,4 +1,4 @@
-"""Question: what a worker is asked about a case, and the Report it answers. Data that travels between processes."""
+"""Question: what a worker is asked about a case or a wave, and the Report it answers. Data between processes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,21 @@ class Question:
     case: Case
     sampled: tuple[str, ...] = ()
     everything: bool = False
+
+
+@dataclass(frozen=True)
+class Wave:
+    """A plan whose replicas run together: for each the sampled oracles to ask. `first` is the first one's index.
+
+    The answer is one report a replica, in order, and ends with the one that ended the process, if any did.
+    """
+
+    plan: Case
+    sampled: tuple[tuple[str, ...], ...]
+    first: int = 0
+
+    def questions(self) -> tuple[Question, ...]:
+        return tuple(Question(self.plan.replica(number), asked) for number, asked in enumerate(self.sampled))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ T = TypeVar("T")
 Draw = Callable[[int], int]
 """Draws an integer from 0 to n - 1."""
 
-BUDGETS = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
+Budgets = tuple[tuple[int, int], ...]
+BUDGETS: Budgets = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
 HUGE_REACH = 30
 """A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
@@ -38,7 +39,7 @@ def pick(draw: Draw, table: Sequence[tuple[int, T]]) -> T:
     return table[bisect_right(ends, draw(ends[-1]))][1]
 
 
-def cases(target: Target) -> st.SearchStrategy[Case]:
+def cases(target: Target, budgets: Budgets = BUDGETS) -> st.SearchStrategy[Case]:
     """Cases of a target; each is consistent with its dims, and may be illegal only where a launcher says so."""
 
     @st.composite
@@ -52,23 +53,23 @@ def cases(target: Target) -> st.SearchStrategy[Case]:
                 integers[n] = st.integers(0, n - 1)
             return draw(integers[n])
 
-        return draw_case(below, target)
+        return draw_case(below, target, budgets)
 
     return build()
 
 
-def draw_case(draw: Draw, target: Target) -> Case:
+def draw_case(draw: Draw, target: Target, budgets: Budgets) -> Case:
     """One call, or now and then two or three whose state between them is the question; rarely a split."""
     count = pick(draw, ((94, 1), (4, 2), (2, 3)))
-    calls = tuple(draw_call(draw, target) for _ in range(count))
+    calls = tuple(draw_call(draw, target, budgets) for _ in range(count))
     split = None
     if (target.batch or target.rows) and draw(3) == 0:
         split = draw_split(draw, calls[-1].dims[target.batch or next(iter(target.rows.values()))])
     return Case(target.name, calls, split)
 
 
-def draw_call(draw: Draw, target: Target) -> Call:
-    dims = draw_dims(draw, target)
+def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
+    dims = draw_dims(draw, target, budgets)
     uniform = draw(100) < 80
     first = draw(1 << 16)
     arguments = {}
@@ -89,17 +90,16 @@ def plain_or(dtypes: Sequence[str], choice: int) -> str:
     return dtypes[0] if choice % 2 else dtypes[(choice // 2) % len(dtypes)]
 
 
-def draw_dims(draw: Draw, target: Target) -> dict[str, int]:
+def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
     """Sizes whose tensors stay within a budget of elements; the dims take turns at being drawn first."""
-    budget = pick(draw, BUDGETS)
+    budget = pick(draw, budgets)
     order = list(target.sizes)
     turn = draw(len(order)) if order else 0
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
     for place, dim in enumerate(order[turn:] + order[:turn]):
         most = largest_within(target, dims, dim, budget)
-        last = 0 < place == len(order) - 1
-        if budget == BUDGETS[-1][1] and last and draw(4):
-            dims[dim.name] = most
+        if budget == budgets[-1][1] and place == len(order) - 1 and draw(4):
+            dims[dim.name] = most if draw(2) else dim.clamp(most - draw(most // 2 + 1))
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
         dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)

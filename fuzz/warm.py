@@ -16,12 +16,14 @@ from triton.runtime import cache
 import fuzz.backends.cpu
 import fuzz.examine
 import fuzz.oracles
+from fuzz.reference import prepare
 
 with suppress(ImportError):
     # Triton imports it at the first launch.
     import triton.experimental.gluon
 
 torch.set_num_threads(1)
+prepare()
 # Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
 getattr(cache, "triton_key", lambda: None)()
 

@@ -1,4 +1,4 @@
-"""A pool answers in the order of the questions, whatever becomes of its workers."""
+"""A pool answers in the order of the waves, whatever becomes of its workers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ import pytest
 
 from fuzz.case import Case
 from fuzz.pool import DEPTH, Pool
-from fuzz.question import Question, Report
+from fuzz.question import Question, Report, Wave
 
 SERVICE = "test_pool:service"
 
 
-def service(setting: object) -> Callable[[Question], Report]:
+def service(setting: object) -> Callable[[Question | Wave], Report | tuple[Report, ...]]:
     """Does what the question's first sampled oracle says; reports this process and the second one."""
 
-    def handle(question: Question) -> Report:
+    def handle(request: Question | Wave) -> Report | tuple[Report, ...]:
+        if isinstance(request, Wave):
+            return tuple(one(question) for question in request.questions())
+        return one(request)
+
+    def one(question: Question) -> Report:
         deed, label = question.sampled
         if deed == "segfault":
             ctypes.string_at(0)
@@ -34,10 +39,14 @@ def service(setting: object) -> Callable[[Question], Report]:
     return handle
 
 
+def wave(case: Case, deed: str, index: int) -> Wave:
+    return Wave(case, ((deed, str(index)),), index)
+
+
 def ask(pool: Pool, case: Case, deeds: list[str]) -> list[tuple[int, str]]:
-    questions = ((index, Question(case, (deed, str(index)))) for index, deed in enumerate(deeds))
     with pool:
-        return [(index, report.outcome) for index, _, report in pool.answers(questions)]
+        answers = pool.answers(wave(case, deed, index) for index, deed in enumerate(deeds))
+        return [(asked.first, report.outcome) for asked, (report,) in answers]
 
 
 def pool(count: int, timeout: float = 20.0) -> Pool:
@@ -63,52 +72,58 @@ def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
     asked = 0
     start = time.monotonic()
 
-    def questions() -> Iterator[tuple[int, Question]]:
+    def waves() -> Iterator[Wave]:
         nonlocal asked
-        yield 0, Question(case, ("hang", "0"))
+        yield wave(case, "hang", 0)
         while time.monotonic() - start < 6.0:
             asked += 1
-            yield asked, Question(case, ("echo", str(asked)))
+            yield wave(case, "echo", asked)
 
     with pool(2, timeout=1.0) as made:
-        answers = made.answers(questions())
-        index, _, report = next(answers)
+        first, (report,) = next(made.answers(waves()))
         assert time.monotonic() - start < 5.0
-    assert (index, report.outcome) == (0, "did not return within 1 s")
+    assert (first.first, report.outcome) == (0, "did not return within 1 s")
+
+
+def test_a_wave_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(case: Case) -> None:
+    deeds = ("echo", "echo", "segfault", "echo")
+    whole = Wave(case, tuple((deed, str(index)) for index, deed in enumerate(deeds)))
+    with pool(1) as made:
+        answers = list(made.answers(iter([whole, wave(case, "echo", 4)])))
+    outcomes = [[report.outcome for report in reports] for _, reports in answers]
+    assert outcomes == [["0", "1", "the worker process died of SIGSEGV"], ["4"]]
 
 
 def test_a_worker_that_is_killed_amid_a_run_costs_one_answer_at_most(case: Case) -> None:
-    questions = ((index, Question(case, ("echo", str(index)))) for index in range(60))
     outcomes = []
     with pool(2) as made:
-        for index, _, report in made.answers(questions):
-            outcomes.append((index, report.outcome))
-            if index == 10:
+        for asked, (report,) in made.answers(wave(case, "echo", index) for index in range(60)):
+            outcomes.append((asked.first, report.outcome))
+            if asked.first == 10:
                 os.kill(int(report.examined[0]), signal.SIGKILL)
     wrong = [outcome for index, outcome in outcomes if outcome != str(index)]
     assert [index for index, _ in outcomes] == list(range(60))
     assert wrong in ([], ["the worker process died of SIGKILL"])
 
 
-def test_questions_are_taken_only_as_workers_get_free(case: Case) -> None:
+def test_waves_are_taken_only_as_workers_get_free(case: Case) -> None:
     taken = 0
 
-    def questions() -> Iterator[tuple[int, Question]]:
+    def waves() -> Iterator[Wave]:
         nonlocal taken
         for index in range(1000):
             taken += 1
-            yield index, Question(case, ("slow", str(index)))
+            yield wave(case, "slow", index)
 
     with pool(1) as made:
-        next(made.answers(questions()))
+        next(made.answers(waves()))
     assert taken <= DEPTH + 2
 
 
 def test_no_worker_outlives_its_pool(case: Case) -> None:
     with pool(2) as made:
-        found = [
-            report.examined[0] for _, _, report in made.answers((i, Question(case, ("echo", ""))) for i in range(12))
-        ]
+        answers = made.answers(wave(case, "echo", index) for index in range(12))
+        found = [report.examined[0] for _, (report,) in answers]
         processes = [worker._process for worker in made.workers]
     assert set(found) <= {str(process.pid) for process in processes}
     assert all(process.exitcode is not None for process in processes)

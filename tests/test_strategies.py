@@ -6,13 +6,16 @@ import math
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 import pytest
 
-from fuzz.case import Case
+from fuzz.case import REPLICA, Case
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.engines import RandomEngine
+from fuzz.engines.random import ALONE, REPLICAS, TOGETHER
 from fuzz.entry import digest
 from fuzz.feedback import LARGE
 from fuzz.layout import KINDS
@@ -27,9 +30,10 @@ LARGEST = 1 << 23
 
 @cache
 def drawn(name: str) -> tuple[Case, ...]:
-    """The first cases of seed 0."""
-    engine = RandomEngine(load(name), 0)
-    return tuple(engine.case(index) for index in range(COUNT))
+    """The first cases of seed 0, as a run has them."""
+    waves = RandomEngine(load(name), 0).waves()
+    replicas = (plan.replica(number) for plan, size in waves for number in range(size))
+    return tuple(islice(replicas, COUNT))
 
 
 def tensors_of(case: Case) -> list[object]:
@@ -147,9 +151,29 @@ def test_every_cases_words_fill_its_tensors(built_in: Target) -> None:
 
 
 def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) -> None:
-    again = RandomEngine(built_in, 0)
-    for index in (1999, 3, 700, 3):
-        assert again.case(index).key == drawn(built_in.name)[index].key
+    first, again = RandomEngine(built_in, 0), RandomEngine(built_in, 0)
+    for number in (1999, 3, 700, 3):
+        assert again.case(number).key == first.case(number).key
+
+
+def test_the_first_plans_have_one_replica_and_later_ones_as_many_as_are_small_together(built_in: Target) -> None:
+    engine = RandomEngine(built_in, 0)
+    waves = list(islice(engine.waves(), 2 * ALONE))
+    assert all(size == 1 for _, size in waves[:ALONE])
+    assert max(size for _, size in waves) == REPLICAS
+    assert all(size == 1 or size * plan.elements() <= TOGETHER for plan, size in waves)
+
+
+def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:
+    plan = RandomEngine(built_in, 0).case(ALONE + 1)
+    one, two = plan.replica(1), plan.replica(2)
+    assert plan.replica(0) is plan and len({plan.key, one.key, two.key}) == 3
+    for name, value in plan.last.tensors.items():
+        again = two.last.tensors[name]
+        assert isinstance(value.values, Recipe) and isinstance(again.values, Recipe)
+        assert again.values.seed == value.values.seed + 2 * REPLICA
+        assert replace(again, values=value.values) == value
+    assert (one.last.dims, one.last.options, one.split) == (plan.last.dims, plan.last.options, plan.split)
 
 
 def test_other_seeds_give_other_cases(built_in: Target) -> None:

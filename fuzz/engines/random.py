@@ -1,50 +1,78 @@
-"""random: Hypothesis draws every case, from bytes that depend on the seed and the case's index alone.
+"""random: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
 
-So case i of a seed is the same however many workers run and whatever happened before it.
+So plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
+replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
+the reference, the dearest part of a case, is evaluated once for all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
 from fuzz.case import Case
-from fuzz.strategies import cases
+from fuzz.strategies import BUDGETS, Budgets, cases
 from fuzz.target import Target
 
 BYTES = 768
-"""Bytes of choices that one case may use; a case that would need more is drawn again."""
+"""Bytes of choices that one plan may use; a plan that would need more is drawn again."""
+ALONE = 256
+"""Plans at the start that have one replica each."""
+REPLICAS = 16
+"""Most replicas of a plan."""
+TOGETHER = 1 << 13
+"""Elements that the replicas of a plan may have together."""
+WAVE_BUDGETS: Budgets = ((34, 1 << 8), (26, 1 << 11), (12, 1 << 14), (28, 1 << 16))
+"""Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
 
 @dataclass
 class RandomEngine:
-    """Proposes case 0, 1, 2, .. of a target and a seed."""
+    """Proposes plan 0, 1, 2, .. of a target and a seed."""
 
     target: Target
     seed: int
     name: str = "random"
     _drawn: list[Case] = field(default_factory=list)
-    _draw: Any = None
 
     def __post_init__(self) -> None:
+        self._first, self._later = self._drawer(BUDGETS), self._drawer(WAVE_BUDGETS)
+
+    def _drawer(self, budgets: Budgets) -> Callable[[bytes], Any]:
         @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(cases(self.target))
+        @given(cases(self.target, budgets))
         def collect(case: Case) -> None:
             self._drawn.append(case)
 
-        self._draw = collect.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+        drawer: Callable[[bytes], Any] = collect.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+        return drawer
 
-    def case(self, index: int) -> Case:
-        """Case `index` of this seed."""
+    def case(self, number: int) -> Case:
+        """Plan `number` of this seed: its first replica."""
+        draw = self._first if number < ALONE else self._later
         for attempt in range(100):
             self._drawn.clear()
-            self._draw(choices(f"{self.seed}/{index}/{attempt}"))
+            draw(choices(f"{self.seed}/{number}/{attempt}"))
             if self._drawn:
                 return self._drawn[-1]
-        raise RuntimeError(f"no case {index} for target {self.target.name!r} within 100 attempts")
+        raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
+
+    def waves(self) -> Iterator[tuple[Case, int]]:
+        """(plan, how many replicas it has), for ever."""
+        for number in count():
+            plan = self.case(number)
+            yield plan, self.replicas(number, plan)
+
+    def replicas(self, number: int, plan: Case) -> int:
+        """How many replicas plan `number` has."""
+        if number < ALONE:
+            return 1
+        return max(1, min(REPLICAS, TOGETHER // max(plan.elements(), 1)))
 
 
 def choices(key: str) -> bytes:

@@ -26,7 +26,10 @@ SHOWN = 4
 
 @dataclass
 class Examination:
-    """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it."""
+    """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it.
+
+    `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
+    """
 
     target: Target
     launcher: Launcher
@@ -34,6 +37,7 @@ class Examination:
     backend: Backend
     outcome: Outcome
     worst: float = 0.0
+    cleared: bool = False
 
     @property
     def precision(self) -> Precision:

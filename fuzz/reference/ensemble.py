@@ -92,7 +92,7 @@ def lift(arithmetic: Arithmetic, args: Any) -> Any:
     if isinstance(args, tuple | list):
         return type(args)(lift(arithmetic, a) for a in args)
     if isinstance(args, Tensor) and type(args) is not Ensemble:
-        count = arithmetic.members.count
+        count = arithmetic.members.rows
         return wrap(arithmetic, args.expand(count, *args.shape).contiguous())
     return args
 
@@ -146,7 +146,7 @@ def _pad(t: Tensor, missing: int) -> Tensor:
 
 def each(arithmetic: Arithmetic, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply an operation to one member after another and stack: slow, right for any functional operation."""
-    outs = [func(*_pick(args, i), **_pick(kwargs, i)) for i in range(arithmetic.members.count)]
+    outs = [func(*_pick(args, i), **_pick(kwargs, i)) for i in range(arithmetic.members.rows)]
     if isinstance(outs[0], Tensor):
         return torch.stack(outs)
     return tuple(torch.stack(parts) if isinstance(parts[0], Tensor) else parts[0] for parts in zip(*outs, strict=True))

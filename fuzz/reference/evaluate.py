@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from .ensemble import Arithmetic, Ensemble, wrap
-from .noise import Members, TooLarge
+from .noise import Diverges, Members, TooLarge
 from .precision import Precision
 from .rules import RULES, resolve
 
-__all__ = ["Expected", "evaluate", "evaluate_backward"]
+__all__ = ["Diverges", "Expected", "evaluate", "evaluate_backward", "wider"]
 
 Input = Tensor | float | int | bool | str | None
 Reference = Callable[..., Mapping[str, Tensor]]
@@ -33,7 +33,7 @@ class Expected:
 
     value: float64 (or integer, bool), unperturbed. spread: float64, the largest distance of a member at working
     precision; inf where one left the range, is not finite where the value is, or is another integer.
-    uncertainty: the same for members at 2^-53, None if it was not evaluated.
+    uncertainty: the same for members at 2^-53, None if it was not evaluated. Of replicas, all have them as first dim.
     """
 
     value: Tensor
@@ -50,28 +50,36 @@ def evaluate(
     uncertainty: bool = True,
     seed: int = 0,
     check_range: bool = True,
+    replicas: int | None = None,
+    after: int = 0,
 ) -> dict[str, Expected]:
     """Call reference(**inputs) once on all members together, in groups where that would take too much memory.
 
     Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
     default dtype is float64 meanwhile. Member i has
-    the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger.
+    the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
+    `after` are left out, for who has them from an earlier call: see `wider`.
+    With `replicas`, every tensor, all of them floating, has them as first dim, which the reference does not see; each
+    gets what it would get alone. Diverges where the reference asks for a value by which they may part.
     What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
     """
-    if members < 1:
-        raise ValueError(f"members={members}: at least one")
-    left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(1, members + 1)]
+    if members <= after:
+        raise ValueError(f"members={members}: at least one, and more than {after}")
+    if replicas and any(isinstance(t, Tensor) and not t.is_floating_point() for t in inputs.values()):
+        raise Diverges
+    left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
     largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
     size = max(1, min(len(left), LIMIT // max(largest, 1) - 1))
     out: dict[str, Expected] = {}
     while left:
-        group = Members(precision, tuple(left[:size]), seed, check_range, LIMIT if size > 1 else None)
+        limit = LIMIT if size > 1 else None
+        group = Members(precision, tuple(left[:size]), seed, check_range, limit, replicas or 1)
         try:
-            stacks = _run(reference, inputs, group)
+            stacks = _run(reference, inputs, group, replicas is not None)
         except TooLarge:
             size = (size + 1) // 2
             continue
-        out = _merge(out, {name: _expected(t, group.first_working) for name, t in stacks.items()})
+        out = wider(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
         left = left[size:]
     return out
 
@@ -87,6 +95,8 @@ def evaluate_backward(
     uncertainty: bool = True,
     seed: int = 0,
     check_range: bool = True,
+    replicas: int | None = None,
+    after: int = 0,
 ) -> dict[str, Expected]:
     """Outputs of a forward reference by name, and by autograd the gradient of input x under "dx".
 
@@ -108,17 +118,19 @@ def evaluate_backward(
     joint.__name__ = _name(reference)
     everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
     return evaluate(
-        joint, everything, precision, members=members, uncertainty=uncertainty, seed=seed, check_range=check_range
-    )
+        joint, everything, precision,
+        members=members, uncertainty=uncertainty, seed=seed, check_range=check_range, replicas=replicas,
+        after=after,
+    )  # fmt: skip
 
 
-def _run(reference: Reference, inputs: Mapping[str, Input], members: Members) -> Stacks:
-    """Stacked outputs (members, *S) of one call."""
+def _run(reference: Reference, inputs: Mapping[str, Input], members: Members, stacked: bool) -> Stacks:
+    """Stacked outputs (rows, *S) of one call; `stacked` inputs have a dim of replicas."""
     device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
     if device is not None:
         members.device = device
     arithmetic = Arithmetic(members, RULES, resolve)
-    arguments = {name: _argument(arithmetic, x) for name, x in inputs.items()}
+    arguments = {name: _argument(arithmetic, x, stacked) for name, x in inputs.items()}
     flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
     torch._C._set_sdp_use_flash(False)  # scaled_dot_product_attention by its formula
     torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n): a reference is float64 throughout
@@ -131,15 +143,17 @@ def _run(reference: Reference, inputs: Mapping[str, Input], members: Members) ->
     return {name: _stack(t) for name, t in outputs.items()}
 
 
-def _argument(arithmetic: Arithmetic, x: Input) -> Any:
+def _argument(arithmetic: Arithmetic, x: Input, stacked: bool) -> Any:
     """An input as the reference receives it."""
     if not isinstance(x, Tensor):
         return x
     x = x.detach()
     if not x.is_floating_point():
         return x.clone(memory_format=torch.contiguous_format)
-    count = arithmetic.members.count
-    return wrap(arithmetic, x.to(torch.float64).expand(count, *x.shape).clone(memory_format=torch.contiguous_format))
+    members, x = arithmetic.members, x.to(torch.float64)
+    if stacked:
+        return wrap(arithmetic, x.repeat_interleave(members.count, 0))
+    return wrap(arithmetic, x.expand(members.count, *x.shape).clone(memory_format=torch.contiguous_format))
 
 
 def _checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
@@ -162,29 +176,41 @@ def _stack(t: Tensor) -> Tensor:
     return stacked.to(torch.float64) if stacked.is_floating_point() else stacked
 
 
-def _expected(stacked: Tensor, first_working: int) -> Expected:
-    """Value and spreads of one stacked output."""
-    value = stacked[0].clone()
-    uncertain = _spread(stacked[1:first_working], value) if first_working > 1 else None
-    return Expected(value, _spread(stacked[first_working:], value), uncertain)
+def _expected(rows: Tensor, members: Members, replicas: int | None) -> Expected:
+    """Value and spreads of one stacked output (rows, *S), by replica where there are any."""
+    if replicas is None:
+        rows = rows.unsqueeze(0)
+    elif rows.shape[0] == 1:  # It depends on no input.
+        rows = rows.expand(replicas, *rows.shape)
+    else:
+        rows = rows.view(replicas, members.count, *rows.shape[1:])
+    value, first = rows[:, :1], members.first_working
+    uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
+    parts = value.squeeze(1).clone(), _spread(rows[:, first:], value), uncertain
+    if replicas is not None:
+        return Expected(*parts)
+    return Expected(*(part if part is None else part[0] for part in parts))  # type: ignore[arg-type]
 
 
 def _spread(others: Tensor, value: Tensor) -> Tensor:
-    """max |member - value|, shape of value; 0 where all are identical, even inf or NaN; inf where one is unlike it."""
-    if others.shape[0] == 0:
-        return torch.zeros(value.shape, dtype=torch.float64, device=value.device)
+    """max |member - value| of (replicas, members, *S) and (replicas, 1, *S), of shape (replicas, *S).
+
+    0 where all are identical, even inf or NaN; inf where one is unlike it.
+    """
+    if others.shape[1] == 0:
+        return torch.zeros(value.squeeze(1).shape, dtype=torch.float64, device=value.device)
     if not value.is_floating_point():
-        return torch.where((others == value).all(0), 0.0, torch.inf).to(torch.float64)
-    spread = (others - value).abs_().amax(0)
+        return torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
+    spread = (others - value).abs_().amax(1)
     if bool(torch.isfinite(spread).all()):
         return spread
     alike = (others == value) | (torch.isnan(others) & torch.isnan(value))
     apart = torch.where(alike, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
-    return apart.amax(0)
+    return apart.amax(1)
 
 
-def _merge(one: dict[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
-    """Of two groups of members: the larger spreads."""
+def wider(one: Mapping[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
+    """Of two groups of members, or of none and one: the larger spreads."""
     if not one:
         return two
     return {name: _wider(e, two[name]) for name, e in one.items()}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .precision import Precision, Ulps
 
-__all__ = ["UNIT64", "Members", "TooLarge", "chain", "steps"]
+__all__ = ["UNIT64", "Diverges", "Members", "TooLarge", "chain", "prepare", "steps"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -33,6 +33,10 @@ Row = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 class TooLarge(BaseException):
     """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
+
+
+class Diverges(BaseException):
+    """A reference asks for a value by which replicas may part: evaluate them one by one."""
 
 
 def steps(n: float) -> float:
@@ -58,6 +62,12 @@ def chain(n: Tensor) -> Tensor:
 def _row(member: int) -> Row:
     """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
+
+
+def prepare() -> None:
+    """Makes the noise of the first members, so that processes forked from this one share it."""
+    for member in (*range(-4, 0), *range(1, 9)):
+        _row(member)
 
 
 def _shaped(member: int) -> Row:
@@ -105,17 +115,26 @@ def _pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torc
 
 
 class Members:
-    """The members of one stack, and how each operation's stacked result (members, *shape) is perturbed in place.
+    """The members of one stack, and how each operation's stacked result (rows, *shape) is perturbed in place.
 
     ids: numbers of the perturbed members, ascending; negative ones (they come first) measure float64 itself.
+    replicas: each has all members, in rows that follow each other, and the noise that it would have alone.
     """
 
     def __init__(
-        self, precision: Precision, ids: tuple[int, ...], seed: int, check_range: bool, limit: int | None
+        self,
+        precision: Precision,
+        ids: tuple[int, ...],
+        seed: int,
+        check_range: bool,
+        limit: int | None,
+        replicas: int = 1,
     ) -> None:
         self.precision = precision
         self.ids = ids
         self.count = 1 + len(ids)
+        self.replicas = replicas
+        self.rows = replicas * self.count
         self.limit = limit
         self.first_working = 1 + sum(i < 0 for i in ids)
         self.offset = (seed * 7919) % SPAN
@@ -129,21 +148,35 @@ class Members:
         self.lift = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
         self.drop = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
 
-    def _draw(self, kind: str, factor: float, shape: torch.Size) -> Tensor:
-        """Noise for a stacked result at the current offset, a view of the pool where it is long enough."""
+    def lead(self, t: Tensor) -> Tensor:
+        """The unperturbed member of a stacked tensor. Diverges where each replica has one of its own."""
+        if self.replicas > 1:
+            raise Diverges
+        return t[0]
+
+    def by_replica(self, t: Tensor) -> Tensor:
+        """A view of a stacked tensor (rows, *shape) as (replicas, members, *shape), or as it is for one replica."""
+        return t.view(self.replicas, self.count, *t.shape[1:]) if self.replicas > 1 else t
+
+    def _working(self, t: Tensor) -> Tensor:
+        """The members at working precision, of what `by_replica` gives."""
+        return t[:, self.first_working :] if self.replicas > 1 else t[self.first_working :]
+
+    def _draw(self, kind: str, factor: float, row: torch.Size) -> Tensor:
+        """Noise (members, *row) at the current offset, a view of the pool where it is long enough."""
         pool = self._pools.get((kind, factor))
         if pool is None:
             pool = _pool(kind, factor, self.ids, self.precision.u, self.device)
             self._pools[kind, factor] = pool
-        strides = self._strides.get(shape)
+        strides = self._strides.get(row)
         if strides is None:
-            strides = self._strides[shape] = _strides(shape)
+            strides = self._strides[row] = _strides(row)
         if strides:
-            return pool.as_strided(shape, strides, self.offset)
-        size = math.prod(shape[1:])
+            return pool.as_strided((self.count, *row), strides, self.offset)
+        size = math.prod(row)
         tile = pool[:, self.offset : self.offset + SPAN]
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
-        return tiled[:, :size].view(shape)
+        return tiled[:, :size].view(self.count, *row)
 
     def _unit(self) -> float:
         """The underflow unit of the current step."""
@@ -160,11 +193,11 @@ class Members:
         result below eta becomes 0 in member 1 or 2, which later logarithms and divisions notice. The unit varies with
         the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
-        shape = t.shape
+        row, stack = t.shape[1:], self.by_replica(t)
         if tiny:
             eta = self._unit()
-            t.addcmul_(t.clamp(-eta, eta), self._draw("tiny", 1.0, shape))
-        t.mul_(self._draw("factor", factor, shape))
+            stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
+        stack.mul_(self._draw("factor", factor, row))
         self.offset = (self.offset + _STRIDE) % SPAN
         if self.lift:
             self.bound_(t)
@@ -181,14 +214,13 @@ class Members:
         tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
-        amplitude.nan_to_num_(0.0, 0.0, 0.0)
+        row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
         if self.lift and t.dtype is torch.float64:
-            over = amplitude[self.first_working :] * self.lift
-            t[self.first_working :].add_(over.mul_(0.0))
+            self._working(stack).add_((self._working(amplitude) * self.lift).mul_(0.0))
         if tiny:
-            t.addcmul_(amplitude.clamp(max=self._unit()), self._draw("tiny", 1.0, t.shape), value=tiny)
+            stack.addcmul_(amplitude.clamp(max=self._unit()), self._draw("tiny", 1.0, row), value=tiny)
         if factor:
-            t.addcmul_(amplitude, self._draw("relative", 1.0, t.shape), value=factor)
+            stack.addcmul_(amplitude, self._draw("relative", 1.0, row), value=factor)
         self.offset = (self.offset + _STRIDE) % SPAN
         if self.lift:
             self.bound_(t)
@@ -196,7 +228,7 @@ class Members:
 
     def absolute_(self, t: Tensor, size: float) -> Tensor:
         """Perturb by size*u: the rounding of a constant that the working format does not hold."""
-        t.add_(self._draw("relative", 1.0, t.shape), alpha=size)
+        self.by_replica(t).add_(self._draw("relative", 1.0, t.shape[1:]), alpha=size)
         self.advance()
         return t
 
@@ -204,10 +236,11 @@ class Members:
         """Perturb f(x) by its documented error; one ulp is at most 2u of the value. x: its stacked argument."""
         if not error.slope or x is None:
             return self.round_(t, 2 * error.base)
-        eta = self._unit()
-        t.addcmul_(t.clamp(-eta, eta), self._draw("tiny", 1.0, t.shape))
-        spread = x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base)
-        t.mul_(spread.mul(self._draw("relative", 1.0, t.shape)).add_(1.0).clamp_(min=0.0))
+        eta, row, stack = self._unit(), t.shape[1:], self.by_replica(t)
+        stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
+        x = x if x.shape == t.shape else x.expand_as(t)
+        spread = self.by_replica(x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base))
+        stack.mul_(spread.mul(self._draw("relative", 1.0, row)).add_(1.0).clamp_(min=0.0))
         self.advance()
         if self.lift:
             self.bound_(t)
@@ -217,13 +250,13 @@ class Members:
         """Members at working precision become infinite where they exceed the largest finite value."""
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
             return
-        t[self.first_working :].mul_(self.lift).mul_(self.drop)
+        self._working(self.by_replica(t)).mul_(self.lift).mul_(self.drop)
 
 
-def _strides(shape: torch.Size) -> tuple[int, ...]:
-    """Strides of a draw of this stacked shape in a pool; () where the pool is too short and must be tiled."""
+def _strides(row: torch.Size) -> tuple[int, ...]:
+    """Strides of a draw (members, *row) in a pool; () where the pool is too short and must be tiled."""
     out, step = [], 1
-    for size in reversed(shape[1:]):
+    for size in reversed(row):
         out.append(step)
         step *= max(size, 1)
     return (2 * SPAN, *reversed(out)) if step <= SPAN else ()

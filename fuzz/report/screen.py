@@ -11,6 +11,7 @@ from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
 from fuzz.finding import Element, Finding
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.rate import Rate
 from fuzz.values import Exact, Patched
 
 LISTED = 12
@@ -102,4 +103,5 @@ def _ulps(text: str) -> str:
 def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
     if seen:
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
-        yield f"seen     {where}; {seen.get('rate', '?')} runs; verdict {seen.get('verdict', 'unadjudicated')}"
+        rate = Rate.parse(seen["rate"]).told() if "rate" in seen else "?"
+        yield f"seen     {where}; {rate} runs; verdict {seen.get('verdict', 'unadjudicated')}"

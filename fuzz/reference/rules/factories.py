@@ -43,7 +43,7 @@ def new(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs:
     """new_zeros and the like: the size goes behind the member dim."""
     if type(args[0]) is not Ensemble:
         return lift(arithmetic, func(*args, **kwargs))
-    return wrap(arithmetic, func(args[0].stacked, [arithmetic.members.count, *args[1]], *args[2:], **kwargs))
+    return wrap(arithmetic, func(args[0].stacked, [arithmetic.members.rows, *args[1]], *args[2:], **kwargs))
 
 
 @exactly
@@ -52,7 +52,7 @@ def new_empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any,
     x = args[0].stacked if type(args[0]) is Ensemble else args[0]
     size, stride = args[1], args[2]
     extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-    count = arithmetic.members.count
+    count = arithmetic.members.rows
     return wrap(arithmetic, x.new_empty_strided([count, *size], [max(extent, 1), *stride], **kwargs))
 
 
@@ -65,12 +65,12 @@ def empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...
 
 def scalar(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()`, `bool()`, `float()`: of member 0. A branch taken on it is taken by all members."""
-    return args[0].stacked[0].item()
+    return arithmetic.members.lead(args[0].stacked).item()
 
 
 def equal(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.equal: of member 0."""
-    pair = [a.stacked[0] if type(a) is Ensemble else a for a in args]
+    pair = [arithmetic.members.lead(a.stacked) if type(a) is Ensemble else a for a in args]
     return torch.equal(*pair)
 
 

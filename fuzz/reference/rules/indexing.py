@@ -28,12 +28,13 @@ def collapse(index: Any) -> Any:
     return index
 
 
-def agreed(index: Any, poison: list[Tensor]) -> Any:
+def agreed(arithmetic: Arithmetic, index: Any, poison: list[Tensor]) -> Any:
     """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
     index = collapse(index)
     if type(index) is Ensemble and index.dtype in (torch.bool, torch.uint8):
-        poison.append((index.stacked != index.stacked[:1]).flatten(1).any(1))
-        return index.stacked[0]
+        lead = arithmetic.members.lead(index.stacked)
+        poison.append((index.stacked != lead).flatten(1).any(1))
+        return lead
     return index
 
 
@@ -48,10 +49,10 @@ def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
 def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[indices]: plain indices act on all members at once."""
     poison: list[Tensor] = []
-    indices = [None if i is None else agreed(i, poison) for i in args[1]]
+    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
     if any(type(i) is Ensemble for i in indices):
         return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices), kwargs), poison))
-    x = _stacked(args[0], arithmetic.members.count)
+    x = _stacked(args[0], arithmetic.members.rows)
     if _adjacent(indices):
         return wrap(arithmetic, poisoned(func(x, [None, *indices]), poison))
     rest = [i for i in indices if i is not None]
@@ -69,7 +70,7 @@ def gather(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwar
     """gather(x, dim, index)."""
     if args[0].dim() == 0 or args[2].dim() == 0:
         return wrap(arithmetic, each(arithmetic, func, args, {}))
-    count, dim = arithmetic.members.count, args[1] % args[0].dim() + 1
+    count, dim = arithmetic.members.rows, args[1] % args[0].dim() + 1
     return wrap(arithmetic, torch.gather(_stacked(args[0], count), dim, _stacked(args[2], count)))
 
 
@@ -86,16 +87,16 @@ def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
     rows = collapse(args[1])
     if type(rows) is Ensemble:
         return wrap(arithmetic, each(arithmetic, func, (args[0], rows), {}))
-    w = _stacked(args[0], arithmetic.members.count)
+    w = _stacked(args[0], arithmetic.members.rows)
     return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
 
 
 def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_select, nonzero: the shape is member 0's."""
     poison: list[Tensor] = []
-    last = agreed(args[-1], poison)
+    last = agreed(arithmetic, args[-1], poison)
     if type(last) is Ensemble:  # nonzero of values that differ: the same places unless some are zero in one only
-        last = last.stacked[0]
+        last = arithmetic.members.lead(last.stacked)
     if len(args) == 1:
         return func(last)
     return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], last), {}), poison))
@@ -114,7 +115,7 @@ def _accumulate(
     t = each(arithmetic, func, (*args, *rest), {})
     if not t.is_floating_point():
         return wrap(arithmetic, t)
-    start, added = _stacked(args[0], members.count), unwrap(args[source])
+    start, added = _stacked(args[0], members.rows), unwrap(args[source])
     perturbed = added is not args[source]
     sizes = _with(args, start.abs(), source, added.abs(), perturbed)
     ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
@@ -144,7 +145,7 @@ def index_add(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
 def index_put(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_put(x, indices, values, accumulate)."""
     poison: list[Tensor] = []
-    indices = [None if i is None else agreed(i, poison) for i in args[1]]
+    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
     if len(args) > 3 and args[3]:
         return _accumulate(arithmetic, func, (args[0], indices, args[2]), 2, (True,))
     return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices, args[2]), {}), poison))

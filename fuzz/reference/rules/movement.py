@@ -146,7 +146,7 @@ def joined(extra: int) -> Callable[..., Any]:
     """Rule of cat (extra 0) and stack (extra 1): plain tensors are repeated for every member."""
 
     def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        count = arithmetic.members.count
+        count = arithmetic.members.rows
         tensors = [a.stacked if type(a) is Ensemble else a.expand(count, *a.shape) for a in args[0]]
         rank = max(a.dim() for a in tensors) - 1 + extra
         if not extra:  # cat skips empty tensors of shape (0,), whatever the rank of the others
@@ -161,7 +161,7 @@ def parted(extra: int) -> Callable[..., Any]:
     """Rule of the *_scatter operations (x, source, dim, ...): a copy of x with a part replaced."""
 
     def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        count = arithmetic.members.count
+        count = arithmetic.members.rows
         x, source = (a.stacked if type(a) is Ensemble else a.expand(count, *a.shape) for a in args[:2])
         values = [x, source, *args[2:]]
         for a in func._schema.arguments[len(values) : 3 + extra]:
@@ -194,8 +194,8 @@ def member_by_member(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, 
 
 def copy(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """copy (functional): the source in the shape and dtype of the first argument."""
-    x, source = align(args[:2], arithmetic.members.count)
-    like = x if type(args[0]) is Ensemble else x.expand(arithmetic.members.count, *x.shape)
+    x, source = align(args[:2], arithmetic.members.rows)
+    like = x if type(args[0]) is Ensemble else x.expand(arithmetic.members.rows, *x.shape)
     return wrap(arithmetic, torch.empty_like(like).copy_(source))
 
 

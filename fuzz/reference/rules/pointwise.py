@@ -53,7 +53,7 @@ def exact(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwarg
     """The operation on aligned members, nothing else."""
     if len(args) == 1:
         return wrap(arithmetic, func(args[0].stacked, **kwargs))
-    return wrap(arithmetic, func(*align(args, arithmetic.members.count), **{k: unwrap(v) for k, v in kwargs.items()}))
+    return wrap(arithmetic, func(*align(args, arithmetic.members.rows), **{k: unwrap(v) for k, v in kwargs.items()}))
 
 
 @rounding
@@ -66,7 +66,7 @@ def additive(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kw
         with arithmetic:
             x, y = (x * alpha, y) if func in (aten.rsub.Tensor, aten.rsub.Scalar) else (x, y * alpha)
         return additive(arithmetic, func, (x, y), {})
-    t = func(*align((x, y), members.count), alpha=alpha) if alpha != 1 else func(*align((x, y), members.count))
+    t = func(*align((x, y), members.rows), alpha=alpha) if alpha != 1 else func(*align((x, y), members.rows))
     if not t.is_floating_point():
         return wrap(arithmetic, t)
     for constant in (x, y):
@@ -81,7 +81,7 @@ def additive(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kw
 def multiply(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul: one rounding, one more for a constant."""
     members = arithmetic.members
-    t = func(*align(args, members.count))
+    t = func(*align(args, members.rows))
     if t.is_floating_point() and (type(args[0]) is int or type(args[1]) is int):
         t = members.round_but_whole_(t, 1.0)
     elif t.is_floating_point():
@@ -93,7 +93,7 @@ def multiply(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kw
 def divide(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """div: the backend's error of a division; floor and trunc are taken of the rounded quotient."""
     members = arithmetic.members
-    x, y = align(args[:2], members.count)
+    x, y = align(args[:2], members.rows)
     mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
     t = torch.true_divide(x, y)
     if mode is not None and not (_floating(x) or _floating(y)):
@@ -110,7 +110,7 @@ def _floating(x: Any) -> bool:
 @rounding
 def remainder(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """remainder: exact but for the last addition of the divisor."""
-    t = func(*align(args, arithmetic.members.count))
+    t = func(*align(args, arithmetic.members.rows))
     return wrap(arithmetic, arithmetic.members.round_(t) if t.is_floating_point() else t)
 
 
@@ -120,7 +120,7 @@ def elementary(name: str) -> Callable[..., Any]:
     @rounding
     def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         members = arithmetic.members
-        operands = align(args, members.count)
+        operands = align(args, members.rows)
         t = func(*operands, **kwargs)
         return wrap(arithmetic, members.elementary_(t, operands[0], members.precision.error(name)))
 
@@ -140,7 +140,7 @@ def sigmoid(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwa
 def power(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """pow: small integers multiply, halves are roots, others the backend's pow and log(x) times a rounded constant."""
     members = arithmetic.members
-    base, exponent = align(args, members.count)
+    base, exponent = align(args, members.rows)
     t = func(base, exponent)
     error = members.precision.error
     if not t.is_floating_point() or (type(args[1]) in (int, float) and args[1] in (0, 1)):
@@ -157,7 +157,7 @@ def power(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwarg
 
 def masked_fill(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_fill: a selection."""
-    x, mask, value = align(args, arithmetic.members.count)
+    x, mask, value = align(args, arithmetic.members.rows)
     return wrap(arithmetic, torch.where(mask, value, x).to(x.dtype))
 
 

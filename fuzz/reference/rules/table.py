@@ -47,7 +47,7 @@ def write(arithmetic: Arithmetic, func: OpOverload, target: Any, value: Any) -> 
         if type(value) is Ensemble:
             raise NoRule(f"{func}: writes perturbed values into a plain tensor; make that tensor inside the reference")
         return target.copy_(value)
-    source = align([target, value], arithmetic.members.count)[1]
+    source = align([target, value], arithmetic.members.rows)[1]
     target.stacked.copy_(source)
     return target
 

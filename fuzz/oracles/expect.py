@@ -1,0 +1,112 @@
+"""Expect: what the reference says of a call, of one case or of replicas of its plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fuzz.case import Argument
+from fuzz.dims import resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.oracles.base import Examination
+from fuzz.reference import Expected, evaluate, evaluate_backward, wider
+from fuzz.target import Target
+from fuzz.values.torch_values import from_words
+
+STAGES = (2, 8, 20, 80)
+"""Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
+THOROUGH = 20
+"""Members from which a stage also evaluates what can only widen the envelope: range, and the error of float64."""
+Inputs = dict[str, torch.Tensor | float | int | bool | str]
+
+
+Known = Mapping[str, Expected]
+
+
+def expect(exam: Examination, index: int, stage: int, known: Known | None = None) -> Known:
+    """The reference's outputs for one call with the envelope of that stage's members. TargetError where it fails.
+
+    `known` is what the stage before it gave; without it all members up to that stage are evaluated.
+    """
+    inputs, cotangents = reference_inputs(exam, index)
+    return _evaluate(exam, index, inputs, cotangents, stage, known)
+
+
+def expect_replicas(exams: Sequence[Examination], index: int, stage: int, known: Known | None) -> Known:
+    """The same for replicas of a plan, their first dim everywhere. Diverges as `evaluate` does."""
+    inputs, cotangents = replica_inputs(exams, index)
+    return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
+
+
+def _evaluate(
+    exam: Examination,
+    index: int,
+    inputs: Inputs,
+    cotangents: dict[str, torch.Tensor],
+    stage: int,
+    known: Known | None,
+    replicas: int | None = None,
+) -> Known:
+    call, target = exam.case.calls[index], exam.target
+    assert target.reference is not None
+    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
+    thorough = members >= THOROUGH
+    first = thorough and after < THOROUGH
+    how: dict[str, Any] = dict(members=members, uncertainty=first, check_range=thorough, replicas=replicas, after=after)
+    try:
+        if target.differentiable:
+            wrt = [name for name in call.arguments if call.arguments[name].is_float]
+            found = evaluate_backward(target.reference, inputs, cotangents, wrt, exam.precision, **how)
+        else:
+            found = evaluate(target.reference, inputs, exam.precision, **how)
+        return wider(known or {}, found)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise TargetError(
+            f"target {target.name!r}: its reference fails at {dict(call.dims)}: {one_line(error)}"
+        ) from error
+
+
+def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """`reference_inputs` of replicas, each tensor with them as first dim."""
+    parts = [reference_inputs(exam, index) for exam in exams]
+    inputs, cotangents = parts[0]
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            inputs[name] = torch.stack([value, *(part[0][name] for part in parts[1:])])  # type: ignore[list-item]
+    return inputs, {name: torch.stack([part[1][name] for part in parts]) for name in cotangents}
+
+
+def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """What the reference is called with: contiguous tensors of the case's values, options, sizes; and cotangents."""
+    call = exam.case.calls[index]
+    tensors = {name: plain_tensor(value, call.dims) for name, value in call.tensors.items()}
+    inputs: Inputs = {name: tensors[name] for name in call.arguments}
+    inputs.update(call.options)
+    inputs.update({name: call.dims[name] for name in exam.target.passed_sizes})
+    return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
+
+
+def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+    """TargetError where launcher and reference do not return the same outputs, shapes and kinds. Or both stacked."""
+    where = f"target {target.name!r}"
+    if set(outputs) != set(expected):
+        returned, wanted = ", ".join(sorted(outputs)), ", ".join(sorted(expected))
+        raise TargetError(f"{where}: the launcher returns {returned}; the reference returns {wanted}")
+    for name, output in outputs.items():
+        value = expected[name].value
+        if tuple(value.shape) != tuple(output.shape):
+            shapes = f"{tuple(output.shape)}, the reference's {tuple(value.shape)}"
+            raise TargetError(f"{where}: the launcher's output {name!r} has shape {shapes}")
+        if output.is_floating_point() and value.dtype is not torch.float64:
+            raise TargetError(f"{where}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due")
+
+
+def plain_tensor(value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+    """The argument's values as a tensor on the host; expanded dims have stride 0."""
+    words = from_words(value.words(dims), named_dtype(value.dtype))
+    return words.expand(resolve(value.shape, dims))

@@ -1,0 +1,72 @@
+"""Screen: the first stages of the accuracy oracle for all replicas of a plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from fuzz.oracles.base import Examination
+from fuzz.oracles.expect import STAGES, Known, check_shapes, expect_replicas
+from fuzz.oracles.judge import Judgement, judge
+from fuzz.outcome import Returned
+from fuzz.reference import Diverges, Expected
+
+
+def screen(exams: Sequence[Examination]) -> None:
+    """Clears the replicas in which nothing disagrees: each is judged as it would be alone.
+
+    Those that are left, and plans that cannot be evaluated at once, are for the oracle to examine one by one.
+    """
+    if len(exams) == 1 or exams[0].target.reference is None:
+        return
+    clear = [exam for exam in exams if isinstance(exam.outcome, Returned)]
+    for index in range(len(exams[0].case.calls)):
+        clear = screened(clear, index)
+    for exam in clear:
+        exam.cleared = True
+
+
+def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
+    """Those in which no element of any output of one call disagrees, as far as the first stages tell."""
+    cleared: list[Examination] = []
+    expected: Known | None = None
+    for stage in range(len(STAGES) - 1):
+        outputs = stacked([exam.returned.calls[index].outputs for exam in pending])
+        if not outputs:
+            break
+        try:
+            expected = expect_replicas(pending, index, stage, expected)
+        except Diverges:
+            break
+        check_shapes(pending[0].target, outputs, expected)
+        wrong = unclear([judge(outputs[name], expected[name], pending[0].precision) for name in expected], pending)
+        cleared += [exam for place, exam in enumerate(pending) if place not in wrong]
+        pending = [pending[place] for place in wrong]
+        expected = {name: only(one, wrong) for name, one in expected.items()}
+    return cleared
+
+
+def only(expected: Expected, places: list[int]) -> Expected:
+    """Some of the replicas."""
+    uncertainty = None if expected.uncertainty is None else expected.uncertainty[places]
+    return Expected(expected.value[places], expected.spread[places], uncertainty)
+
+
+def unclear(judged: Sequence[Judgement], pending: Sequence[Examination]) -> list[int]:
+    """Places of the exams in which an element of some output disagrees; the others are told their worst ratio."""
+    count = len(pending)
+    symptoms = torch.cat([one.symptom.reshape(count, one.symptom.numel() // count) for one in judged], 1)
+    ratios = torch.cat([one.ratio.reshape(count, one.ratio.numel() // count) for one in judged], 1)
+    wrong = symptoms.any(1)
+    worst = ratios.amax(1) if ratios.numel() else torch.zeros(count)
+    for exam, bad, ratio in zip(pending, wrong.tolist(), worst.tolist(), strict=True):
+        exam.worst = exam.worst if bad else max(exam.worst, ratio)
+    return [int(place) for place in wrong.nonzero().flatten()]
+
+
+def stacked(parts: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """Tensors of the same name one above the other; empty where there are none or they are unlike each other."""
+    if not parts or len({tuple((n, t.shape, t.dtype) for n, t in part.items()) for part in parts}) > 1:
+        return {}
+    return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}

@@ -1,0 +1,111 @@
+"""Replicas of a plan are screened at once, and each is told what it would be told alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+
+import pytest
+import torch
+
+from fuzz import size, target, tensor
+from fuzz.backends import backend
+from fuzz.backends.execute import run
+from fuzz.case import Case
+from fuzz.engines import RandomEngine
+from fuzz.examine import examine
+from fuzz.loader import planted
+from fuzz.oracles.base import Examination
+from fuzz.oracles.screen import screen
+from fuzz.question import Question, Report, Wave
+from fuzz.target import Launcher, Target
+
+N = size("N", 1, 64)
+Outputs = Mapping[str, torch.Tensor]
+
+
+def exams(made: Target, launcher: Launcher, wave: Wave) -> list[Examination]:
+    cpu = backend("cpu")
+    return [
+        Examination(made, launcher, question.case, cpu, run(made, launcher, question.case.calls, cpu))
+        for question in wave.questions()
+    ]
+
+
+def reports(made: Target, launcher: Launcher, wave: Wave, *, together: bool) -> list[Report]:
+    all_of_it = exams(made, launcher, wave)
+    if together:
+        screen(all_of_it)
+    return [examine(exam, Question(exam.case)) for exam in all_of_it]
+
+
+def waves(made: Target, count: int) -> list[Wave]:
+    """Later plans, of up to six replicas, that are small."""
+    engine = RandomEngine(made, 0)
+    plans = (engine.case(number) for number in range(1000))
+    small = (plan for plan in plans if plan.elements() < 500 and len(plan.calls) == 1)
+    return [Wave(plan, ((),) * 6) for plan in islice(small, count)]
+
+
+@pytest.mark.parametrize("bug", ["", "bessel", "low_precision_accumulate"])
+def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
+    launcher = planted(layernorm, bug)[1] if bug else layernorm.launcher
+    found = 0
+    for wave in waves(layernorm, 15):
+        alone = reports(layernorm, launcher, wave, together=False)
+        assert reports(layernorm, launcher, wave, together=True) == alone
+        found += sum(report.filed is not None for report in alone)
+    assert bool(found) == bool(bug)
+
+
+def test_one_wrong_replica_is_not_hidden_by_the_others() -> None:
+    calls = 0
+
+    @target(x=tensor(N), reference=lambda x: dict(y=2 * x))
+    def third_is_wrong(x: torch.Tensor) -> Outputs:
+        nonlocal calls
+        calls += 1
+        return dict(y=2 * x + (calls == 3))
+
+    made = exams(third_is_wrong, third_is_wrong.launcher, waves(third_is_wrong, 1)[0])
+    screen(made)
+    assert [exam.cleared for exam in made] == [True, True, False, True, True, True]
+
+
+def test_outputs_without_dims_are_screened_at_once() -> None:
+    @target(x=tensor(N), reference=lambda x: dict(y=x.sum()))
+    def total(x: torch.Tensor) -> Outputs:
+        return dict(y=x.double().sum().to(x.dtype))
+
+    made = exams(total, total.launcher, waves(total, 1)[0])
+    screen(made)
+    assert all(exam.cleared for exam in made)
+
+
+def test_gradients_are_screened_at_once() -> None:
+    @target(x=tensor(N), differentiable=dict(y=tensor(N)), reference=lambda x: dict(y=x * x))
+    def square(x: torch.Tensor) -> Outputs:
+        return dict(y=x * x)
+
+    made = exams(square, square.launcher, waves(square, 1)[0])
+    screen(made)
+    assert all(exam.cleared for exam in made)
+
+
+def test_a_reference_that_branches_on_values_is_asked_replica_by_replica() -> None:
+    @target(x=tensor(N), reference=lambda x: dict(y=x if bool(x.sum() > 0) else -x))
+    def signed(x: torch.Tensor) -> Outputs:
+        return dict(y=x.clone() if bool(x.double().sum() > 0) else -x)
+
+    wave = Wave(ramp(signed), ((),) * 4)
+    made = exams(signed, signed.launcher, wave)
+    screen(made)
+    assert not any(exam.cleared for exam in made)
+    assert all(examine(exam, Question(exam.case)).filed is None for exam in made)
+
+
+def ramp(made: Target) -> Case:
+    """A case whose sum has no doubtful sign."""
+    engine = RandomEngine(made, 0)
+    drawn = (engine.case(number) for number in range(1000))
+    return next(case for case in drawn if len(case.calls) == 1 and case.last.tensors["x"].values.name == "ones")  # type: ignore[union-attr]
