@@ -35,7 +35,7 @@ def elementwise(lowering: Lowering, op: Op) -> None:
 
 
 def rounded(type: Type, text: str) -> str:
-    """16-bit floats round after every operation."""
+    """Floats of 8 and 16 bits round after every operation."""
     return f"round_{type.element}({text})" if type.is_narrow else text
 
 
