@@ -3,6 +3,7 @@
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 typedef uint8_t i1, u8; typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
@@ -19,15 +20,22 @@ typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float 
 /* One access outside of its argument, and all of those of a launch. */
 typedef struct { i64 site, program, lane, address; } Record;
 typedef struct { i64 count, kept; Record record[]; } Report;
-typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32; Report *report; jmp_buf stop; } Run;
+typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32, shuffle; Report *report; jmp_buf stop; } Run;
 
 COLD void outside(Run *run, i64 site, i64 address, i64 lane) {
     i64 limit = run->limit > 0 ? run->limit : 1;
-    if (!run->report) run->report = calloc(1, sizeof(Report) + limit * sizeof(Record));
+    if (!run->report) run->report = calloc(1, sizeof(Report) + (limit + 1) * sizeof(Record));
     Report *report = run->report;
     if (report->kept < limit) report->record[report->kept++] = (Record){site, run->program, lane, address};
     report->count++;
     if (run->limit <= 0) longjmp(run->stop, 1);
+}
+/* An assertion that does not hold ends the launch; the report always has room for it. */
+COLD void failed(Run *run, i64 site, i64 lane) {
+    i64 limit = run->limit > 0 ? run->limit : 1;
+    if (!run->report) run->report = calloc(1, sizeof(Report) + (limit + 1) * sizeof(Record));
+    run->report->record[run->report->kept++] = (Record){site, run->program, lane, 0};
+    longjmp(run->stop, 1);
 }
 /* How many start addresses an access of `size` bytes has in an argument of `length` bytes. */
 INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }
@@ -103,6 +111,17 @@ INLINE f32 f8E4M3FN_bits(u8 h) {
         return a > 0x7f800000u ? name##_bits(0x7f) : f32_bits(sign | (y < least ? small : normal)); \
     }
 ROUND_8(f8E4M3FN, 20, 0x3c800000u, 0x1p14f, 0x43e00000u) ROUND_8(f8E5M2, 21, 0x38800000u, 0x1p7f, 0x47600000u)
+static const f32 e2m1_values[16] __attribute__((unused)) = {
+    0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+INLINE f32 e8m0_value(i8 s) { return (u8)s == 255 ? NAN : s ? f32_bits((u32)(u8)s << 23) : 0x1p-127f; }
+/* PTX's .ftz: a subnormal is zero with its sign. */
+INLINE f32 flush(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+/* A number from 0 to `last`, pseudo-random in the seed and `last` (splitmix64). */
+INLINE i32 pick(i64 seed, i32 last) {
+    u64 z = (u64)seed * 0x9e3779b97f4a7c15ull + (u64)last * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull, z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return (i32)((z ^ z >> 31) % ((u64)last + 1));
+}
 /* Towards zero. */
 INLINE f32 cut_f32(f64 x) {
     f32 y = (f32)x;
