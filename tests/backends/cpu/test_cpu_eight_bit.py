@@ -218,5 +218,6 @@ def test_a_scale_of_255_is_nan():
     xs[3, 1] = 255
     out = torch.empty(16, 16)
     y, _ = side("bf16", 16, 64)
-    scaled[(1,)](x, xs, y.T.contiguous(), xs, out, M=16, N=16, K=64, KX=64, KY=64, LEFT="e4m3", RIGHT="bf16", WITH=False)
+    sizes = dict(M=16, N=16, K=64, KX=64, KY=64)
+    scaled[(1,)](x, xs, y.T.contiguous(), xs, out, LEFT="e4m3", RIGHT="bf16", WITH=False, **sizes)
     assert bool(out[3].isnan().all()) and int(out.isnan().sum()) == 16
