@@ -71,7 +71,7 @@ def test_functions(tmp_path, number, dtype):
     x, y, z = (side.to(dtype) for side in (x, torch.linspace(0.5, 3, 256), torch.linspace(-3, 1, 256)))
     got = evaluate(tmp_path, [call], x, y, z, dtype)[0]
     with mpmath.workdps(30):
-        for value, *operands in zip(got[::13].tolist(), x[::13].tolist(), y[::13].tolist(), z[::13].tolist(), strict=True):
+        for value, *operands in zip(*(side[::13].tolist() for side in (got, x, y, z)), strict=True):
             want = function(*map(mpmath.mpf, operands))
             error = abs(value - want) / abs(want) if want else abs(mpmath.mpf(value))
             assert error < (1.3e-7 if dtype == torch.float32 else 1e-12), (operands, value, want)
