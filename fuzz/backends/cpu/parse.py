@@ -285,6 +285,11 @@ class Parser:
         if token.text == "array":
             items = tokens.balanced("<", ">").partition(":")[2]
             return [int(item) for item in items.split(",")] if items.strip() else []
+        if token.text == "dense":
+            text = tokens.balanced("<", ">")
+            tokens.expect(":")
+            tokens.take()
+            return text
         if token.kind == "number":
             if tokens.accept(":"):
                 tokens.take()

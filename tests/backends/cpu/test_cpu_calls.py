@@ -55,6 +55,20 @@ def test_calls_with_results_early_returns_and_calls_inside():
 
 
 @triton.jit
+def hints(x, out, s, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * s + tl.arange(0, N)[None, :]
+    p = tl.multiple_of(x + at, (4, 4))
+    i = tl.max_contiguous(tl.multiple_of(tl.arange(0, N), 1), N)
+    tl.store(out + i, tl.sum(tl.load(p), 1))
+
+
+def test_hints_to_the_optimiser_change_nothing():
+    x, out = torch.arange(16.0).reshape(4, 4), torch.empty(4)
+    hints[(1,)](x, out, 4, N=4)
+    assert torch.equal(out, x.sum(1))
+
+
+@triton.jit
 def strays(x, y):
     write(x, 1.0)
     write(y + 4, 2.0)
