@@ -10,7 +10,7 @@ DOT_PRECISIONS = ("ieee", "tf32")
 
 @dataclass
 class Knobs:
-    """Set attributes directly. `tf32` rounds operands of float32 dots to 10 mantissa bits where the kernel's dot
+    """Set attributes directly. `tf32` cuts operands of float32 dots to 10 mantissa bits where the kernel's dot
     asks for tf32 (as it does by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another
     order in which reductions and dots combine their elements: a kernel that depends on the order changes its bits."""
 
