@@ -37,8 +37,8 @@ def rounded_operand(operand: Operand) -> Operand:
 
 
 def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> None:
-    """tf32x3 as Triton's pass for NVIDIA splits it: each operand is a rounded part and a rest, of which the tensor
-    core cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
+    """tf32x3 as Triton's pass for NVIDIA splits it: each operand is a rounded part and a rest, of which the tensor core
+    cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
     left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
     result = lowering.array(op.result.typed, lowering.names.pick(op.result.name))
     parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
