@@ -71,8 +71,8 @@ INLINE u16 bits_f16(f32 x) {
     return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
 }
 #endif
-/* As cvt.rn.f16.f32: every NaN becomes 0x7fff. */
-INLINE f32 round_f16(f32 x) { return x != x ? f32_bits(0x7fffe000u) : f16_bits(bits_f16(x)); }
+/* Keeps a NaN's sign and payload, where cvt.rn.f16.f32 gives 0x7fff: that would cost more than the conversion. */
+INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
 /* tf32 as a tensor core reads a float: the low 13 bits do not count (an H200 was seen to truncate both operands). */
 INLINE f32 cut_tf32(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffffe000u); }
 /* As cvt.rna.tf32.f32: to nearest, ties away from zero. */
