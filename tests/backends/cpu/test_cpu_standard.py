@@ -1,10 +1,13 @@
 """The rest of Triton's library of functions, each once, against torch."""
 
+import math
+from fractions import Fraction
+
 import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import assert_same
+from cpu_values import assert_same, floats
 
 
 @triton.jit
@@ -86,3 +89,48 @@ def test_tensors_of_two_dims_joined(dtype):
     a, b = x.double(), y.double()
     want = [torch.cat([a, b], 1), torch.cat([a, b], 0), torch.stack([a, b], 2).reshape(4, 16)]
     assert torch.equal(out.double(), torch.cat([side.flatten() for side in want]))
+
+
+@triton.jit
+def fused(x, y, z, out, rest, B: tl.constexpr):
+    i = tl.arange(0, B)
+    a = tl.load(x + i)
+    b = tl.load(y + i)
+    tl.store(out + i, tl.fma(a, b, tl.load(z + i)))
+    tl.store(rest + i, (a % b).to(a.dtype))
+
+
+def nearest(exact, dtype):
+    """A fraction rounded once: of the neighbours of a first guess the nearest, ties to even."""
+    guess = torch.tensor(float(exact), dtype=torch.float64).to(dtype)
+    if not bool(guess.isfinite()):
+        return guess
+    bits = guess.view(torch.int16) + torch.tensor([-1, 0, 1], dtype=torch.int16)
+    words = [word for word in bits.view(dtype) if bool(word.isfinite()) and bool(word.signbit() == guess.signbit())]
+    return min(words, key=lambda word: (abs(Fraction(float(word)) - exact), int(word.view(torch.int16)) & 1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_fma_of_16_bits_rounds_once_however_far_apart_the_terms_are(dtype):
+    """2.5 * 6.72e24 is a tie of bfloat16, which 2.5 more breaks: an H200 gives the upper neighbour."""
+    x, y, z = (floats(dtype, 1024, seed) for seed in (31, 32, 33))
+    x[:2], y[:2], z[:2] = 2.5, torch.tensor(6.724649871606375e24).to(dtype), torch.tensor([2.5, -2.5]).to(dtype)
+    out, rest = torch.empty(1024, dtype=dtype), torch.empty(1024, dtype=dtype)
+    fused[(1,)](x, y, z, out, rest, B=1024)
+    wide = x.double() * y.double() + z.double()
+    assert torch.equal(out.isnan(), wide.isnan()) and torch.equal(out[wide.isinf()].double(), wide[wide.isinf()])
+    for a, b, c, got in zip(x.tolist(), y.tolist(), z.tolist(), out, strict=True):
+        if any(math.isnan(value) or math.isinf(value) for value in (a, b, c)):
+            continue
+        exact = Fraction(a) * Fraction(b) + Fraction(c)
+        assert got == nearest(exact, dtype) if exact else got == 0, (a, b, c, got)
+
+
+def test_the_float_remainder_is_that_of_a_gpu():
+    """The three results are from an H200: by one fused step from the quotient, which is rounded."""
+    x = torch.tensor([2.0**63, 1e30, 5.5, -5.5, 5.5, 7.0, -7.0, 65504.0])
+    y = torch.tensor([1.5319707e11, -0.16965097, 2.0, 2.0, -2.0, float("inf"), float("-inf"), 0.0])
+    out, rest = torch.empty(8), torch.empty(8)
+    fused[(1,)](x, y, x, out, rest, B=8)
+    assert rest[:2].tolist() == [pytest.approx(-2.3909191e11), pytest.approx(-2.5470126e22)]
+    assert rest[2:7].tolist() == [1.5, -1.5, 1.5, 7.0, -7.0] and bool(rest[7].isnan())
