@@ -13,6 +13,7 @@ from .activation import activate, active, deactivate
 from .compiler import compiler, version
 from .counters import counters
 from .errors import MalformedIR, NoCompiler, UnsupportedOperation
+from .failures import DeviceAssertion, Failure
 from .instruments import INSTRUMENTS
 from .knobs import knobs
 from .runtime import Log, observe
@@ -21,6 +22,8 @@ from .unwritten import Memory
 from .violations import MemoryFault, OutOfBounds, Violation
 
 __all__ = [
+    "DeviceAssertion",
+    "Failure",
     "INSTRUMENTS",
     "Log",
     "MalformedIR",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import atomics, casts, control, dot, elementwise, memory, reduce, shapes  # noqa: F401  (they register what they lower)
-from .errors import UnsupportedOperation
+from . import assembly, atomics, casts, dot, elementwise, memory, messages, reduce, scaled, shapes  # noqa: F401  (they register)
+from .calls import merge
+from .control import lower_blocks
 from .instruments import PLAIN, Instruments
 from .intervals import Intervals
 from .ir import Location
 from .launch import launch_text, pointer_parameters
 from .lower import Lowering
 from .parse import parse
-from .prelude import PRELUDE
+from .prelude import prelude
 from .provenance import trace
 from .sites import Counter, Site
 from .tally import Tally
@@ -36,11 +37,8 @@ class Program:
 
 
 def translate(text: str, instruments: Instruments = PLAIN) -> Program:
-    """Translate a module of one function."""
-    functions = parse(text)
-    if len(functions) != 1:
-        raise UnsupportedOperation("tt.call", functions[-1].name, str(functions[-1].location))
-    function = functions[0]
+    """Translate a module: a kernel and what it calls."""
+    function = merge(parse(text))
     trace(function)
     lowering = Lowering(function, instruments)
     lowering.intervals = Intervals(lowering)
@@ -48,10 +46,10 @@ def translate(text: str, instruments: Instruments = PLAIN) -> Program:
         lowering.watcher = Tally(lowering)
     parameters = [(value.name, value.typed.element) for value in function.parameters]
     names = bind_parameters(lowering)
-    lower_blocks(lowering)
+    lower_blocks(lowering, function.blocks)
     where = f"/* {function.name}, from {function.location} */"
-    texts = [PRELUDE, where, program(lowering, names), launch_text(lowering, arena_bytes(lowering))]
-    c = "\n".join(texts)
+    body = program(lowering, names)
+    c = "\n".join([prelude(body), where, body, launch_text(lowering, arena_bytes(lowering))])
     return Program(function.name, c, lowering.sites, parameters, lowering.counters, lowering.wraps)
 
 
@@ -64,19 +62,6 @@ def bind_parameters(lowering: Lowering) -> list[str]:
         lowering.values[value] = Uniform(value.typed, name)
         names.append(name)
     return names
-
-
-def lower_blocks(lowering: Lowering) -> None:
-    """All blocks of the function; arguments of blocks are variables, assigned before a jump."""
-    first, *rest = lowering.function.blocks
-    for block in rest:
-        variables = [lowering.variable(value.typed, value.name) for value in block.arguments]
-        lowering.labels[block.label] = variables
-        lowering.values.update(zip(block.arguments, variables, strict=True))
-    for block in (first, *rest):
-        if block is not first:
-            lowering.statement(f"{block.label}:;")
-        lowering.block(block)
 
 
 # text

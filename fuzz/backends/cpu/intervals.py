@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from .ir import Op, Value
 from .lower import Lowering
+from .provenance import is_table
 from .types import Type
 from .views import Lane
 
@@ -219,7 +220,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def constant_of(op: Op) -> Form | None:
     text = str(op.attributes["value"])
-    if text in ("true", "false"):
+    if text in ("true", "false") or is_table(op):
         return None
     return Form(int(text, 0), tuple(0 for _ in op.result.typed.shape))
 

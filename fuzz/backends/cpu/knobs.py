@@ -12,13 +12,16 @@ DOT_PRECISIONS = ("ieee", "tf32")
 
 @dataclass
 class Knobs:
-    """Set attributes directly. `tf32` rounds operands of float32 dots to 10 mantissa bits where the kernel's dot
-    asks for tf32 (as it does by default); `ieee` never rounds. `instruments` are those of instruments.py that kernels
-    are compiled with, `threads` how many programs run at once where `threads` is among them."""
+    """Set attributes directly. `tf32` cuts operands of float32 dots to 10 mantissa bits where the kernel's dot
+    asks for tf32 (as it does by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another
+    order in which reductions and dots combine their elements: a kernel that depends on the order changes its bits.
+    `instruments` are those of instruments.py that kernels are compiled with, `threads` how many programs run at once
+    where `threads` is among them."""
 
     multiprocessor_count: int = 4
     max_shared_mem: int = 232448
     dot_precision: str = "ieee"
+    reduction_order: int = 0
     instruments: Instruments = PLAIN
     threads: int = 1
 
@@ -27,9 +30,16 @@ class Knobs:
             raise AttributeError(f"no such knob: {name}")
         if name == "dot_precision" and value not in DOT_PRECISIONS:
             raise ValueError(f"dot_precision is one of {DOT_PRECISIONS}, not {value!r}")
+        if name == "reduction_order" and not 0 <= value < 1 << 31:
+            raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
         if name == "instruments":
             value = ordered(value)
         super().__setattr__(name, value)
+
+    @property
+    def modes(self) -> int:
+        """What every launch is told of these."""
+        return (self.dot_precision == "tf32") | self.reduction_order << 1
 
 
 knobs = Knobs()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from .lower import Lowering
 from .types import Type
 
-HEADER = ("gx", "gy", "gz", "order", "limit", "tf32", "threads", "counters")
+# `modes`: 1 cuts operands of dots to tf32; the bits above are the seed of reductions' orders, 0 for their own.
+HEADER = ("gx", "gy", "gz", "order", "limit", "modes", "threads", "counters")
 
 
 def launch_text(lowering: Lowering, arena: int) -> str:
@@ -68,7 +69,8 @@ static void *work(void *shared) {
     const Slot *packed = all->packed;
     char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
     Run run;
-    run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i, run.tf32 = packed[5].i;
+    run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
+    run.tf32 = packed[5].i & 1, run.shuffle = packed[5].i >> 1;
     if (!_setjmp(run.stop)) {
         while (!__atomic_load_n(&all->halt, __ATOMIC_RELAXED)) {
             const i64 k = packed[6].i > 1 ? __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED) : all->next++;

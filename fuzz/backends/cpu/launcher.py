@@ -10,6 +10,8 @@ from struct import Struct
 from typing import Any
 
 from .counters import counters
+from .descriptors import expanded
+from .failures import DeviceAssertion, Failure
 from .knobs import knobs
 from .launch import HEADER
 from .runtime import OBSERVED, Observation
@@ -48,6 +50,8 @@ def leaves(types: Any, path: str) -> Iterator[tuple[str, str]]:
         place = f"{path}[{index}]" if path else f"a{index}"
         if isinstance(kind, tuple):
             yield from leaves(kind, place)
+        elif kind.startswith("tensordesc"):
+            yield from expanded(kind, place)
         elif kind != "constexpr":
             yield kind, place
 
@@ -119,24 +123,39 @@ class Launcher:
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        report = function(pack(address, max(left, 1), knobs.dot_precision == "tf32"))
+        report = function(pack(address, max(left, 1), knobs.modes))
         if report:
-            count, found = self.read(function, report, grid, extents)
+            count, found, failure = self.read(function, report, grid, extents)
             log.count += count
             log.violations += found[: max(left, 0)]
+            if failure:
+                raise DeviceAssertion(failure)
 
     def fail(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
-        (violation,) = self.read(function, report, grid, extents)[1][:1]
-        raise (OutOfBounds if violation.problem == "out-of-bounds" else MemoryFault)(violation)
+        _, found, failure = self.read(function, report, grid, extents)
+        if failure:
+            raise DeviceAssertion(failure)
+        raise (OutOfBounds if found[0].problem == "out-of-bounds" else MemoryFault)(found[0])
 
-    def read(self, function: Any, report: int, grid: Grid, extents: Extents) -> tuple[int, list[Violation]]:
-        """How many violations a report counts, and those that it kept; frees it."""
+    def read(
+        self, function: Any, report: int, grid: Grid, extents: Extents
+    ) -> tuple[int, list[Violation], Failure | None]:
+        """How many violations a report counts, those that it kept, and the assertion that ended it; frees it."""
         count, kept = Struct("2q").unpack(ctypes.string_at(report, 16))
         data = ctypes.string_at(report + 16, RECORD.size * kept)
         function.release(report)
         if count < 0:
             raise MemoryError(f"no memory for what kernel {self.name} is to be checked with")
-        return count, [self.violation(record, grid, extents) for record in RECORD.iter_unpack(data)]
+        records = list(RECORD.iter_unpack(data))
+        failed = [record for record in records if PROBLEMS[record[0]] == "failed"]
+        found = [self.violation(record, grid, extents) for record in records if record not in failed]
+        return count, found, self.failure(failed[0], grid) if failed else None
+
+    def failure(self, record: tuple[int, ...], grid: Grid) -> Failure:
+        _, number, program, _, lane, _ = record
+        site = self.sites[number]
+        file, place, index = self.shown(site.file), placed(program, grid), unravel(lane, site.shape)
+        return Failure(self.name, file, site.line, site.kind, site.message, place, index)
 
     def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
         problem, number, program, other, lane, address = record
@@ -202,11 +221,11 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     watch = observed()
     if watch is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32", threads(), counted{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, threads(), counted{values}))
         if report:
             self.fail(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, tf32: pack(gx, gy, gz, order, limit, tf32, threads(), counted{values})
+        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, threads(), counted{values})
         self.observed(function, watch, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

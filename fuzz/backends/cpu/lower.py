@@ -43,7 +43,7 @@ class Lowering:
     def __init__(self, function: Function, instruments: Instruments = PLAIN) -> None:
         self.function = function
         self.instruments = instruments
-        self.makers = {result: op for _, op in walk(function.blocks) for result in op.results}
+        self.makers = makers(function)
         # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
         self.shifted: dict[Value, tuple[Value, str]] = {}
         self.wraps: list[Location] = []
@@ -55,7 +55,8 @@ class Lowering:
         self.arrays: list[Lane] = []
         self.values: dict[Value, Operand] = {}
         self.sites: list[Site] = []
-        self.labels: dict[str, list[Operand]] = {}
+        self.labels: dict[str, tuple[str, list[Operand]]] = {}
+        self.returns: list[tuple[str, list[Operand]]] = []
         self.rooms: dict[str, str] = {}
         self.open: Loop | None = None
         self.location = function.location
@@ -235,6 +236,16 @@ class Lowering:
         """Bind a result that is its source read at rewritten indexes."""
         fetch = lambda index, loop: source.at(remap(index), loop)  # noqa: E731
         self.values[result] = View(result.typed, fetch, [(source, remap)])
+
+
+def makers(function: Function) -> dict[Value, Op]:
+    """The operation that each value is the result of; what a call is given is the result of its caller's."""
+    found = {result: op for _, op in walk(function.blocks) for result in op.results}
+    for _, op in walk(function.blocks):
+        if op.name == "tt.call":
+            given = zip(op.regions[0][0].arguments, op.operands, strict=True)
+            found |= {argument: found[operand] for argument, operand in given if operand in found}
+    return found
 
 
 def joins(loop: Loop, shape: tuple[int, ...], operands: Iterable[Operand], effect: str) -> bool:

@@ -10,3 +10,9 @@ def text(name: str) -> str:
 
 
 PRELUDE = text("prelude.c") + text("checks.c")
+LIBDEVICE = text("libdevice.c")
+
+
+def prelude(body: str) -> str:
+    """What this text needs in front of it."""
+    return PRELUDE + LIBDEVICE if "nv_" in body else PRELUDE

@@ -5,8 +5,8 @@ from __future__ import annotations
 import linecache
 from dataclasses import dataclass
 
-PROBLEMS = ("out-of-bounds", "unwritten", "conflict", "race", "overflow")
-"""In the order of the C enumeration in prelude.c."""
+PROBLEMS = ("out-of-bounds", "unwritten", "conflict", "race", "overflow", "failed")
+"""In the order of the C enumeration in prelude.c. What `failed` is no access, but an assertion (failures.py)."""
 
 Program = tuple[int, int, int]
 
