@@ -26,10 +26,11 @@ SYMPTOMS = {
     "bounds": ("stray-write", "stray-read", "unwritten"),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value"),
+    "accuracy": ("nonfinite", "sign", "value", "bits"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
-    "layout": ("bits",),
+    "layout": ("bits", "drift"),
+    "scaling": ("scale", "shift", "permutation"),
 }
 
 
