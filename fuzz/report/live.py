@@ -33,7 +33,7 @@ class Progress:
     def started(self, run: Run, target: Target, backend: str) -> None:
         planted = f" with the planted bug {run.planted}" if run.planted else ""
         self.console.print(f"seed {run.seed}: fuzzing {run.target}{planted} on {backend}", highlight=False)
-        self.console.print(f"promised: {target.promises()}", highlight=False)
+        self.console.print(f"promised: {target.promises()}", highlight=False, soft_wrap=True)
         if run.seconds is None and run.cases is None:
             text = f"no budget given: ends after {SECONDS:g} s; --seconds N or --cases N goes on longer"
             self.console.print(text, highlight=False)
