@@ -28,10 +28,11 @@ SYMPTOMS = {
     ),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value"),
+    "accuracy": ("nonfinite", "sign", "value", "bits"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
-    "layout": ("bits",),
+    "layout": ("bits", "drift"),
+    "scaling": ("scale", "shift", "permutation"),
 }
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.case import Case, sort_key
-from fuzz.finding import Finding
+from fuzz.finding import Finding, order
 from fuzz.question import Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
@@ -25,7 +25,7 @@ TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
-BITWISE = ("invariance", "layout")
+BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
 PATIENCE = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
@@ -109,6 +109,11 @@ class Triage:
         if filed is None:
             return None
         return filed if filed.same_bug(like) or (stateful and filed.oracle == like.oracle) else None
+
+    def filed(self, case: Case, finding: Finding) -> Finding:
+        """The finding under which the case is filed when every oracle is asked, not only those of its share."""
+        found = self.ask(case, finding.oracle, clean=True, everything=True).filed
+        return found if found and order(found) < order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""

@@ -103,6 +103,7 @@ def reference(dy, x, weight, eps):
     batch=M,
     rejects=dict(short_weight=lambda dy, x, weight, eps: dict(weight=weight[:-1])),
     reference=reference,
+    linear=("dy",),
 )
 def layernorm_bw(dy, x, weight, eps):
     if dy.shape != x.shape or x.dim() != 2 or weight.shape != x.shape[1:]:

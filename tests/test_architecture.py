@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 ORDER = (
     # data
     "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
-    "codec",
+    "codec", "contract",
     # generation
     "target", "loader", "strategies", "engines",
     # execution
