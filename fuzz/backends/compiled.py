@@ -32,8 +32,7 @@ class Compiled:
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
 
-        cpu.activate()
-        with cpu.observe(order=order) as log:
+        with cpu.active(), cpu.observe(order=order) as log:
             yield Session(lambda: [_access(seen) for seen in log.violations], lambda: list(log.launches))
 
     def finish(self) -> None:

@@ -91,10 +91,11 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        return torch.cpu
+        """What `hosts` answers for: timers and `synchronize`."""
+        return torch.cuda
 
     def get_device_capability(self, device: Any = None) -> tuple[int, int]:
-        return (0, 0)
+        return knobs.capability
 
     def get_benchmarker(self) -> Callable[..., Any]:
         return benchmark

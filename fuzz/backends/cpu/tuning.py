@@ -1,0 +1,76 @@
+"""`triton.autotune` without a benchmark: the drawn configuration runs, and nothing but that one is compiled.
+
+Triton's own `Autotuner.run` stays. It prunes the configurations, asks `_bench` for their times, keeps the best in
+`cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
+meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache, so that a GPU's
+choice and the CPU's never mix.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from triton.compiler.errors import CompileTimeAssertionFailure
+from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.errors import OutOfResources, PTXASError
+
+from .hosts import Patch
+from .knobs import knobs
+
+INVALID = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
+"""What a configuration may raise that does not fit: Triton takes another one."""
+
+Draw = tuple[int, int | None]
+caches: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
+tuned: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
+really_prune = Autotuner.prune_configs
+
+
+def cache(tuner: Autotuner) -> dict[Any, Config]:
+    """What was chosen under the present draw."""
+    draw = (knobs.config, knobs.config_seed)
+    return caches.setdefault(tuner, {}).setdefault(draw, {})
+
+
+def set_cache(tuner: Autotuner, value: dict[Any, Config]) -> None:
+    """A tuner made while the backend is active has a cache of its own for afterwards."""
+    tuner.__dict__["cache"] = value
+
+
+def prune(tuner: Autotuner, arguments: dict[str, Any]) -> list[Config]:
+    """What Triton's pruning leaves, turned so that the drawn configuration comes first."""
+    kept = list(really_prune(tuner, arguments))
+    tuned.pop(tuner, None)
+    start = drawn(tuner.base_fn.__qualname__, len(kept))
+    return kept[start:] + kept[:start]
+
+
+def drawn(kernel: str, count: int) -> int:
+    """Which of `count` configurations: `knobs.config`, or a draw of its own for each kernel from `config_seed`."""
+    if knobs.config_seed is None:
+        return knobs.config % count
+    return random.Random(f"{knobs.config_seed} {kernel}").randrange(count)
+
+
+def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) -> list[float]:
+    """Zero for the first configuration that compiles, which is not launched; the others are not even compiled."""
+    if tuned.get(tuner):
+        return [1.0] * 3
+    conflicts = keywords.keys() & config.kwargs.keys()
+    if conflicts:
+        raise ValueError(f"both the launch and the autotuner set {', '.join(sorted(conflicts))}")
+    try:
+        tuner.fn.run(*arguments, **(keywords | config.all_kwargs() | {"warmup": True}))
+    except INVALID:
+        return [float("inf")] * 3
+    tuned[tuner] = True
+    return [0.0] * 3
+
+
+PATCHES = [
+    Patch(Autotuner, "cache", property(cache, set_cache)),
+    Patch(Autotuner, "prune_configs", prune),
+    Patch(Autotuner, "_bench", bench),
+]
