@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 from triton.backends import Backend, backends
@@ -11,6 +11,8 @@ from triton.runtime.driver import driver as drivers
 from . import hosts, tuning
 from .backend import CPUBackend
 from .driver import CPUDriver
+from .dynamo import Finder, watch
+from .hosts import Patch
 
 OURS = Backend(CPUBackend, CPUDriver)
 DRIVER = CPUDriver()
@@ -24,25 +26,9 @@ def activate() -> None:
     with ExitStack() as stack:
         stack.callback(register, backends.get("cpu", ABSENT))
         backends["cpu"] = OURS
-        for patch in (*hosts.PATCHES, *tuning.PATCHES, hosts.Patch(drivers, "_active", DRIVER)):
-            stack.callback(put, patch._replace(value=vars(patch.owner).get(patch.name, ABSENT)))
-            put(patch)
+        before = stack.enter_context(patched((*hosts.PATCHES, *tuning.PATCHES, Patch(drivers, "_active", DRIVER))))
+        stack.callback(watch(Finder(lambda: patched(before))))
         undo.append(stack.pop_all())
-
-
-def register(backend: object) -> None:
-    """What Triton knows as the backend `cpu`."""
-    backends["cpu"] = backend
-    if backend is ABSENT:
-        del backends["cpu"]
-
-
-def put(patch: hosts.Patch) -> None:
-    """Set an attribute, or remove it: an inherited one then shows again."""
-    if patch.value is ABSENT:
-        delattr(patch.owner, patch.name)
-    else:
-        setattr(patch.owner, patch.name, patch.value)
 
 
 def deactivate() -> None:
@@ -60,3 +46,33 @@ def active() -> Iterator[None]:
         yield
     finally:
         deactivate()
+
+
+def register(backend: object) -> None:
+    """What Triton knows as the backend `cpu`."""
+    backends["cpu"] = backend
+    if backend is ABSENT:
+        del backends["cpu"]
+
+
+@contextmanager
+def patched(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
+    """Other attributes for a block, which gets those of before."""
+    before: list[Patch] = []
+    try:
+        for patch in patches:
+            old = patch._replace(value=vars(patch.owner).get(patch.name, ABSENT))
+            put(patch)
+            before.append(old)
+        yield before
+    finally:
+        for old in reversed(before):
+            put(old)
+
+
+def put(patch: Patch) -> None:
+    """Set an attribute, or remove it: an inherited one then shows again."""
+    if patch.value is ABSENT:
+        delattr(patch.owner, patch.name)
+    else:
+        setattr(patch.owner, patch.name, patch.value)

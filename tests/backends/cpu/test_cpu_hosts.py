@@ -199,6 +199,21 @@ def test_what_a_gpu_tuned_is_kept_apart(inactive):
     assert made_inside.cache == {}
 
 
+DYNAMO = """
+    import sys, torch
+    from fuzz.backends import cpu
+    real, finders = torch.cuda.set_device, list(sys.meta_path)
+    with cpu.active(), cpu.active():
+        from torch._dynamo.trace_rules import get_torch_obj_rule_map
+        assert torch.cuda.set_device is not real
+    assert real in get_torch_obj_rule_map() and sys.meta_path == finders
+"""
+
+
+def test_dynamo_keeps_the_real_functions():
+    subprocess.run([sys.executable, "-c", textwrap.dedent(DYNAMO)], check=True, timeout=120)
+
+
 KERNEL = '''
     import torch, triton, triton.language as tl
 
