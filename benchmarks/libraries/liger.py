@@ -87,7 +87,7 @@ def poly_norm(draw: Draw) -> Check:
     return check(
         lambda x, w, b: ops.LigerPolyNormFunction.apply(x, w, b, EPS, False),
         lambda x, w, b: w[0] * rms(x**3) + w[1] * rms(x**2) + w[2] * rms(x) + b,
-        draw.leaf(m, n), draw.leaf(3), draw.leaf(1),
+        draw.leaf(m, n), draw.leaf(3), draw.leaf(),
     )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ def mlp(draw: Draw) -> Check:
     return check(
         ops.LigerMLPFunction.apply,
         lambda x, gate, up, down: (F.silu(x @ gate.T) * (x @ up.T)) @ down.T,
-        draw.leaf(m, n), draw.leaf(2 * n, n, scale=0.2), draw.leaf(2 * n, n, scale=0.2), draw.leaf(n, 2 * n, scale=0.2),
+        draw.leaf(1, m, n), draw.leaf(2 * n, n, scale=0.2), draw.leaf(2 * n, n, scale=0.2), draw.leaf(n, 2 * n, scale=0.2),
     )  # fmt: skip
 
 
@@ -334,9 +334,25 @@ def mhc_post_res(draw: Draw) -> Check:
 
 @operation
 def mhc_coeffs(draw: Draw) -> Check:
-    n, streams, single = draw.pick(16, 64), 4, torch.float32
-    run = lambda *inputs: ops.LigerMHCCoeffsFunction.apply(*inputs, True, 5, EPS, 0.0, EPS, 2.0)  # noqa: E731
-    count = streams * (streams + 2)
-    scalars = [draw.leaf_of(torch.tensor(value)).detach().float().requires_grad_() for value in (0.5, 0.7, 0.9)]
-    weights = draw.leaf(streams * n, count, scale=0.1)
-    return check(run, None, draw.leaf(2, 3, streams, n), weights, draw.leaf(count, dtype=single), *scalars)
+    n, streams, count = draw.pick(16, 64), 4, 4 * 6
+    eps, rounds, double = 1e-6, 5, 2.0
+
+    def reference(x: torch.Tensor, phi: torch.Tensor, b: torch.Tensor, *scales: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Sigmoids, and exponentials brought near a doubly stochastic matrix (Sinkhorn and Knopp, 1967)."""
+        logits = rms(x.flatten(-2)) @ phi
+        pre, post, res = (
+            part * scale + shift
+            for part, scale, shift in zip(logits.split([4, 4, 16], -1), scales, b.split([4, 4, 16]), strict=True)
+        )
+        mixed = res.unflatten(-1, (streams, streams)).softmax(-1) + eps
+        mixed = mixed / (mixed.sum(-2, keepdim=True) + eps)
+        for _ in range(rounds - 1):
+            mixed = mixed / (mixed.sum(-1, keepdim=True) + eps)
+            mixed = mixed / (mixed.sum(-2, keepdim=True) + eps)
+        return pre.sigmoid(), double * post.sigmoid(), mixed
+
+    run = lambda *inputs: ops.LigerMHCCoeffsFunction.apply(*inputs, True, rounds, eps, 0.0, eps, double)  # noqa: E731
+    single = torch.float32
+    scales = [torch.tensor(value, requires_grad=True) for value in (0.5, 0.7, 0.9)]
+    phi, shift = draw.leaf(streams * n, count, scale=0.1), draw.leaf(count, dtype=single)
+    return check(run, reference, draw.leaf(2, 3, streams, n), phi, shift, *scales)

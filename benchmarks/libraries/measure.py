@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -80,25 +81,38 @@ def in_float64(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
+@dataclass
+class Seen:
+    """Kernels launched, and the seconds of each compilation."""
+
+    kernels: set[str] = field(default_factory=set)
+    compiled: list[float] = field(default_factory=list)
+
+    def loaded(self, *, src: Any, metadata: Any, metadata_group: Any, times: Any, cache_hit: bool) -> None:
+        if not cache_hit:
+            self.compiled.append(times.total / 1e6)
+
+    def launched(self, metadata: Any) -> None:
+        self.kernels.add(metadata.get()["name"])
+
+
 @contextmanager
-def compilations() -> Iterator[list[tuple[str, bool, float]]]:
-    """(kernel, whether it was compiled, seconds) of every specialisation that is loaded."""
-    seen: list[tuple[str, bool, float]] = []
-
-    def listen(*, src: Any, metadata: Any, metadata_group: Any, times: Any, cache_hit: bool) -> None:
-        seen.append((src.name, not cache_hit, times.total / 1e6))
-
-    before, triton.knobs.compilation.listener = triton.knobs.compilation.listener, listen
+def watched() -> Iterator[Seen]:
+    """What Triton compiles and launches inside."""
+    seen, compilation, runtime = Seen(), triton.knobs.compilation, triton.knobs.runtime
+    before, compilation.listener = compilation.listener, seen.loaded
+    runtime.launch_enter_hook.add(seen.launched)
     try:
         yield seen
     finally:
-        triton.knobs.compilation.listener = before
+        compilation.listener = before
+        runtime.launch_enter_hook.remove(seen.launched)
 
 
 def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repeat: int) -> dict[str, Any]:
     """One call forward and backward, compared with its reference, and timed again when it is warm."""
     found: dict[str, Any] = {"name": operation.name, "dtype": str(dtype)[6:], "shape": shape}
-    with compilations() as seen:
+    with watched() as seen:
         started = time.perf_counter()
         try:
             check = operation.draw(Draw(dtype, shape))
@@ -110,8 +124,8 @@ def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repe
             return found
         finally:
             found["seconds"] = time.perf_counter() - started
-            found["kernels"] = sorted({name for name, _, _ in seen})
-            found["compiled"] = [seconds for _, fresh, seconds in seen if fresh]
+            found["kernels"] = sorted(seen.kernels)
+            found["compiled"] = seen.compiled
     if check.reference is not None:
         found["error"] = disagreement(outputs, results(check.reference, exact, operation.backward, cotangents))
     if dtype == torch.float32 and shape == 0:
