@@ -119,8 +119,7 @@ def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repe
             exact, cotangents = in_float64(check.inputs), []
             outputs = results(check.kernel, check.inputs, operation.backward, cotangents)
         except Exception as error:  # noqa: BLE001
-            text = " ".join(str(error).split())
-            found["failed"] = f"{type(error).__name__}: {text[:300]}"
+            found["failed"] = reason(error)
             return found
         finally:
             found["seconds"] = time.perf_counter() - started
@@ -133,6 +132,14 @@ def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repe
     if repeat:
         found["warm"] = warm(operation, check, cotangents, repeat)
     return found
+
+
+def reason(error: BaseException) -> str:
+    """What went wrong at the bottom: Triton quotes the kernel around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[-300:]}"
 
 
 def warm(operation: Operation, check: Check, cotangents: Tensors, repeat: int) -> float:

@@ -12,11 +12,14 @@ with cpu.active(), cpu.observe(order=7) as log:
 from .activation import activate, active, deactivate
 from .compiler import compiler, version
 from .errors import MalformedIR, NoCompiler, UnsupportedOperation
+from .failures import DeviceAssertion, Failure
 from .knobs import knobs
 from .runtime import Log, OutOfBounds, Violation, observe
 from .source import c_source
 
 __all__ = [
+    "DeviceAssertion",
+    "Failure",
     "Log",
     "MalformedIR",
     "NoCompiler",

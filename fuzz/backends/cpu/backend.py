@@ -89,6 +89,8 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
         for name, value in options.items():
             if name in known and value is not None:
                 given[name] = tuple(value) if isinstance(value, list) else value
+        # As for CUDA, debug mode also asserts that integers do not overflow.
+        given.setdefault("sanitize_overflow", bool(given.get("debug")))
         return CPUOptions(**given)
 
     def pack_metadata(self, metadata: Any) -> Any:

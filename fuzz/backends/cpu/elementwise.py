@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from .errors import UnsupportedOperation
 from .ir import Op
 from .libdevice import extern_call, math_call
-from .literals import literal
+from .literals import float_bits, literal
 from .lower import HANDLERS, Lowering, lowers
 from .types import Type
-from .views import Uniform
+from .views import Lane, Uniform
 
 # (operation, operand types, result type, operand texts) -> C expression. Operands may be used once only,
 # as they can be long; what needs them twice is a function of the prelude.
@@ -35,14 +36,30 @@ def elementwise(lowering: Lowering, op: Op) -> None:
 
 
 def rounded(type: Type, text: str) -> str:
-    """16-bit floats round after every operation."""
+    """Floats of 8 and 16 bits round after every operation."""
     return f"round_{type.element}({text})" if type.is_narrow else text
 
 
 @lowers("arith.constant")
 def constant(lowering: Lowering, op: Op) -> None:
-    type = op.result.typed
-    lowering.values[op.result] = Uniform(type, literal(str(op.attributes["value"]), type.element))
+    type, text = op.result.typed, str(op.attributes["value"])
+    if text.startswith(("[", '"')):
+        lowering.values[op.result] = table(lowering, type, text)
+    else:
+        lowering.values[op.result] = Uniform(type, literal(text, type.element))
+
+
+def table(lowering: Lowering, type: Type, text: str) -> Lane:
+    """A constant of several values: numbers in nested brackets, or all bytes as one hexadecimal string."""
+    if text.startswith('"'):
+        raw, size = bytes.fromhex(text.strip('"').removeprefix("0x")), type.size
+        words = [int.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)]
+        values = [float_bits(w, type.element) if type.is_float else literal(str(w), type.element) for w in words]
+    else:
+        values = [literal(number, type.element) for number in re.findall(r"[^\s,\[\]]+", text)]
+    name = lowering.names.pick("table")
+    lowering.statement(f"static const {type.c} {name}[] = {{{', '.join(values)}}};")
+    return Lane(type, name, None, kept=True)
 
 
 @lowers("ub.poison")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import casts, control, dot, elementwise, memory, reduce, shapes  # noqa: F401  (they register what they lower)
-from .errors import UnsupportedOperation
+from . import assembly, casts, dot, elementwise, memory, messages, reduce, scaled, shapes  # noqa: F401  (they register)
+from .calls import merge
+from .control import lower_blocks
 from .lower import Lowering
 from .parse import parse
 from .prelude import PRELUDE
@@ -15,7 +16,8 @@ from .types import Type
 from .views import Loop, Uniform, flat, identity, loop_heads
 
 STACK_BYTES = 256 * 1024
-HEADER = ("gx", "gy", "gz", "order", "limit", "tf32")
+# `modes`: 1 rounds operands of dots to tf32; the bits above are the seed of reductions' orders, 0 for their own.
+HEADER = ("gx", "gy", "gz", "order", "limit", "modes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,13 @@ class Program:
 
 
 def translate(text: str) -> Program:
-    """Translate a module of one function."""
-    functions = parse(text)
-    if len(functions) != 1:
-        raise UnsupportedOperation("tt.call", functions[-1].name, str(functions[-1].location))
-    function = functions[0]
+    """Translate a module: a kernel and what it calls."""
+    function = merge(parse(text))
     trace(function)
     lowering = Lowering(function)
     parameters = [(value.name, value.typed.element) for value in function.parameters]
     names = bind_parameters(lowering)
-    lower_blocks(lowering)
+    lower_blocks(lowering, function.blocks)
     where = f"/* {function.name}, from {function.location} */"
     texts = [PRELUDE, where, program(lowering, names), launch(lowering, names)]
     return Program(function.name, "\n".join(texts), lowering.sites, parameters)
@@ -52,19 +51,6 @@ def bind_parameters(lowering: Lowering) -> list[str]:
         lowering.values[value] = Uniform(value.typed, name)
         names.append(name)
     return names
-
-
-def lower_blocks(lowering: Lowering) -> None:
-    """All blocks of the function; arguments of blocks are variables, assigned before a jump."""
-    first, *rest = lowering.function.blocks
-    for block in rest:
-        variables = [lowering.variable(value.typed, value.name) for value in block.arguments]
-        lowering.labels[block.label] = variables
-        lowering.values.update(zip(block.arguments, variables, strict=True))
-    for block in (first, *rest):
-        if block is not first:
-            lowering.statement(f"{block.label}:;")
-        lowering.block(block)
 
 
 # text
@@ -174,7 +160,7 @@ __attribute__((visibility("default"))) void *launch(const Slot *packed) {
     const i64 *order = (const i64 *)packed[3].i;
     const i64 programs = packed[0].i * packed[1].i * packed[2].i;
     run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
-    run.limit = packed[4].i, run.tf32 = packed[5].i, run.report = NULL;
+    run.limit = packed[4].i, run.tf32 = packed[5].i & 1, run.shuffle = packed[5].i >> 1, run.report = NULL;
     if (!_setjmp(run.stop)) {
         for (i64 k = 0; k < programs; k++) {
             const i64 p = order ? order[k] : k;

@@ -21,7 +21,8 @@ class Knobs:
     their number; the next ones where it does not compile. With a `config_seed` each kernel draws its index instead.
 
     Dots: `tf32` rounds operands of float32 dots to 10 mantissa bits where the kernel's dot asks for tf32 (as it does
-    by default); `ieee` never rounds.
+    by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another order in which reductions and
+    dots combine their elements: a kernel that depends on the order changes its bits.
     """
 
     available: bool = True
@@ -33,13 +34,21 @@ class Knobs:
     config: int = 0
     config_seed: int | None = None
     dot_precision: str = "ieee"
+    reduction_order: int = 0
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in {field.name for field in fields(self)}:
             raise AttributeError(f"no such knob: {name}")
         if name == "dot_precision" and value not in DOT_PRECISIONS:
             raise ValueError(f"dot_precision is one of {DOT_PRECISIONS}, not {value!r}")
+        if name == "reduction_order" and not 0 <= value < 1 << 31:
+            raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
         super().__setattr__(name, value)
+
+    @property
+    def modes(self) -> int:
+        """What every launch is told of these."""
+        return (self.dot_precision == "tf32") | self.reduction_order << 1
 
     @contextmanager
     def set(self, **values: Any) -> Iterator[None]:

@@ -9,7 +9,9 @@ from os.path import basename
 from struct import Struct
 from typing import Any
 
+from .descriptors import expanded
 from .emit import HEADER
+from .failures import KINDS, DeviceAssertion, Failure
 from .knobs import knobs
 from .runtime import OBSERVED, Observation, OutOfBounds, Violation
 from .sites import Site
@@ -44,6 +46,8 @@ def leaves(types: Any, path: str) -> Iterator[tuple[str, str]]:
         place = f"{path}[{index}]" if path else f"a{index}"
         if isinstance(kind, tuple):
             yield from leaves(kind, place)
+        elif kind.startswith("tensordesc"):
+            yield from expanded(kind, place)
         elif kind != "constexpr":
             yield kind, place
 
@@ -97,33 +101,54 @@ class Launcher:
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        report = function(pack(address, max(left, 1), knobs.dot_precision == "tf32"))
+        report = function(pack(address, max(left, 1), knobs.modes))
         if report:
-            count, found = self.read(function, report, grid, extents)
+            count, found, failure = self.read(function, report, grid, extents)
             log.count += count
             log.violations += found[: max(left, 0)]
+            if failure:
+                raise DeviceAssertion(failure)
 
     def fail(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
-        raise OutOfBounds(self.read(function, report, grid, extents)[1][0])
+        _, found, failure = self.read(function, report, grid, extents)
+        raise DeviceAssertion(failure) if failure else OutOfBounds(found[0])
 
-    def read(self, function: Any, report: int, grid: Grid, extents: Extents) -> tuple[int, list[Violation]]:
-        """How many violations a report counts, and those that it kept; frees it."""
+    def read(
+        self, function: Any, report: int, grid: Grid, extents: Extents
+    ) -> tuple[int, list[Violation], Failure | None]:
+        """How many violations a report counts, those that it kept, and the assertion that ended it; frees it."""
         count, kept = Struct("2q").unpack(ctypes.string_at(report, 16))
         data = ctypes.string_at(report + 16, RECORD.size * kept)
         function.release(report)
-        return count, [self.violation(record, grid, extents) for record in RECORD.iter_unpack(data)]
+        records = list(RECORD.iter_unpack(data))
+        failed = [record for record in records if self.sites[record[0]].kind in KINDS]
+        found = [self.violation(record, grid, extents) for record in records if record not in failed]
+        return count, found, self.failure(failed[0], grid) if failed else None
+
+    def failure(self, record: tuple[int, ...], grid: Grid) -> Failure:
+        number, program, lane, _ = record
+        site = self.sites[number]
+        index = unravel(lane, site.shape)
+        return Failure(self.name, self.shown(site), site.line, site.kind, site.message, placed(program, grid), index)
+
+    def shown(self, site: Site) -> str:
+        """Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file."""
+        return self.file if basename(self.file) == basename(site.file) else site.file
 
     def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
         number, program, lane, address = record
         site = self.sites[number]
         argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
-        place = (program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1])
         offset = (address - extents[argument][0]) // site.size
         name = self.parameters[argument][0]
         index = unravel(lane, site.shape)
-        # Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file elsewhere.
-        file = self.file if basename(self.file) == basename(site.file) else site.file
-        return Violation(self.name, file, site.line, name, site.kind, place, index, offset, site.size)
+        place = placed(program, grid)
+        return Violation(self.name, self.shown(site), site.line, name, site.kind, place, index, offset, site.size)
+
+
+def placed(program: int, grid: Grid) -> tuple[int, int, int]:
+    """The place in the grid of a program's number."""
+    return program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1]
 
 
 def source_file(src: Any) -> str:
@@ -153,11 +178,11 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     watch = observed()
     if watch is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32"{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.modes{values}))
         if report:
             self.fail(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, tf32: pack(gx, gy, gz, order, limit, tf32{values})
+        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes{values})
         self.observed(function, watch, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

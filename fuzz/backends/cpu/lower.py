@@ -39,7 +39,8 @@ class Lowering:
         self.arrays: list[Lane] = []
         self.values: dict[Value, Operand] = {}
         self.sites: list[Site] = []
-        self.labels: dict[str, list[Operand]] = {}
+        self.labels: dict[str, tuple[str, list[Operand]]] = {}
+        self.returns: list[tuple[str, list[Operand]]] = []
         self.rooms: dict[str, str] = {}
         self.open: Loop | None = None
         self.location = function.location

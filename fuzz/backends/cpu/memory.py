@@ -22,6 +22,13 @@ def addptr(lowering: Lowering, op: Op) -> None:
     lowering.elementwise(op.result, lowering.operands(op), lambda texts: f"{texts[0]} + (i64){texts[1]}{scale}")
 
 
+@lowers("tt.ptr_to_int", "tt.int_to_ptr")
+def same_address(lowering: Lowering, op: Op) -> None:
+    """Pointers are held as integers. An access through one made of an integer is checked against the arguments that the
+    integer was computed from, and refused where it comes from memory."""
+    lowering.bind_view(op.result, lowering.operand(op.operands[0]), lambda index: index)
+
+
 class Access:
     """One site: the C of its bounds check and of what an access outside does."""
 

@@ -14,6 +14,7 @@ from .types import SIZES, Type
 
 TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
 POINTER = re.compile(r"!tt\.ptr<(.*?)(?:, (\d+))?>$")
+NO_RESULTS = ("tt.store", "tt.return", "tt.assert", "llvm.intr.assume")
 Scope = dict[str, Value]
 
 
@@ -64,17 +65,21 @@ class Parser:
     def function(self) -> Function:
         tokens = self.tokens
         tokens.expect("tt.func")
-        if tokens.next.text in ("public", "private"):
-            tokens.take()
+        public = not tokens.accept("private")
+        tokens.accept("public")
+        start = tokens.next.start
         self.kernel = tokens.expect_kind("symbol").text[1:].strip('"')
         self.scopes = [{}]
-        parameters = self.block_arguments()
-        if tokens.accept("->"):
-            raise UnsupportedOperation("tt.func with results", self.kernel)
+        try:
+            parameters = self.block_arguments()
+            if tokens.accept("->"):
+                self.types()
+        except UnsupportedOperation as refused:
+            raise self.refusal(refused, "tt.func", start) from None
         if tokens.accept("attributes"):
             tokens.balanced("{", "}")
         blocks = self.region(parameters, own_scope=False)
-        return Function(self.kernel, blocks, self.location())
+        return Function(self.kernel, blocks, self.location(), public)
 
     # names
 
@@ -301,7 +306,7 @@ def result_types(op: Op, inputs: list[Type], outputs: list[Type]) -> list[Type]:
         return outputs * 2
     if outputs:
         return outputs
-    if op.name in ("tt.store", "tt.return", "tt.assert") or not inputs or op.name.endswith((".yield", ".return")):
+    if op.name in NO_RESULTS or not inputs or op.name.endswith((".yield", ".return")):
         return []
     if op.name in ("arith.cmpi", "arith.cmpf"):
         return [inputs[0].with_element("i1")]

@@ -1,8 +1,9 @@
-/* Numerics and reports shared by all kernels. 16-bit floats are held as float and rounded after every operation,
-   which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
+/* Numerics and reports shared by all kernels. Floats of 8 and 16 bits are held as float and rounded after every
+   operation, which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 typedef uint8_t i1, u8; typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
@@ -19,15 +20,22 @@ typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float 
 /* One access outside of its argument, and all of those of a launch. */
 typedef struct { i64 site, program, lane, address; } Record;
 typedef struct { i64 count, kept; Record record[]; } Report;
-typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32; Report *report; jmp_buf stop; } Run;
+typedef struct { i64 x, y, z, nx, ny, nz, program, limit, tf32, shuffle; Report *report; jmp_buf stop; } Run;
 
 COLD void outside(Run *run, i64 site, i64 address, i64 lane) {
     i64 limit = run->limit > 0 ? run->limit : 1;
-    if (!run->report) run->report = calloc(1, sizeof(Report) + limit * sizeof(Record));
+    if (!run->report) run->report = calloc(1, sizeof(Report) + (limit + 1) * sizeof(Record));
     Report *report = run->report;
     if (report->kept < limit) report->record[report->kept++] = (Record){site, run->program, lane, address};
     report->count++;
     if (run->limit <= 0) longjmp(run->stop, 1);
+}
+/* An assertion that does not hold ends the launch; the report always has room for it. */
+COLD void failed(Run *run, i64 site, i64 lane) {
+    i64 limit = run->limit > 0 ? run->limit : 1;
+    if (!run->report) run->report = calloc(1, sizeof(Report) + (limit + 1) * sizeof(Record));
+    run->report->record[run->report->kept++] = (Record){site, run->program, lane, 0};
+    longjmp(run->stop, 1);
 }
 /* How many start addresses an access of `size` bytes has in an argument of `length` bytes. */
 INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }
@@ -39,9 +47,12 @@ INLINE u64 bits_f64(f64 x) { u64 u; memcpy(&u, &x, 8); return u; }
 INLINE f64 f64_bits(u64 u) { f64 x; memcpy(&x, &u, 8); return x; }
 
 INLINE f32 bf16_bits(u16 h) { return f32_bits((u32)h << 16); }
-INLINE u16 bits_bf16(f32 x) {
+/* bits_* of a narrow type are those of a held value, which needs no rounding: a NaN that is only moved stays as it is. */
+INLINE u16 bits_bf16(f32 x) { return (u16)(bits_f32(x) >> 16); }
+/* As cvt.rn.bf16.f32: every NaN becomes 0x7fff. */
+INLINE f32 round_bf16(f32 x) {
     u32 u = bits_f32(x);
-    return (u & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (u16)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    return f32_bits((u & 0x7fffffffu) > 0x7f800000u ? 0x7fff0000u : (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u);
 }
 #if (defined(__F16C__) || defined(__aarch64__)) && (defined(__clang__) ? __clang_major__ >= 15 : __GNUC__ >= 12)
 INLINE f32 f16_bits(u16 h) { _Float16 x; memcpy(&x, &h, 2); return (f32)x; }
@@ -60,7 +71,6 @@ INLINE u16 bits_f16(f32 x) {
     return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
 }
 #endif
-INLINE f32 round_bf16(f32 x) { return bf16_bits(bits_bf16(x)); }
 INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
 INLINE f32 round_tf32(f32 x) {
     u32 u = bits_f32(x);
@@ -79,7 +89,51 @@ INLINE f64 odd_i64(i64 x) {
 INLINE f64 odd_u64(u64 x) {
     return x < (u64)1 << 53 ? (f64)x : (f64)((x & ~(u64)0xfff) | ((x & 0xfff) ? 0x800 : 0));
 }
-INLINE f32 cut_bf16(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffff0000u); }
+/* 8-bit floats as cvt.rn.satfinite.{e4m3x2,e5m2x2}.f32 makes them (PTX ISA, cvt): what is larger than the largest
+   finite value, infinity too, becomes that value with its sign; every NaN becomes 0x7f. */
+INLINE u8 bits_f8E5M2(f32 x) { return (u8)(bits_f16(x) >> 8); }
+INLINE f32 f8E5M2_bits(u8 h) { return f16_bits((u16)(h << 8)); }
+INLINE u8 bits_f8E4M3FN(f32 x) {
+    u32 u = bits_f32(x), a = u & 0x7fffffffu, sign = u >> 24 & 0x80u;
+    u32 small = (u32)(i32)(fabsf(x) * 512.0f), normal = (a >> 20) - (120u << 3);
+    return (u8)(sign | (a > 0x7f800000u ? 0x7fu : a < 0x3c800000u ? small : normal));
+}
+INLINE f32 f8E4M3FN_bits(u8 h) {
+    u32 a = h & 0x7fu, sign = (u32)(h & 0x80u) << 24;
+    u32 u = a == 0x7fu ? 0x7fc00000u : bits_f32(f32_bits(a << 20) * 0x1p120f);
+    return f32_bits(u | sign);
+}
+#define ROUND_8(name, drop, least, shift, largest) \
+    INLINE f32 round_##name(f32 x) { \
+        u32 u = bits_f32(x), a = u & 0x7fffffffu, sign = u & 0x80000000u, y = a < largest ? a : largest; \
+        u32 normal = (y + (1u << (drop - 1)) - 1u + (y >> drop & 1u)) & ~((1u << drop) - 1u); \
+        u32 small = bits_f32(f32_bits(y) + shift - shift); \
+        return a > 0x7f800000u ? name##_bits(0x7f) : f32_bits(sign | (y < least ? small : normal)); \
+    }
+ROUND_8(f8E4M3FN, 20, 0x3c800000u, 0x1p14f, 0x43e00000u) ROUND_8(f8E5M2, 21, 0x38800000u, 0x1p7f, 0x47600000u)
+static const f32 e2m1_values[16] __attribute__((unused)) = {
+    0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+INLINE f32 e8m0_value(i8 s) { return (u8)s == 255 ? NAN : s ? f32_bits((u32)(u8)s << 23) : 0x1p-127f; }
+/* PTX's .ftz: a subnormal is zero with its sign. */
+INLINE f32 flush(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
+/* A number from 0 to `last`, pseudo-random in the seed and `last` (splitmix64). */
+INLINE i32 pick(i64 seed, i32 last) {
+    u64 z = (u64)seed * 0x9e3779b97f4a7c15ull + (u64)last * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull, z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+    return (i32)((z ^ z >> 31) % ((u64)last + 1));
+}
+/* Towards zero. */
+INLINE f32 cut_f32(f64 x) {
+    f32 y = (f32)x;
+    return fabs((f64)y) > fabs(x) ? f32_bits(bits_f32(y) - 1u) : y;
+}
+/* As Triton's truncation of a half to its upper byte: infinity stays. */
+INLINE f32 cut_f8E5M2(f32 x) {
+    if (x != x || isinf(x)) return x;
+    f32 y = round_f8E5M2(x);
+    return fabsf(y) > fabsf(x) ? f8E5M2_bits((u8)(bits_f8E5M2(y) - 1)) : y;
+}
+INLINE f32 cut_bf16(f32 x) { return x != x ? round_bf16(x) : f32_bits(bits_f32(x) & 0xffff0000u); }
 INLINE f32 cut_f16(f32 x) {
     f32 y = round_f16(x);
     if (x != x || !(fabsf(y) > fabsf(x))) return y;
@@ -96,12 +150,16 @@ INLINE f32 load_bf16(i64 p) { return bf16_bits((u16)load_i16(p)); }
 INLINE void store_bf16(i64 p, f32 x) { store_i16(p, (i16)bits_bf16(x)); }
 INLINE f32 load_f16(i64 p) { return f16_bits((u16)load_i16(p)); }
 INLINE void store_f16(i64 p, f32 x) { store_i16(p, (i16)bits_f16(x)); }
+INLINE f32 load_f8E5M2(i64 p) { return f8E5M2_bits((u8)load_i8(p)); }
+INLINE void store_f8E5M2(i64 p, f32 x) { store_i8(p, (i8)bits_f8E5M2(x)); }
+INLINE f32 load_f8E4M3FN(i64 p) { return f8E4M3FN_bits((u8)load_i8(p)); }
+INLINE void store_f8E4M3FN(i64 p, f32 x) { store_i8(p, (i8)bits_f8E4M3FN(x)); }
 /* What a load outside of its argument gives: NaN, or the largest integer. */
 #define OUTSIDE(name, type, value) \
     COLD type outside_##name(Run *run, i64 site, i64 p, i64 lane) { outside(run, site, p, lane); return value; }
 OUTSIDE(i1, i1, 1) OUTSIDE(i8, i8, INT8_MAX) OUTSIDE(i16, i16, INT16_MAX) OUTSIDE(i32, i32, INT32_MAX)
 OUTSIDE(i64, i64, INT64_MAX) OUTSIDE(bf16, f32, NAN) OUTSIDE(f16, f32, NAN) OUTSIDE(f32, f32, NAN)
-OUTSIDE(f64, f64, NAN)
+OUTSIDE(f64, f64, NAN) OUTSIDE(f8E5M2, f32, NAN) OUTSIDE(f8E4M3FN, f32, NAN)
 
 /* Undefined in C; here as the NVIDIA GPU does it: shifts by the width or more empty the value (or fill it with the
    sign). Division by zero is unspecified in PTX; all ones and the dividend are what the hardware was seen to give. */

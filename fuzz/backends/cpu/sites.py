@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One load, store or atomic: where it is, its tensor's shape, and the parameters it may address."""
+    """One load, store, atomic or assertion: where it is, its tensor's shape, and the parameters it may address."""
 
     kind: str
     file: str
@@ -16,6 +16,7 @@ class Site:
     shape: tuple[int, ...]
     arguments: tuple[int, ...]
     size: int
+    message: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
