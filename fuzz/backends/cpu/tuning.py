@@ -1,7 +1,7 @@
 """`triton.autotune` without a benchmark: the drawn configuration runs, and nothing but that one is compiled.
 
-Triton's own `Autotuner.run` stays. It prunes the configurations, asks `_bench` for their times, keeps the best in
-`cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
+Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the best
+in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
 meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache, so that a GPU's
 choice and the CPU's never mix.
 """
@@ -9,23 +9,19 @@ choice and the CPU's never mix.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime.autotuner import Autotuner, Config
-from triton.runtime.errors import OutOfResources, PTXASError
 
 from .hosts import Patch
 from .knobs import knobs
 
-INVALID = (OutOfResources, CompileTimeAssertionFailure, PTXASError)
-"""What a configuration may raise that does not fit: Triton takes another one."""
-
 Draw = tuple[int, int | None]
 caches: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
 tuned: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
-really_prune = Autotuner.prune_configs
+really_prune, really_bench = Autotuner.prune_configs, Autotuner._bench
 
 
 def cache(tuner: Autotuner) -> dict[Any, Config]:
@@ -58,14 +54,14 @@ def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) ->
     """Zero for the first configuration that compiles, which is not launched; the others are not even compiled."""
     if tuned.get(tuner):
         return [1.0] * 3
-    conflicts = keywords.keys() & config.kwargs.keys()
-    if conflicts:
-        raise ValueError(f"both the launch and the autotuner set {', '.join(sorted(conflicts))}")
-    try:
-        tuner.fn.run(*arguments, **(keywords | config.all_kwargs() | {"warmup": True}))
-    except INVALID:
-        return [float("inf")] * 3
-    tuned[tuner] = True
+    times: list[float] = really_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
+    tuned[tuner] = times == [0.0] * 3
+    return times
+
+
+def once(call: Callable[[], Any], **_: Any) -> list[float]:
+    """In the place of a benchmark."""
+    call()
     return [0.0] * 3
 
 
@@ -73,4 +69,5 @@ PATCHES = [
     Patch(Autotuner, "cache", property(cache, set_cache)),
     Patch(Autotuner, "prune_configs", prune),
     Patch(Autotuner, "_bench", bench),
+    Patch(Autotuner, "do_bench", property(lambda tuner: once)),
 ]
