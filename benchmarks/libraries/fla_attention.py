@@ -7,8 +7,19 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from fla.ops import attn, delta_rule, forgetting_attn, gated_delta_rule, gla, hgrn, kda, linear_attn, retention
-from fla.ops import rwkv6, simple_gla
+from fla.ops import (
+    attn,
+    delta_rule,
+    forgetting_attn,
+    gated_delta_rule,
+    gla,
+    hgrn,
+    kda,
+    linear_attn,
+    retention,
+    rwkv6,
+    simple_gla,
+)
 from fla_modules import operation
 from operations import Check, Draw, check
 

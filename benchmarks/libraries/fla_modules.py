@@ -115,18 +115,6 @@ def swish(draw: Draw) -> Check:
 
 
 @operation
-def fast_gelu(draw: Draw) -> Check:
-    return check(
-        activations.fast_gelu_impl, lambda x: F.gelu(x, approximate="tanh"), draw.leaf(*rows(draw))
-    )
-
-
-@operation
-def squared_relu(draw: Draw) -> Check:
-    return check(activations.sqrelu, lambda x: x.relu().square(), draw.leaf(*rows(draw)))
-
-
-@operation
 def swiglu(draw: Draw) -> Check:
     x, y = draw.leaf(*rows(draw)), draw.leaf(*rows(draw))
     return check(activations.swiglu, lambda x, y: F.silu(x) * y, x, y)

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from liger_kernel import ops
-from liger_kernel.ops.grpo_loss import GrpoLossFunction
+from liger_kernel.ops import swiglu as swiglu_module
+from liger_kernel.ops.mhc import mhc_sinkhorn_bwd
 from liger_kernel.ops.swiglu import LigerFusedGateUpSiLUMulFunction
 from liger_kernel.ops.tiled_mlp import apply_tiled_mlp
 from operations import Check, Draw, Registry, check
 
 operation = Registry()
 EPS = 1e-6
+ROUNDS = 5
+Tensors = tuple[torch.Tensor, ...]
+# The library keeps its first answer; here each operation may have another.
+swiglu_module.infer_device_arch = swiglu_module.infer_device_arch.__wrapped__
+Tensors = tuple[torch.Tensor, ...]
 
 
 def rows(draw: Draw) -> tuple[int, int]:
@@ -42,6 +49,13 @@ def rms_norm_gemma(draw: Draw) -> Check:
 
 
 @operation
+def rms_norm_many_rows(draw: Draw) -> Check:
+    """Many short rows take another kernel, with several rows in a program."""
+    run = lambda x, w: ops.LigerRMSNormFunction.apply(x, w, EPS)  # noqa: E731
+    return check(run, lambda x, w: rms(x) * w, draw.leaf(32768, draw.pick(4, 6)), draw.leaf(draw.pick(4, 6)))
+
+
+@operation
 def fused_add_rms_norm(draw: Draw) -> Check:
     m, n = rows(draw)
     return check(
@@ -55,7 +69,7 @@ def fused_add_rms_norm(draw: Draw) -> Check:
 def modulated_rms_norm(draw: Draw) -> Check:
     m, n = rows(draw)
     return check(
-        lambda x, w, scale, shift: ops.LigerModulatedRMSNormFunction.apply(x, w, scale, shift, EPS, 0.0, "llama", False),
+        lambda *inputs: ops.LigerModulatedRMSNormFunction.apply(*inputs, EPS, 0.0, "llama", False),
         lambda x, w, scale, shift: rms(x) * w * (1 + scale) + shift,
         draw.leaf(2, m, n), draw.leaf(n), draw.leaf(2, m, n), draw.leaf(2, m, n),
     )  # fmt: skip
@@ -136,6 +150,13 @@ def swiglu(draw: Draw) -> Check:
     )
 
 
+@operation(capability=(10, 0))
+def swiglu_tiled(draw: Draw) -> Check:
+    """Wide rows, on a Blackwell."""
+    shape = draw.pick((2, 8200), (1, 9000))
+    return check(ops.LigerSiLUMulFunction.apply, lambda a, b: F.silu(a) * b, draw.leaf(*shape), draw.leaf(*shape))
+
+
 @operation
 def swiglu_fused_gate_up(draw: Draw) -> Check:
     m, n = rows(draw)
@@ -161,11 +182,20 @@ def tiled_mlp(draw: Draw) -> Check:
 
 @operation
 def mlp(draw: Draw) -> Check:
+    return gated_mlp(draw, draw.leaf)
+
+
+@operation(backward=False)
+def mlp_inference(draw: Draw) -> Check:
+    return gated_mlp(draw, draw.fixed)
+
+
+def gated_mlp(draw: Draw, make: Callable[..., torch.Tensor]) -> Check:
     m, n = draw.pick((16, 32), (24, 64))
     return check(
         ops.LigerMLPFunction.apply,
         lambda x, gate, up, down: (F.silu(x @ gate.T) * (x @ up.T)) @ down.T,
-        draw.leaf(1, m, n), draw.leaf(2 * n, n, scale=0.2), draw.leaf(2 * n, n, scale=0.2), draw.leaf(n, 2 * n, scale=0.2),
+        make(1, m, n), make(2 * n, n, scale=0.2), make(2 * n, n, scale=0.2), make(n, 2 * n, scale=0.2),
     )  # fmt: skip
 
 
@@ -332,26 +362,46 @@ def mhc_post_res(draw: Draw) -> Check:
     )  # fmt: skip
 
 
+def doubly_stochastic(logits: torch.Tensor) -> torch.Tensor:
+    """Exponentials brought near a doubly stochastic matrix (Sinkhorn and Knopp, 1967)."""
+    mixed = logits.softmax(-1) + EPS
+    mixed = mixed / (mixed.sum(-2, keepdim=True) + EPS)
+    for _ in range(ROUNDS - 1):
+        mixed = mixed / (mixed.sum(-1, keepdim=True) + EPS)
+        mixed = mixed / (mixed.sum(-2, keepdim=True) + EPS)
+    return mixed
+
+
+@operation(dtypes=(torch.float32,), backward=False)
+def mhc_sinkhorn_backward(draw: Draw) -> Check:
+    """The gradient of the logits where the forward kept no history."""
+    count, alpha = draw.pick(6, 20), torch.tensor(0.9)
+
+    def reference(mix: torch.Tensor, b: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        logits = (mix[:, 8:] * alpha.double() + b[8:]).unflatten(-1, (4, 4)).requires_grad_()
+        return torch.autograd.grad(doubly_stochastic(logits), logits, grad)[0].flatten(-2)
+
+    return check(
+        lambda mix, b, grad: mhc_sinkhorn_bwd(mix, b, alpha, grad, tmax=ROUNDS, sinkhorn_eps=EPS),
+        reference,
+        draw.fixed(count, 24), draw.fixed(24), draw.fixed(count, 4, 4),
+    )  # fmt: skip
+
+
 @operation
 def mhc_coeffs(draw: Draw) -> Check:
     n, streams, count = draw.pick(16, 64), 4, 4 * 6
-    eps, rounds, double = 1e-6, 5, 2.0
+    double = 2.0
 
-    def reference(x: torch.Tensor, phi: torch.Tensor, b: torch.Tensor, *scales: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Sigmoids, and exponentials brought near a doubly stochastic matrix (Sinkhorn and Knopp, 1967)."""
+    def reference(x: torch.Tensor, phi: torch.Tensor, b: torch.Tensor, *scales: torch.Tensor) -> Tensors:
         logits = rms(x.flatten(-2)) @ phi
         pre, post, res = (
             part * scale + shift
             for part, scale, shift in zip(logits.split([4, 4, 16], -1), scales, b.split([4, 4, 16]), strict=True)
         )
-        mixed = res.unflatten(-1, (streams, streams)).softmax(-1) + eps
-        mixed = mixed / (mixed.sum(-2, keepdim=True) + eps)
-        for _ in range(rounds - 1):
-            mixed = mixed / (mixed.sum(-1, keepdim=True) + eps)
-            mixed = mixed / (mixed.sum(-2, keepdim=True) + eps)
-        return pre.sigmoid(), double * post.sigmoid(), mixed
+        return pre.sigmoid(), double * post.sigmoid(), doubly_stochastic(res.unflatten(-1, (streams, streams)))
 
-    run = lambda *inputs: ops.LigerMHCCoeffsFunction.apply(*inputs, True, rounds, eps, 0.0, eps, double)  # noqa: E731
+    run = lambda *inputs: ops.LigerMHCCoeffsFunction.apply(*inputs, True, ROUNDS, EPS, 0.0, EPS, double)  # noqa: E731
     single = torch.float32
     scales = [torch.tensor(value, requires_grad=True) for value in (0.5, 0.7, 0.9)]
     phi, shift = draw.leaf(streams * n, count, scale=0.1), draw.leaf(count, dtype=single)

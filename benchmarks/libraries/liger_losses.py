@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from liger import GrpoLossFunction, operation, ops
+from liger import operation, ops
+from liger_kernel.ops.grpo_loss import GrpoLossFunction
 from operations import Check, Draw, check
 
 
@@ -29,9 +30,10 @@ def cross_entropy_smoothed(draw: Draw) -> Check:
     """Weights, label smoothing, a softcap and no reduction."""
     m, n = tokens(draw)
     target, weight = draw.index(n, m), draw.fixed(n, dtype=torch.float32).abs()
+    options = {"reduction": "none", "label_smoothing": 0.1}
     return check(
         lambda x: ops.LigerCrossEntropyFunction.apply(x, target, weight, -100, 0.0, 0.1, "none", 20.0)[0],
-        lambda x: F.cross_entropy(20 * torch.tanh(x / 20), target, weight.double(), reduction="none", label_smoothing=0.1),
+        lambda x: F.cross_entropy(20 * torch.tanh(x / 20), target, weight.double(), **options),
         draw.leaf(m, n),
     )
 
@@ -49,11 +51,12 @@ def vocab_parallel_cross_entropy(draw: Draw) -> Check:
 
 @operation
 def fused_linear_cross_entropy(draw: Draw) -> Check:
+    """Twice the loss, so that the backward has something to multiply by."""
     m, n = tokens(draw)
     target = draw.index(n, m)
     return check(
-        lambda x, w, b: ops.LigerFusedLinearCrossEntropyFunction.apply(x, w, target, b)[0],
-        lambda x, w, b: F.cross_entropy(F.linear(x, w, b), target),
+        lambda x, w, b: 2 * ops.LigerFusedLinearCrossEntropyFunction.apply(x, w, target, b)[0],
+        lambda x, w, b: 2 * F.cross_entropy(F.linear(x, w, b), target),
         draw.leaf(m, 32), draw.leaf(n, 32, scale=0.3), draw.leaf(n),
     )  # fmt: skip
 

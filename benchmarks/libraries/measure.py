@@ -1,6 +1,6 @@
 """Runs operations of one library in this process and says what happened, one JSON line for each.
 
-python measure.py LIBRARY FOLDER [--part K/N] [--only NAME]... [--dtypes float32,...] [--repeat N]
+python measure.py LIBRARY FOLDER [--part K/N] [--only NAME]... [--dtypes float32,...] [--repeat N] [--limit S]
 
 Outputs of float32 calls of the first shape are kept in FOLDER, for comparison with the other way of running kernels:
 TRITON_INTERPRET=1 makes this process run Triton's interpreter.
@@ -12,6 +12,7 @@ import argparse
 import importlib
 import json
 import os
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -56,8 +57,9 @@ def results(function: Callable[..., Any], inputs: tuple[Any, ...], backward: boo
         drawn = torch.randn(output.shape, generator=generator).to(output.dtype)
         cotangents.append(drawn if output.dim() else torch.ones_like(output))
     # Some kernels write over the cotangent.
-    pairs = [(out, grad.to(out.dtype, copy=True)) for out, grad in zip(outputs, cotangents, strict=True) if out.requires_grad]
-    gradients = torch.autograd.grad([out for out, _ in pairs], leaves, [grad for _, grad in pairs], allow_unused=True)
+    given = [grad.to(out.dtype, copy=True) for out, grad in zip(outputs, cotangents, strict=True) if out.requires_grad]
+    wanted = [out for out in outputs if out.requires_grad]
+    gradients = torch.autograd.grad(wanted, leaves, given, allow_unused=True)
     return kept + [torch.zeros_like(leaf) if one is None else one for leaf, one in zip(leaves, gradients, strict=True)]
 
 
@@ -112,7 +114,7 @@ def watched() -> Iterator[Seen]:
 def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repeat: int) -> dict[str, Any]:
     """One call forward and backward, compared with its reference, and timed again when it is warm."""
     found: dict[str, Any] = {"name": operation.name, "dtype": str(dtype)[6:], "shape": shape}
-    with watched() as seen:
+    with cpu.knobs.set(**operation.knobs), watched() as seen:
         started = time.perf_counter()
         try:
             check = operation.draw(Draw(dtype, shape))
@@ -132,6 +134,22 @@ def run(operation: Operation, dtype: torch.dtype, shape: int, folder: Path, repe
     if repeat:
         found["warm"] = warm(operation, check, cotangents, repeat)
     return found
+
+
+@contextmanager
+def limited(limit: float) -> Iterator[None]:
+    """Raises TimeoutError inside a call of Python that takes more seconds."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"more than {limit:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, 0 if limit == float("inf") else limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def reason(error: BaseException) -> str:
@@ -161,6 +179,7 @@ def main() -> None:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--shapes", type=int, default=len(SHAPES))
     parser.add_argument("--repeat", type=int, default=0)
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds for each call")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
@@ -173,7 +192,8 @@ def main() -> None:
                 if str(dtype)[6:] not in options.dtypes.split(","):
                     continue
                 for shape in SHAPES[: options.shapes]:
-                    found = run(operation, dtype, shape, options.folder, options.repeat)
+                    with limited(options.limit):
+                        found = run(operation, dtype, shape, options.folder, options.repeat)
                     print(json.dumps(found), flush=True)
         print(json.dumps({"sweep": time.perf_counter() - started}), flush=True)
 

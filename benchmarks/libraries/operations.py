@@ -60,6 +60,7 @@ class Operation:
     draw: Callable[[Draw], Check]
     dtypes: tuple[torch.dtype, ...]
     backward: bool
+    knobs: dict[str, Any]
 
 
 class Registry:
@@ -69,14 +70,18 @@ class Registry:
         self.operations: list[Operation] = []
 
     def __call__(
-        self, function: Callable[[Draw], Check] | None = None, *, dtypes: tuple[torch.dtype, ...] | None = None,
+        self,
+        function: Callable[[Draw], Check] | None = None,
+        *,
+        dtypes: tuple[torch.dtype, ...] | None = None,
         backward: bool = True,
+        **knobs: Any,
     ) -> Any:
-        """Decorates a function from a Draw to a Check."""
+        """Decorates a function from a Draw to a Check; it runs under these knobs."""
         chosen = dtypes or (torch.float32, torch.bfloat16)
 
         def register(draw: Callable[[Draw], Check]) -> Callable[[Draw], Check]:
-            self.operations.append(Operation(draw.__name__, draw, chosen, backward))
+            self.operations.append(Operation(draw.__name__, draw, chosen, backward, knobs))
             return draw
 
         return register(function) if function is not None else register

@@ -16,7 +16,8 @@ import torch
 from .knobs import knobs
 
 WARP = 32
-really_synchronize = torch.cuda.synchronize
+really_available, really_synchronize = torch.cuda.is_available, torch.cuda.synchronize
+really_get_state, really_set_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
 
 
 class Patch(NamedTuple):
@@ -127,6 +128,16 @@ def synchronize(device: Any = None) -> None:
         really_synchronize()
 
 
+def get_rng_state(device: Any = "cuda") -> torch.Tensor:
+    """`torch.compile` keeps it; without a GPU there is nothing to keep."""
+    return really_get_state(device) if really_available() else torch.empty(0, dtype=torch.uint8)
+
+
+def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
+    if state.numel():
+        really_set_state(state, device)
+
+
 def no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
@@ -157,6 +168,8 @@ ANSWERS: dict[str, Any] = {
     "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
     "empty_cache": nothing,
     "synchronize": synchronize,
+    "get_rng_state": get_rng_state,
+    "set_rng_state": set_rng_state,
     "device": no_context,
     "device_of": no_context,
     "stream": no_context,

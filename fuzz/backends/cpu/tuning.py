@@ -1,8 +1,8 @@
 """`triton.autotune` without a benchmark: the drawn configuration runs, and nothing but that one is compiled.
 
-Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the best
-in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
-meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache, so that a GPU's
+Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the
+best in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep
+their meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache: a GPU's
 choice and the CPU's never mix.
 """
 
