@@ -17,7 +17,7 @@ def dot(lowering: Lowering, op: Op) -> None:
     first, second, initial = lowering.operands(op)
     check_types(first.type, second.type, op.result.typed)
     precision = op.attributes.get("inputPrecision")
-    if first.type.element != "f32" or precision == "ieee":
+    if first.type.element != "f32" or precision in (None, "ieee"):
         accumulate(lowering, op, first, second, initial)
     elif precision == "tf32":
         accumulate(lowering, op, rounded_operand(first), rounded_operand(second), initial)

@@ -9,7 +9,7 @@ from .calls import merge
 from .control import lower_blocks
 from .lower import Lowering
 from .parse import parse
-from .prelude import PRELUDE
+from .prelude import prelude
 from .provenance import trace
 from .sites import Site
 from .types import Type
@@ -39,7 +39,8 @@ def translate(text: str) -> Program:
     names = bind_parameters(lowering)
     lower_blocks(lowering, function.blocks)
     where = f"/* {function.name}, from {function.location} */"
-    texts = [PRELUDE, where, program(lowering, names), launch(lowering, names)]
+    body = program(lowering, names)
+    texts = [prelude(body), where, body, launch(lowering, names)]
     return Program(function.name, "\n".join(texts), lowering.sites, parameters)
 
 

@@ -213,7 +213,7 @@ class Parser:
     def plain(self, name: str) -> Op:
         """`name operands, words, key = value {attributes} : types -> types`."""
         tokens, op = self.tokens, Op(name)
-        while tokens.next.text not in (":", "loc"):
+        while tokens.next.text not in (":", "->", "loc"):
             self.piece(op)
         inputs, outputs = self.type_section(op)
         op.results = [Value("", type) for type in result_types(op, inputs, outputs)]
@@ -244,9 +244,7 @@ class Parser:
 
     def type_section(self, op: Op) -> tuple[list[Type], list[Type]]:
         tokens = self.tokens
-        if not tokens.accept(":"):
-            return [], []
-        inputs = self.types()
+        inputs = self.types() if tokens.accept(":") else []
         if tokens.accept("->") or tokens.accept("to"):
             return inputs, self.types()
         return inputs, []
@@ -287,6 +285,11 @@ class Parser:
         if token.text == "array":
             items = tokens.balanced("<", ">").partition(":")[2]
             return [int(item) for item in items.split(",")] if items.strip() else []
+        if token.text == "dense":
+            text = tokens.balanced("<", ">")
+            tokens.expect(":")
+            tokens.take()
+            return text
         if token.kind == "number":
             if tokens.accept(":"):
                 tokens.take()
