@@ -1,6 +1,6 @@
 """liger-kernel and fla-core through their own launchers on CPU tensors, forward and backward.
 
-python benchmarks/libraries [LIBRARY...] [--write FILE]
+python benchmarks/libraries [--library NAME]... [--write FILE]
 
 Sweeps every operation of `liger*.py` and `fla*.py` in two processes with an empty Triton cache, then again with that
 cache; runs some of them on Triton's interpreter; prints a table. With `--write` the table takes the place of what
@@ -73,11 +73,11 @@ def measured(library: str) -> tuple[str, str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("libraries", nargs="*", default=list(PACKAGES), metavar="LIBRARY", choices=[*PACKAGES, []])
+    parser.add_argument("--library", action="append", choices=PACKAGES)
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     texts = []
-    for library in options.libraries:
+    for library in options.library or PACKAGES:
         head, body = measured(library)
         print(head, body, sep="\n\n", flush=True)
         texts.append(f"{head}\n\n{body}")
