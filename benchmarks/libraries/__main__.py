@@ -62,13 +62,14 @@ def measured(library: str) -> tuple[str, str]:
         folder, cache = Path(temporary), Path(temporary, "cache")
         cold = sweep(library, folder, cache, processes=PROCESSES)
         warm = sweep(library, folder, cache, processes=PROCESSES)
+        halves = sweep(library, folder, cache, "--dtypes", "float16", "--shapes", "1", processes=PROCESSES)
         timed = [word for name in TIMED[library] for word in ("--only", name)]
         alone = ("--dtypes", "float32", "--shapes", "1")
         fast = sweep(library, folder, cache, *timed, *alone, "--repeat", "101")
         slow = sweep(library, folder, cache, *timed, *alone, "--repeat", "3", TRITON_INTERPRET="1")
         sweep(library, folder, cache, *alone, "--limit", "20", processes=PROCESSES, TRITON_INTERPRET="1")
         title = f"{PACKAGES[library]} {version(PACKAGES[library])}"
-        return headline(title, cold, warm), written(cold, folder) + "\n\n" + timings(fast, slow)
+        return headline(title, cold, warm), written(cold + halves, folder) + "\n\n" + timings(fast, slow)
 
 
 def main() -> None:

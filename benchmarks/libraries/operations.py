@@ -78,7 +78,7 @@ class Registry:
         **knobs: Any,
     ) -> Any:
         """Decorates a function from a Draw to a Check; it runs under these knobs."""
-        chosen = dtypes or (torch.float32, torch.bfloat16)
+        chosen = dtypes or (torch.float32, torch.bfloat16, torch.float16)
 
         def register(draw: Callable[[Draw], Check]) -> Callable[[Draw], Check]:
             self.operations.append(Operation(draw.__name__, draw, chosen, backward, knobs))

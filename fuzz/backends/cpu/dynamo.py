@@ -19,7 +19,7 @@ NAME = "torch._dynamo"
 class Finder(importlib.abc.MetaPathFinder):
     """Finds that one module, and only where it is not imported yet. `lifted()` takes the answers away for a block."""
 
-    def __init__(self, lifted: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, lifted: Callable[[], AbstractContextManager[object]]) -> None:
         self.lifted = lifted
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -32,7 +32,7 @@ class Finder(importlib.abc.MetaPathFinder):
 class Loader(importlib.abc.Loader):
     """Executes a module without the answers."""
 
-    def __init__(self, loader: Any, lifted: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(self, loader: Any, lifted: Callable[[], AbstractContextManager[object]]) -> None:
         self.loader, self.lifted = loader, lifted
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
