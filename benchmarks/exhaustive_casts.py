@@ -2,8 +2,8 @@
 
     .venv/bin/python benchmarks/exhaustive_casts.py [bfloat16 float16 float8_e4m3fn float8_e5m2] [--part K/N]
 
-About 5 minutes a dtype on one core, in chunks of 2^24 values; `--part 1/4` does every fourth of them. Torch does not
-saturate to 8 bits as a GPU does, so that there larger values are compared with the largest finite one. Exit code 1 if any
+About 5 minutes a dtype on one core, in chunks of 2^24 values; `--part 1/4` does every fourth. Torch does not
+saturate to 8 bits as a GPU does: there, larger values are compared with the largest finite one. Exit code 1 if any
 differs.
 """
 

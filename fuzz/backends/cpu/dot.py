@@ -8,12 +8,12 @@ from .errors import UnsupportedOperation
 from .ir import Op
 from .lower import Lowering, lowers
 from .types import EIGHT_BIT_FLOATS, Type
-from .views import Lane, Operand, View
+from .views import Lane, Operand, Uniform, View, identity
 
 
 @lowers("tt.dot")
 def dot(lowering: Lowering, op: Op) -> None:
-    """`tf32` and `tf32x3` round operands only where the run asks for it (knob `dot_precision`)."""
+    """`tf32` and `tf32x3` cut operands only where the run asks for it (knob `dot_precision`)."""
     first, second, initial = lowering.operands(op)
     check_types(first.type, second.type, op.result.typed)
     precision = op.attributes.get("inputPrecision")
@@ -33,19 +33,27 @@ def check_types(first: Type, second: Type, result: Type) -> None:
 
 def rounded_operand(operand: Operand) -> Operand:
     """The operand as a tensor core reads it, if the run asks for that."""
-    return mapped(operand, lambda text: f"(run->tf32 ? round_tf32({text}) : {text})")
+    return mapped(operand, lambda text: f"(run->tf32 ? cut_tf32({text}) : {text})")
 
 
 def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> None:
-    """tf32x3: each operand is a tf32 number and a tf32 rest; low times high, high times low, then high times high
-    (the order of Triton's decomposition). Without tf32 the rest is zero and the result that of ieee."""
+    """tf32x3 as Triton's pass for NVIDIA splits it: each operand is a rounded part and a rest, of which the tensor core
+    cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
     left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
-    rest = [mapped(side, lambda text: f"(run->tf32 ? round_tf32({text} - round_tf32({text})) : 0.0f)")
-            for side in (left, right)]  # fmt: skip
-    whole = [rounded_operand(side) for side in (left, right)]
-    total = initial
-    for one, other in ((rest[0], whole[1]), (whole[0], rest[1]), (whole[0], whole[1])):
-        total = accumulate(lowering, op, one, other, total)
+    result = lowering.array(op.result.typed, lowering.names.pick(op.result.name))
+    parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
+    rests = [mapped(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
+    lowering.statement("if (run->tf32) {")
+    low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.typed, "0"))
+    low = accumulate(lowering, op, parts[0], rests[1], low)
+    known = mapped(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
+    high = accumulate(lowering, op, parts[0], parts[1], known)
+    here = identity(result.type.shape)
+    lowering.assign(result, mapped(high, lambda text: f"({text} + {initial.at(here, None)})"))
+    lowering.statement("} else {")
+    lowering.assign(result, accumulate(lowering, op, left, right, initial))
+    lowering.statement("}")
+    lowering.values[op.result] = result
 
 
 def mapped(operand: Operand, compute: Callable[[str], str]) -> Operand:

@@ -125,7 +125,7 @@ def clamp(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
 
 @expression("arith.remf")
 def remainder(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
-    return f"{'fmod' if type.element == 'f64' else 'fmodf'}({texts[0]}, {texts[1]})"
+    return rounded(type, f"remf_{type.c}({texts[0]}, {texts[1]})")
 
 
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -167,8 +167,7 @@ def select(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
 def fused(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     if type.is_narrow:
         # The product of two 16-bit floats is exact in double; the sum is rounded to odd, then once to 16 bits.
-        first, second, third = texts
-        return f"round_{type.element}(odd_f32(fma((f64){first}, (f64){second}, (f64){third})))"
+        return f"round_{type.element}(odd_f32(odd_fma({', '.join(texts)})))"
     return f"{'fma' if type.element == 'f64' else 'fmaf'}({', '.join(texts)})"
 
 

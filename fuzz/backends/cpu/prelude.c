@@ -71,16 +71,28 @@ INLINE u16 bits_f16(f32 x) {
     return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
 }
 #endif
-INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
+/* As cvt.rn.f16.f32: every NaN becomes 0x7fff. */
+INLINE f32 round_f16(f32 x) { return x != x ? f32_bits(0x7fffe000u) : f16_bits(bits_f16(x)); }
+/* tf32 as a tensor core reads a float: the low 13 bits do not count (an H200 was seen to truncate both operands). */
+INLINE f32 cut_tf32(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffffe000u); }
+/* As cvt.rna.tf32.f32: to nearest, ties away from zero. */
 INLINE f32 round_tf32(f32 x) {
     u32 u = bits_f32(x);
-    return (u & 0x7f800000u) == 0x7f800000u ? x : f32_bits((u + 0xfffu + ((u >> 13) & 1u)) & 0xffffe000u);
+    return (u & 0x7f800000u) == 0x7f800000u ? x : f32_bits((u + 0x1000u) & 0xffffe000u);
 }
 /* Rounded to odd: a second rounding to 16 bits then equals one rounding. */
 INLINE f32 odd_f32(f64 x) {
     f32 y = (f32)x;
     if (x != x || (f64)y == x) return y;
     return f32_bits((bits_f32(y) - (fabs((f64)y) > fabs(x))) | 1u);
+}
+/* a b + c rounded to odd, where a b is exact: the error of the sum is what Knuth's two-sum finds. */
+INLINE f64 odd_fma(f64 a, f64 b, f64 c) {
+    f64 product = a * b, sum = product + c, other = sum - product;
+    f64 error = (product - (sum - other)) + (c - other);
+    u64 bits = bits_f64(sum);
+    int inexact = error == error && error != 0.0 && !(bits & 1);
+    return inexact ? f64_bits((error > 0.0) == (sum > 0.0) ? bits + 1 : bits - 1) : sum;
 }
 INLINE f64 odd_i64(i64 x) {
     if (x > -((i64)1 << 53) && x < (i64)1 << 53) return (f64)x;
@@ -161,33 +173,44 @@ OUTSIDE(i1, i1, 1) OUTSIDE(i8, i8, INT8_MAX) OUTSIDE(i16, i16, INT16_MAX) OUTSID
 OUTSIDE(i64, i64, INT64_MAX) OUTSIDE(bf16, f32, NAN) OUTSIDE(f16, f32, NAN) OUTSIDE(f32, f32, NAN)
 OUTSIDE(f64, f64, NAN) OUTSIDE(f8E5M2, f32, NAN) OUTSIDE(f8E4M3FN, f32, NAN)
 
-/* Undefined in C; here as the NVIDIA GPU does it: shifts by the width or more empty the value (or fill it with the
-   sign). Division by zero is unspecified in PTX; all ones and the dividend are what the hardware was seen to give. */
-#define INTEGER(name, type, utype, width) \
-    INLINE type shli_##name(type a, type b) { return (utype)b < width ? (type)((utype)a << b) : 0; } \
-    INLINE type shrui_##name(type a, type b) { return (utype)b < width ? (type)((utype)a >> b) : 0; } \
-    INLINE type shrsi_##name(type a, type b) { return (type)(a >> ((utype)b < width ? b : width - 1)); } \
-    INLINE type divsi_##name(type a, type b) { return b == 0 ? -1 : b == -1 ? (type)(0 - (utype)a) : (type)(a / b); } \
-    INLINE type remsi_##name(type a, type b) { return b == 0 ? a : b == -1 ? 0 : (type)(a % b); } \
-    INLINE type divui_##name(type a, type b) { return b == 0 ? -1 : (type)((utype)a / (utype)b); } \
-    INLINE type remui_##name(type a, type b) { return b == 0 ? a : (type)((utype)a % (utype)b); } \
+/* Undefined in C; here as an H200 was seen to do it (benchmarks/gpu_edges.py). Shifts by the width or more empty the value
+   (or fill it with the sign); PTX has 32-bit shift amounts, so that of 64 bits the lower half counts. Division by zero,
+   which PTX leaves open, gives all ones, quotient and remainder; in 64 bits only 32 ones where the dividend fits in 32
+   bits, as it is then divided in 32 bits. */
+#define ONES(a) -1
+#define ONES_64(a) ((u64)(a) >> 32 ? -1 : (i64)0xffffffff)
+#define INTEGER(name, type, utype, amount, width, ones) \
+    INLINE type shli_##name(type a, type b) { return (amount)b < width ? (type)((utype)a << (amount)b) : 0; } \
+    INLINE type shrui_##name(type a, type b) { return (amount)b < width ? (type)((utype)a >> (amount)b) : 0; } \
+    INLINE type shrsi_##name(type a, type b) { return (type)(a >> ((amount)b < width ? (amount)b : width - 1)); } \
+    INLINE type divsi_##name(type a, type b) { \
+        return b == 0 ? ones(a) : b == -1 ? (type)(0 - (utype)a) : (type)(a / b); \
+    } \
+    INLINE type remsi_##name(type a, type b) { return b == 0 ? ones(a) : b == -1 ? 0 : (type)(a % b); } \
+    INLINE type divui_##name(type a, type b) { return b == 0 ? ones(a) : (type)((utype)a / (utype)b); } \
+    INLINE type remui_##name(type a, type b) { return b == 0 ? ones(a) : (type)((utype)a % (utype)b); } \
     INLINE type maxsi_##name(type a, type b) { return a > b ? a : b; } \
     INLINE type minsi_##name(type a, type b) { return a < b ? a : b; } \
     INLINE type maxui_##name(type a, type b) { return (utype)a > (utype)b ? a : b; } \
     INLINE type minui_##name(type a, type b) { return (utype)a < (utype)b ? a : b; } \
     INLINE type absi_##name(type a) { return a < 0 ? (type)(0 - (utype)a) : a; }
-INTEGER(i8, i8, u8, 8) INTEGER(i16, i16, u16, 16) INTEGER(i32, i32, u32, 32) INTEGER(i64, i64, u64, 64)
+INTEGER(i8, i8, u8, u8, 8, ONES) INTEGER(i16, i16, u16, u16, 16, ONES) INTEGER(i32, i32, u32, u32, 32, ONES)
+INTEGER(i64, i64, u64, u32, 64, ONES_64)
 INLINE i32 mulhiui_i32(i32 a, i32 b) { return (i32)(((u64)(u32)a * (u32)b) >> 32); }
 INLINE i64 mulhiui_i64(i64 a, i64 b) { return (i64)(((unsigned __int128)(u64)a * (u64)b) >> 64); }
 
-/* Float to integer as cvt.rzi: out of range saturates, NaN is 0. */
-#define TO_INTEGER(from, to, low, high, min, max) \
-    INLINE to to_##to##_##from(from x) { return x != x ? 0 : x <= low ? min : x >= high ? max : (to)x; }
-#define TO_INTEGERS(from) \
-    TO_INTEGER(from, i16, -0x1p15, 0x1p15, INT16_MIN, INT16_MAX) TO_INTEGER(from, u16, 0, 0x1p16, 0, UINT16_MAX) \
-    TO_INTEGER(from, i32, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX) TO_INTEGER(from, u32, 0, 0x1p32, 0, UINT32_MAX) \
-    TO_INTEGER(from, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX) TO_INTEGER(from, u64, 0, 0x1p64, 0, UINT64_MAX)
-TO_INTEGERS(f32) TO_INTEGERS(f64)
+/* Float to integer as cvt.rzi: out of range saturates (PTX ISA, cvt). NaN is 0 between types of at most 32 bits, and the
+   upper bit alone where either has 64, as an H200 was seen to give. */
+#define TO_INTEGER(from, to, low, high, min, max, nan) \
+    INLINE to to_##to##_##from(from x) { return x != x ? (to)(nan) : x <= low ? min : x >= high ? max : (to)x; }
+#define TO_INTEGERS(from, wide) \
+    TO_INTEGER(from, i16, -0x1p15, 0x1p15, INT16_MIN, INT16_MAX, wide << 15) \
+    TO_INTEGER(from, u16, 0, 0x1p16, 0, UINT16_MAX, wide << 15) \
+    TO_INTEGER(from, i32, -0x1p31, 0x1p31, INT32_MIN, INT32_MAX, wide << 31) \
+    TO_INTEGER(from, u32, 0, 0x1p32, 0, UINT32_MAX, wide << 31) \
+    TO_INTEGER(from, i64, -0x1p63, 0x1p63, INT64_MIN, INT64_MAX, 1ull << 63) \
+    TO_INTEGER(from, u64, 0, 0x1p64, 0, UINT64_MAX, 1ull << 63)
+TO_INTEGERS(f32, 0u) TO_INTEGERS(f64, 1u)
 
 /* minnum and maxnum prefer the number, minimum and maximum the NaN; -0 < +0 in all of them. */
 #define FLOAT(name, utype, bits, from) \
@@ -202,6 +225,9 @@ TO_INTEGERS(f32) TO_INTEGERS(f64)
     INLINE i1 one_##name(name a, name b) { return a < b || a > b; } \
     INLINE i1 ueq_##name(name a, name b) { return !(a < b || a > b); }
 FLOAT(f32, u32, bits_f32, f32_bits) FLOAT(f64, u64, bits_f64, f64_bits)
+/* NVIDIA's compiler makes this of a remainder: with a large quotient the result may exceed the divisor. */
+INLINE f32 remf_f32(f32 x, f32 y) { return isinf(y) ? x : fmaf(-truncf(x / y), y, x); }
+INLINE f64 remf_f64(f64 x, f64 y) { return isinf(y) ? x : fma(-trunc(x / y), y, x); }
 INLINE f32 rsqrt_f32(f32 x) { return (f32)(1.0 / sqrt((f64)x)); }
 INLINE f64 rsqrt_f64(f64 x) { return 1.0 / sqrt(x); }
 INLINE i32 leading_i32(i32 x) { return x ? __builtin_clz((u32)x) : 32; }

@@ -84,15 +84,21 @@ def test_three_products_of_tf32_are_nearly_those_of_float32():
     finally:
         cpu.knobs.dot_precision = "ieee"
     assert (three - exact).abs().max() < 1e-5 < 1e-4 < (one - exact).abs().max()
-    words = x.view(torch.int32).long() & 0xFFFFFFFF
-    high = ((words + 0xFFF + (words >> 13 & 1)) & 0xFFFFE000).to(torch.int32).view(torch.float32)
-    eye = torch.eye(32)
-    assert torch.equal(multiply(x, eye, "tf32x3"), x)
+
+
+def test_three_products_of_tf32_have_the_bits_of_a_gpu():
+    """The four words and their results are from an H200."""
+    x = torch.eye(32)
+    x[0, :4] = torch.tensor([0x3F801000, 0x3F801001, 0x3F803000, 0x3F800FFF], dtype=torch.int32).view(torch.float32)
     cpu.knobs.dot_precision = "tf32"
     try:
-        assert torch.equal(multiply(x, eye, "tf32"), high)
+        left, right = multiply(x, torch.eye(32), "tf32x3"), multiply(torch.eye(32), x, "tf32x3")
+        once = multiply(x, torch.eye(32), "tf32")
     finally:
         cpu.knobs.dot_precision = "ieee"
+    want = [0x3F801000, 0x3F801002, 0x3F803000, 0x3F800FFE]
+    assert left[0, :4].view(torch.int32).tolist() == right[0, :4].view(torch.int32).tolist() == want
+    assert once[0, :4].view(torch.int32).tolist() == [0x3F800000, 0x3F800000, 0x3F802000, 0x3F800000]
 
 
 @triton.jit
