@@ -152,6 +152,12 @@ def limited(limit: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def processor_time() -> float:
+    """Seconds of a processor that this process and the compilers that it started have used."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
+
+
 def reason(error: BaseException) -> str:
     """What went wrong at the bottom: Triton quotes the kernel around it."""
     while error.__cause__ is not None:
@@ -186,7 +192,7 @@ def main() -> None:
     part, parts = map(int, options.part.split("/"))
     with cpu.active():
         chosen = [one for one in operations(options.library) if one.name in (options.only or [one.name])]
-        started = time.perf_counter()
+        started, worked = time.perf_counter(), processor_time()
         for operation in chosen[part::parts]:
             for dtype in operation.dtypes:
                 if str(dtype)[6:] not in options.dtypes.split(","):
@@ -195,7 +201,7 @@ def main() -> None:
                     with limited(options.limit):
                         found = run(operation, dtype, shape, options.folder, options.repeat)
                     print(json.dumps(found), flush=True)
-        print(json.dumps({"sweep": time.perf_counter() - started}), flush=True)
+        print(json.dumps({"sweep": time.perf_counter() - started, "worked": processor_time() - worked}), flush=True)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,11 @@ def seconds(found: list[Found]) -> float:
     return max(one["sweep"] for one in found if "sweep" in one)
 
 
+def worked(found: list[Found]) -> float:
+    """Seconds of processor, all processes together."""
+    return sum(one["worked"] for one in found if "worked" in one)
+
+
 def headline(title: str, cold: list[Found], warm: list[Found]) -> str:
     ran = calls(cold)
     failed = sum("failed" in one for one in ran)
@@ -32,7 +37,8 @@ def headline(title: str, cold: list[Found], warm: list[Found]) -> str:
     return (
         f"**{title}**: {len(names)} operations, {len(ran)} calls, {failed} of them refused; {len(kernels)} kernels, "
         f"{len(compiled)} specialisations ({slowest}). Two processes, imports excluded: "
-        f"{seconds(cold):.0f} s with an empty cache, {seconds(warm):.1f} s with a full one."
+        f"{seconds(cold):.0f} s with an empty cache ({worked(cold):.0f} s of processor), {seconds(warm):.1f} s with a full "
+        f"one ({worked(warm):.1f} s of processor)."
     )
 
 
