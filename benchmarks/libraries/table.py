@@ -34,11 +34,11 @@ def headline(title: str, cold: list[Found], warm: list[Found]) -> str:
     compiled = sorted(value for one in ran for value in one["compiled"])
     names = {one["name"] for one in ran}
     slowest = f"median {compiled[len(compiled) // 2]:.2f} s, slowest {compiled[-1]:.1f} s" if compiled else "none"
+    times = [f"{seconds(one):.1f} s ({worked(one):.1f} s of processor)" for one in (cold, warm)]
     return (
         f"**{title}**: {len(names)} operations, {len(ran)} calls, {failed} of them refused; {len(kernels)} kernels, "
         f"{len(compiled)} specialisations ({slowest}). Two processes, imports excluded: "
-        f"{seconds(cold):.0f} s with an empty cache ({worked(cold):.0f} s of processor), {seconds(warm):.1f} s with a full "
-        f"one ({worked(warm):.1f} s of processor)."
+        f"{times[0]} with an empty cache, {times[1]} with a full one."
     )
 
 
