@@ -10,7 +10,7 @@ from triton.runtime.driver import driver as drivers
 
 from . import hosts, tuning
 from .backend import CPUBackend
-from .driver import CPUDriver
+from .driver import PATCHES, CPUDriver
 from .dynamo import Finder, watch
 from .hosts import Patch
 
@@ -26,7 +26,8 @@ def activate() -> None:
     with ExitStack() as stack:
         stack.callback(register, backends.get("cpu", ABSENT))
         backends["cpu"] = OURS
-        before = stack.enter_context(patched((*hosts.PATCHES, *tuning.PATCHES, Patch(drivers, "_active", DRIVER))))
+        ours = (*hosts.PATCHES, *tuning.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
+        before = stack.enter_context(patched(ours))
         stack.callback(watch(Finder(lambda: patched(before))))
         undo.append(stack.pop_all())
 

@@ -13,12 +13,12 @@ from triton.backends import backends
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu import hosts, tuning
+from fuzz.backends.cpu import driver, hosts, tuning
 
 
 def state():
     """Everything that activation may touch."""
-    patched = [vars(patch.owner).get(patch.name, "absent") for patch in (*hosts.PATCHES, *tuning.PATCHES)]
+    patched = [vars(patch.owner).get(patch.name, "absent") for patch in (*hosts.PATCHES, *tuning.PATCHES, *driver.PATCHES)]
     return [*patched, backends.get("cpu"), drivers._active]
 
 
@@ -117,6 +117,23 @@ def test_an_autograd_function_that_insists_on_a_gpu():
     assert torch.equal(out, x**3) and torch.equal(x.grad, 3 * x * x)
     with torch.autocast("cuda", dtype=torch.bfloat16):
         assert torch.equal(Cube.apply(x), x**3)
+
+
+def test_kernels_that_end_leave_the_unloading_to_no_other_driver(inactive, monkeypatch):
+    """Triton 3.9 lets the driver that is active at that moment unload a kernel."""
+    unloaded = []
+
+    class Gpu:
+        class utils:
+            unload_module = unloaded.append
+
+    monkeypatch.setattr(drivers, "_default", Gpu)
+    monkeypatch.setattr(drivers, "_active", Gpu)
+    with cpu.active():
+        compiled = triton.jit(cube.fn)[(1,)](torch.ones(8), torch.zeros(8), 8, B=8)
+        drivers.active.utils.unload_module(7)
+    assert unloaded == [7]
+    assert compiled.module is not None and compiled._module_pid is None
 
 
 def configs(*sizes, **keywords):
