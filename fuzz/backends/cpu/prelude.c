@@ -71,8 +71,8 @@ INLINE u16 bits_f16(f32 x) {
     return (u16)(sign | ((a + 0xc8000fffu + ((a >> 13) & 1u)) >> 13));
 }
 #endif
-/* As cvt.rn.f16.f32: every NaN becomes 0x7fff. */
-INLINE f32 round_f16(f32 x) { return x != x ? f32_bits(0x7fffe000u) : f16_bits(bits_f16(x)); }
+/* Keeps a NaN's sign and payload, where cvt.rn.f16.f32 gives 0x7fff: that would cost more than the conversion. */
+INLINE f32 round_f16(f32 x) { return f16_bits(bits_f16(x)); }
 /* tf32 as a tensor core reads a float: the low 13 bits do not count (an H200 was seen to truncate both operands). */
 INLINE f32 cut_tf32(f32 x) { return x != x ? x : f32_bits(bits_f32(x) & 0xffffe000u); }
 /* As cvt.rna.tf32.f32: to nearest, ties away from zero. */
@@ -128,11 +128,19 @@ static const f32 e2m1_values[16] __attribute__((unused)) = {
 INLINE f32 e8m0_value(i8 s) { return (u8)s == 255 ? NAN : s ? f32_bits((u32)(u8)s << 23) : 0x1p-127f; }
 /* PTX's .ftz: a subnormal is zero with its sign. */
 INLINE f32 flush(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
-/* A number from 0 to `last`, pseudo-random in the seed and `last` (splitmix64). */
-INLINE i32 pick(i64 seed, i32 last) {
-    u64 z = (u64)seed * 0x9e3779b97f4a7c15ull + (u64)last * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull, z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return (i32)((z ^ z >> 31) % ((u64)last + 1));
+/* Fisher and Yates's permutation of [before][count][after] elements along the middle, the same for the same seed and
+   count; random numbers by splitmix64. */
+COLD void shuffle(i64 seed, void *array, i64 size, i64 before, i64 count, i64 after) {
+    for (i64 last = count - 1; last > 0; last--) {
+        u64 z = (u64)seed * 0x9e3779b97f4a7c15ull + (u64)last * 0xbf58476d1ce4e5b9ull;
+        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull, z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+        const i64 other = (i64)((z ^ z >> 31) % ((u64)last + 1));
+        for (i64 outer = 0; outer < before; outer++) {
+            char *one = (char *)array + (outer * count + last) * after * size;
+            char *two = (char *)array + (outer * count + other) * after * size;
+            for (i64 k = 0; k < after * size; k++) { const char kept = one[k]; one[k] = two[k], two[k] = kept; }
+        }
+    }
 }
 /* Towards zero. */
 INLINE f32 cut_f32(f64 x) {

@@ -35,15 +35,10 @@ def reduce(lowering: Lowering, op: Op) -> None:
 
 
 def shuffle(lowering: Lowering, arrays: Sequence[Lane], extents: tuple[int, int, int]) -> None:
-    """Fisher and Yates's permutation along the axis, the same for all arrays."""
-    before, size, after = extents
-    lowering.statement(f"if (run->shuffle) for (int step = {size - 1}; step > 0; step--) {{")
-    lowering.statement("const int i = pick(run->shuffle, step);")
-    braces = nest(lowering, (("outer", before), ("inner", after)))
-    for array in arrays:
-        one, other = (f"{array.array}[{position(extents, along)}]" for along in ("i", "step"))
-        lowering.statement(f"{{ const {array.type.c} half = {one}; {one} = {other}; {other} = half; }}")
-    lowering.statement(braces + "}")
+    """One permutation along the axis for all arrays."""
+    calls = [f"shuffle(run->shuffle, {array.array}, sizeof *{array.array}, {', '.join(map(str, extents))});"
+             for array in arrays]  # fmt: skip
+    lowering.statement(f"if (run->shuffle) {{ {' '.join(calls)} }}")
 
 
 @lowers("tt.scan")

@@ -37,7 +37,6 @@ CACHE: dict[str, tuple[Attribute, ...] | None] = {
 SCALED_FORMATS: tuple[Attribute, ...] = ("e2m1", "e4m3", "e5m2", "bf16", "fp16")
 
 BINARY_INTEGER = "addi subi muli divsi divui remsi remui andi ori xori shli shrsi shrui maxsi maxui minsi minui"
-BINARY_INTEGER += " ceildivsi ceildivui floordivsi"
 BINARY_FLOAT = "addf subf mulf divf remf maxnumf minnumf maximumf minimumf"
 CASTS = "extf truncf extsi extui trunci sitofp uitofp fptosi fptoui bitcast index_cast"
 UNARY_MATH = "absf absi exp exp2 expm1 log log2 log10 log1p sin cos tan sqrt rsqrt erf tanh floor ceil round roundeven"
@@ -49,8 +48,6 @@ SIGNATURES: dict[str, Signature] = {
     "arith.cmpf": signature(2, words=FLOAT_PREDICATES, fastmath=None),
     "arith.select": signature(3),
     "arith.negf": signature(1, fastmath=None),
-    "arith.mulsi_extended": signature(2),
-    "arith.mului_extended": signature(2),
     **{f"arith.{name}": signature(2, overflow=None) for name in BINARY_INTEGER.split()},
     **{f"arith.{name}": signature(2, fastmath=None) for name in BINARY_FLOAT.split()},
     **{f"arith.{name}": signature(1) for name in CASTS.split()},
