@@ -18,7 +18,8 @@ from fuzz.backends.cpu import driver, hosts, tuning
 
 def state():
     """Everything that activation may touch."""
-    patched = [vars(patch.owner).get(patch.name, "absent") for patch in (*hosts.PATCHES, *tuning.PATCHES, *driver.PATCHES)]
+    patches = (*hosts.PATCHES, *tuning.PATCHES, *driver.PATCHES)
+    patched = [vars(patch.owner).get(patch.name, "absent") for patch in patches]
     return [*patched, backends.get("cpu"), drivers._active]
 
 
