@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from fuzz import __version__, cli, corpus
+from fuzz import __version__, cli, corpus, machine
 
 FUZZ = Path(sys.executable).with_name("fuzz")
 PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
@@ -208,8 +208,15 @@ def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
     assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}
     assert value["backends"]["cpu"] == "ready"
     assert value["packages"]["torch"] != "missing" and "bfloat16" in value["dtypes"]["cpu"]
+    assert value["triton"] == f"{value['packages']['triton']}, tested"
     told = fuzz("doctor")
     assert told.code == 0 and "ready" in told.out
+
+
+def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "version", {"triton": "3.10.1"}.get)
+    assert machine.tested_triton() == "3.10.1, untested"
+    assert any("triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in machine.notes())
 
 
 def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:

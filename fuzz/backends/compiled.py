@@ -32,9 +32,8 @@ class Compiled:
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
 
-        cpu.activate()
         memory = cpu.Memory(filled=True)
-        with cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
+        with cpu.active(), cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
             yield Session(accesses, lambda: list(log.launches), memory.after)
 

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+# Since Triton 3.7.
+ROUNDS = hasattr(TensorDescriptor, "round_f32_to_tf32")
 KIND = re.compile(r"tensordesc<(\w+)\[([^\]]*)\]")
 
 
@@ -18,6 +22,7 @@ def expanded(kind: str, place: str) -> Iterator[tuple[str, str]]:
     yield f"*{match[1]}", f"{place}.base"
     yield from (("i64", f"{place}.{name}[{axis}]") for name in ("shape", "strides") for axis in axes)
     yield "i1", f"{place}.padding == 'nan'"
-    yield "i1", f"{place}.round_f32_to_tf32"
+    if ROUNDS:
+        yield "i1", f"{place}.round_f32_to_tf32"
     yield from (("i32", f"{place}.shape[{axis}]") for axis in axes)
     yield from (("i64", f"{place}.strides[{axis}]") for axis in axes)
