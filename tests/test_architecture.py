@@ -23,17 +23,18 @@ ORDER = (
     # execution
     "backends", "worker", "pool",
     # comparison
-    "reference", "oracles", "examine", "warm",
+    "reference", "oracles", "diagnosis", "examine", "warm",
     # memory
     "corpus", "feedback",
     # triage
-    "passes", "shrink", "triage",
+    "passes", "shrink", "trigger", "triage",
     # service
     "campaign", "machine", "report", "skeleton", "cli", "api", "plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
-TENSORS = ("fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.examine", "fuzz.warm", "fuzz.values.torch_values")
+TENSORS = (
+    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm", "fuzz.values.torch_values")
 """Who may import torch and triton. Everything else runs without them."""
 
 RECURSIVE = {"fuzz.backends.cpu.parse": "fuzz.backends.cpu.structured"}
