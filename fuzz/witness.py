@@ -23,7 +23,7 @@ AGREES, DISAGREES = "agrees", "disagrees"
 
 
 def witnesses(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
-    """What each other backend that can run here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
+    """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
     if finding.oracle != "accuracy":
         return {}
     said = {}
