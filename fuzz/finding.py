@@ -33,6 +33,7 @@ SYMPTOMS = {
     "invariance": ("bits", "drift"),
     "layout": ("bits", "drift"),
     "scaling": ("scale", "shift", "permutation"),
+    "parity": ("value",),
 }
 
 
