@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fuzz.backends.memory import POISON, words_of
+from fuzz.backends.memory import words_of
+from fuzz.backends.poison import POISON
 from fuzz.diagnosis.picture import Picture
 from fuzz.dtypes import from_words, to_words
 
