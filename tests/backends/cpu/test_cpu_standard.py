@@ -32,6 +32,7 @@ def standard(x, words, out, bits, M: tl.constexpr, N: tl.constexpr):
     tl.store(bits + 5 * N + 1, tl.argmax(tl.ravel(a), 0, tie_break_left=False))
 
 
+@pytest.mark.filterwarnings("ignore:The keep_dims argument to tl.softmax is deprecated")
 def test_standard_functions():
     m, n = 8, 16
     x = torch.randn(m, n)
