@@ -22,10 +22,12 @@ INLINE int is_unwritten(i64 address, i64 shadow, i64 size) {
 }
 INLINE void written(i64 address, i64 shadow, i64 size) { if (shadow) memset((void *)(shadow + address), 1, size); }
 
-/* The offset's 32-bit arithmetic wrapped around: the address says so in its upper bits, of which real ones are 0. */
-#define TAG(number) ((i64)((u64)22 << 58 | (u64)((number) & 1023) << 48))
+/* The offset's 32-bit arithmetic wrapped around: the address says so in its upper bits, of which real ones are 0. It is
+   moved up by BIAS, because an offset may lead below 0 from an argument that lies low in memory. */
+#define BIAS ((i64)1 << 46)
+#define TAG(number) (BIAS + (i64)((u64)22 << 58 | (u64)((number) & 1023) << 48))
 #define TAGGED(address) (__builtin_expect(((u64)(address) >> 58) == 22, 0))
-#define UNTAGGED(address) ((i64)((u64)(address) & 0x7fffffffffffu))
+#define UNTAGGED(address) ((i64)((u64)(address) & 0xffffffffffffu) - BIAS)
 COLD i64 overflowed(Run *run, i64 site, i64 address, i64 lane) {
     run->quiet = 1;
     report(run, OVERFLOW, site, UNTAGGED(address), lane, ((u64)address >> 48) & 1023);

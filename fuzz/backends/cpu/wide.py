@@ -106,7 +106,7 @@ def tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
 
 
 def tagged(texts: list[str], wide: str, scale: str, number: int) -> str:
-    return f"({texts[0]} + (i64){texts[1]}{scale}) | ({wide} == {texts[1]} ? 0 : TAG({number}))"
+    return f"({texts[0]} + (i64){texts[1]}{scale}) + ({wide} == {texts[1]} ? 0 : TAG({number}))"
 
 
 def proof(lowering: Lowering, op: Op) -> list[str] | None:

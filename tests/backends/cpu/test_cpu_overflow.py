@@ -1,5 +1,7 @@
 """Offsets whose 32-bit arithmetic wraps around: found and named to the line; hashes and masked lanes are silent."""
 
+import ctypes
+
 import pytest
 import torch
 import triton
@@ -33,6 +35,20 @@ def test_a_row_past_two_to_the_31():
         scalar_row[(1,)](x, out, 2, 2**30, 0, wide=False, B=8)
         scalar_row[(1,)](x, out, 0, 2**30, 8, wide=False, B=8)
     assert not log.violations
+
+
+def test_an_argument_low_in_memory():
+    """From there a wrapped offset leads to an address below 0."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    private_anonymous, read_write = 0x22, 3
+    address = libc.mmap(ctypes.c_void_p(1 << 28), ctypes.c_size_t(4096), read_write, private_anonymous, -1, 0)
+    assert 0 < address < 1 << 32
+    x, out = torch.frombuffer((ctypes.c_float * 8).from_address(address), dtype=torch.float32), torch.zeros(8, 2)
+    with cpu.observe(overflow=True, reports=1000) as log:
+        rows_of_a_block[(1,)](x, out, 0, -(2**30), 9, M=8, N=2)
+    found = sorted({v.lane[0] for v in log.violations if v.problem == "overflow"})
+    assert found == [3, 4, 5, 6, 7]
 
 
 @triton.jit(do_not_specialize=["stride", "base"])
