@@ -23,7 +23,7 @@ ORDER = (
     # execution
     "backends", "worker", "pool",
     # comparison
-    "reference", "oracles", "examine", "warm",
+    "reference", "exact", "oracles", "examine", "warm",
     # memory
     "corpus", "feedback",
     # triage
@@ -33,7 +33,10 @@ ORDER = (
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
-TENSORS = ("fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.examine", "fuzz.warm", "fuzz.values.torch_values")
+TENSORS = (
+    "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.examine", "fuzz.warm",
+    "fuzz.values.torch_values",
+)  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 
 RECURSIVE = {"fuzz.backends.cpu.parse": "fuzz.backends.cpu.structured"}

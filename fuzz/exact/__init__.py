@@ -1,0 +1,7 @@
+"""The exact value of a target: its reference, run over mpmath's numbers by rules for each operation."""
+
+from .evaluate import Exactly, elementwise, evaluate
+from .numbers import told
+from .tensor import Unadjudicated
+
+__all__ = ["Exactly", "Unadjudicated", "elementwise", "evaluate", "told"]
