@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from fuzz.engines import RandomEngine
 from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
-from fuzz.finding import Finding
+from fuzz.finding import Finding, Verdict
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.shrink import Budget
@@ -28,6 +28,9 @@ SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invar
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
+GONE = "did not disagree again in clean processes"
+UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
+"""Why a disagreement is no finding."""
 SHRINKING = 0.5
 """Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
 
@@ -39,13 +42,19 @@ class Watcher(Protocol):
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
 def sampled(index: int, replicas: int) -> tuple[str, ...]:
     """The sampled oracles that are asked about case `index`, whose plan has so many replicas."""
     shares = {name: share[replicas > 1] for name, share in SHARES.items()}
     return tuple(name for name, share in shares.items() if index % share == share // 2)
+
+
+def told_verdict(verdict: Verdict) -> dict[str, str]:
+    """A verdict as an entry tells it."""
+    told = {"verdict": verdict.name, "reason": verdict.reason, "digits": str(verdict.digits or "")}
+    return {key: text for key, text in told.items() if text}
 
 
 @dataclass
@@ -154,11 +163,14 @@ class Campaign:
         earlier = [self.oldest, *self.history] if self.oldest else []
         record_or_none = triage.confirm(case, finding, earlier)
         if record_or_none is None:
-            self.unconfirmed += 1
-            self.watcher.unconfirmed(finding, index)
+            self._drop(finding, index, GONE)
         else:
             self._settle(triage, record_or_none, index, seconds, finding)
         self.paused += time.monotonic() - paused
+
+    def _drop(self, finding: Finding, index: int, why: str) -> None:
+        self.unconfirmed += 1
+        self.watcher.unconfirmed(finding, index, why)
 
     def _hit(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
@@ -168,7 +180,10 @@ class Campaign:
         linked = finding.oracle == record.finding.oracle and not record.known
         if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
             record.outputs.update(finding.outputs)
+            before = replace(record)
             triage.shrink(record, Budget(seconds=self._allowance()))
+            if record.verdict.name == "undecided":
+                record.take(before)
             self._absorb(record)
             self._save(record)
 
@@ -188,6 +203,9 @@ class Campaign:
             self._save(record)
             self.records.append(record)
             raise
+        if record.verdict.name == "undecided":
+            self._drop(finding, index, UNDECIDED)
+            return
         old = merge(self.records, record, dict(self.target.defaults))
         if old is None:
             self.records.append(record)
@@ -217,7 +235,7 @@ class Campaign:
             "rate": f"{shown}/{runs}",
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
-            "verdict": "unadjudicated",
+            **told_verdict(record.verdict),
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
         return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

@@ -26,16 +26,20 @@ SYMPTOMS = {
     "bounds": ("stray-write", "stray-read", "unwritten"),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value"),
+    "accuracy": ("nonfinite", "sign", "value", "reference"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
     "layout": ("bits",),
 }
+VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text."""
+    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text.
+
+    `exact` is the value by arbitrary precision, where there is one.
+    """
 
     output: str
     index: tuple[int, ...]
@@ -44,6 +48,7 @@ class Element:
     want: str
     bound: str = ""
     ulps: str = ""
+    exact: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,29 @@ class Finding:
         if self.oracle == "deterministic":
             return True
         return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What arbitrary precision says of an accuracy finding, with the finding as it tells it, and the digits it took.
+
+    kernel: the kernel is wrong. reference: the reference is. undecided: neither is, so that this is no finding.
+    unadjudicated: there is no exact value, for this reason.
+    """
+
+    name: str
+    reason: str = ""
+    digits: int = 0
+    finding: Finding | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in VERDICTS:
+            raise ValueError(f"there is no verdict {self.name!r}")
+
+    @property
+    def text(self) -> str:
+        """The verdict as people read it."""
+        return self.name + (f" ({self.reason})" if self.reason else "")
 
 
 def order(finding: Finding) -> tuple[int, int]:

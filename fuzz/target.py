@@ -71,6 +71,7 @@ class Target:
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
+    exact: Callable[..., Mapping[str, Any]] | None = None
     plants: dict[str, Plant] = field(default_factory=dict)
 
     @property
@@ -167,6 +168,7 @@ def declare(
     constants: Iterable[float] = (),
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
+    exact: Callable[..., Mapping[str, Any]] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -205,6 +207,7 @@ def declare(
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout,
+        exact=exact,
     )
     _check(made, arguments)
     return made
@@ -249,6 +252,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key in (*target.in_place, *target.nonfinite):
         if key not in target.tensors:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
+    if target.exact is not None and (target.differentiable or target.reference is None):
+        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
     known = {dim.name for dim in target.sizes}
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:

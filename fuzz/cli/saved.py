@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
+from fuzz.campaign import told_verdict
 from fuzz.case import sort_key
 from fuzz.cli.console import put
 from fuzz.cli.replay import open_triage, target_of
@@ -72,7 +73,9 @@ def shrink(
 
 def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
-    smaller = replace(entry, case=record.case, finding=record.finding)
+    seen = {key: text for key, text in entry.seen.items() if key not in ("verdict", "reason", "digits")}
+    seen |= told_verdict(record.verdict)
+    smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)
     if place != path:

@@ -2,6 +2,5 @@
 
 from .evaluate import Exactly, elementwise, evaluate
 from .numbers import told
-from .tensor import Unadjudicated
 
-__all__ = ["Exactly", "Unadjudicated", "elementwise", "evaluate", "told"]
+__all__ = ["Exactly", "elementwise", "evaluate", "told"]

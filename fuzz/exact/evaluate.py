@@ -15,12 +15,12 @@ from mpmath import mp, mpf
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..errors import one_line
+from ..errors import Unadjudicated, one_line
 from ..reference import NoRule, float64_throughout
 from ..reference.evaluate import checked
 from .numbers import Cells, cells
 from .rules import RULES, attention, resolve
-from .tensor import Calculation, Unadjudicated, allocated, numbers
+from .tensor import Calculation, allocated, numbers
 
 __all__ = ["DIGITS", "Exactly", "elementwise", "evaluate"]
 

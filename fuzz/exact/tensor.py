@@ -17,19 +17,15 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..errors import FuzzError
+from ..errors import Unadjudicated
 from .numbers import Cells, Number, cells
 
-__all__ = ["Calculation", "Exact", "Rule", "Unadjudicated", "allocated", "lifted", "numbers", "view_of", "wrap"]
+__all__ = ["Calculation", "Exact", "Rule", "allocated", "lifted", "numbers", "view_of", "wrap"]
 
 Rule = Callable[["Calculation", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 """How an operation applies to exact tensors."""
 LARGEST = 1 << 18
 """Elements of the largest tensor that is computed."""
-
-
-class Unadjudicated(FuzzError):
-    """There is no exact value; the text is the reason."""
 
 
 class Exact(Tensor):
@@ -138,7 +134,8 @@ def lifted(x: Any) -> Any:
 def numbers(x: Any) -> Cells:
     """The numbers of an exact tensor, of a plain one, or of a scalar, as an array of its shape."""
     if type(x) is Exact:
-        return x.cells[x.places.reshape(-1).numpy()].reshape(x.shape)
+        held: Cells = x.cells[x.places.reshape(-1).numpy()].reshape(x.shape)
+        return held
     if isinstance(x, Tensor):
         flat = [constant(v) for v in x.detach().reshape(-1).tolist()]
         return cells(flat).reshape(x.shape) if flat else np.empty(x.shape, dtype=object)
@@ -147,7 +144,7 @@ def numbers(x: Any) -> Cells:
 
 def constant(value: Any) -> Number:
     """A scalar. A user's is the double that it is; autograd's own formulas mean what their doubles stand for."""
-    if type(value) is float and torch._C._current_graph_task_id() != -1:  # type: ignore[attr-defined]
+    if type(value) is float and torch._C._current_graph_task_id() != -1:
         return MEANT[value]() if value in MEANT else value
     return value
 

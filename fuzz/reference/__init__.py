@@ -11,11 +11,12 @@ from .evaluate import (
     wider,
     with_gradients,
 )
-from .noise import prepare
+from .noise import UNIT64, prepare
 from .precision import Precision, Ulps, precision
 
 __all__ = [
     "COTANGENT",
+    "UNIT64",
     "Diverges",
     "Expected",
     "NoRule",

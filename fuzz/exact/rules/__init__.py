@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch._ops import OpOverload
 
-from ..tensor import Rule, Unadjudicated
+from ...errors import Unadjudicated
+from ..tensor import Rule
 from . import composites, elementwise, movement, reductions
 from .composites import attention
 from .table import RULES, implicit, in_place, out_variant

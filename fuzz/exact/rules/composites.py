@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 
 from ...reference.rules import composites, losses, sampling
 from .table import RULES, aten, composite, put
@@ -67,7 +69,7 @@ def attention(
     return weights.masked_fill(empty, 0.0) @ value
 
 
-OWN = {"gelu": gelu, "gelu_backward": gelu_backward}
+OWN: dict[str, Callable[..., Any]] = {"gelu": gelu, "gelu_backward": gelu_backward}
 
 
 def register() -> None:
@@ -76,11 +78,11 @@ def register() -> None:
 
     shared = {**composites.FORMULAS, **losses.FORMULAS}
     shared["grid_sampler_2d_backward"] = sampling.grid_sampler_2d_backward
-    for name, formula in {**OWN, **{n: f for n, f in shared.items() if n not in OWN}}.items():
+    for name, formula in {**shared, **OWN}.items():
         put(composite(formula), name)
     for name in composites.FROM_TORCH.split():
         packet = getattr(aten, name.split(".")[0], None)
         for overload in packet.overloads() if packet is not None else ():
-            func = getattr(packet, overload)
+            func: OpOverload = getattr(packet, overload)
             if func in decomposition_table and not func._schema.is_mutable:
                 RULES.setdefault(func, composite(decomposition_table[func]))

@@ -11,8 +11,9 @@ from mpmath import mp
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ...errors import Unadjudicated
 from ..numbers import BINARY, UNARY, Cells, Number, cells, divide, guarded, trunc
-from ..tensor import Calculation, Exact, Unadjudicated, numbers, wrap
+from ..tensor import Calculation, Exact, numbers, wrap
 from .table import aten, put
 
 __all__ = ["added", "each", "register", "totals"]
@@ -171,7 +172,11 @@ def nan_to_num(calculation: Calculation, func: OpOverload, args: tuple[Any, ...]
     largest = torch.finfo(torch.float64).max
     values = [d if v is None else v for v, d in zip(given, (0.0, largest, -largest), strict=True)]
     nan, positive, negative = cells(values).tolist()
-    return wrap(each(lambda x: x if mp.isfinite(x) else nan if x != x else positive if x > 0 else negative, numbers(args[0])))
+
+    def replaced(x: Number) -> Number:
+        return x if mp.isfinite(x) else nan if x != x else positive if x > 0 else negative
+
+    return wrap(each(replaced, numbers(args[0])))
 
 
 def copysign(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -11,8 +11,9 @@ from mpmath import mp
 from torch import Tensor
 from torch._ops import OpOverload
 
+from ...errors import Unadjudicated
 from ..numbers import Cells, cells
-from ..tensor import Calculation, Exact, Unadjudicated, allocated, lifted, numbers, view_of, wrap
+from ..tensor import Calculation, Exact, allocated, lifted, numbers, view_of, wrap
 from .elementwise import added
 from .table import RULES, aten, creates, put, write
 

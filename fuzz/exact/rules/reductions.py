@@ -47,7 +47,7 @@ def mean(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwar
 def product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod."""
     x, axes, keepdim = _reduced(args, kwargs)
-    return wrap(np.multiply.reduce(x, axis=tuple(axes), keepdims=keepdim, initial=cells(1).item()) if axes else x.copy())
+    return wrap(cells(x.prod(axis=tuple(axes), keepdims=keepdim)) if axes else x.copy())
 
 
 def cumulative(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -73,7 +73,7 @@ def matrix(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kw
         *batch, m, n = place
         terms = each(lambda x, y: x * y, a[(*batch, m)], b[(*batch, slice(None), n)])
         out[place] = totals(calculation, terms, [0], False).item() if terms.size else mp.zero
-    return wrap(out.reshape([n for n, flat in zip(out.shape[-2:], vectors, strict=True) if not flat]) if any(vectors) else out)
+    return wrap(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
 
 
 def added_product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from ..tensor import Calculation, Exact, Rule, Unadjudicated, numbers
+from ...errors import Unadjudicated
+from ..tensor import Calculation, Exact, Rule, numbers
 
 __all__ = ["RULES", "aten", "composite", "creates", "implicit", "in_place", "out_variant", "put", "write"]
 

@@ -1,0 +1,141 @@
+"""Adjudicate: where output and reference disagree, the exact value says which of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fuzz.errors import Unadjudicated
+from fuzz.finding import Element, Finding, Verdict
+from fuzz.oracles.base import SHOWN, Examination, element
+from fuzz.oracles.doubt import doubtful, worse
+from fuzz.oracles.expect import STAGES, expect, reference_inputs
+from fuzz.oracles.judge import SAFETY, judge
+from fuzz.reference import COTANGENT, Expected, Precision, with_gradients
+
+if TYPE_CHECKING:
+    from fuzz.exact import Exactly
+
+LAST = len(STAGES) - 1
+ELEMENTS = 4096
+"""Elements of the largest call that is adjudicated."""
+
+
+def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
+    """The verdict on what the accuracy oracle found in this examination."""
+    index = finding.call
+    try:
+        exact = exact_values(exam, index, seconds)
+    except Unadjudicated as reason:
+        return Verdict("unadjudicated", str(reason), finding=finding)
+    expected = expect(exam, index, LAST)
+    outputs = exam.returned.calls[index].outputs
+    kernel, reference = {}, {}
+    for name, output in outputs.items():
+        kernel[name], reference[name] = sides(output, expected[name], exact.values[name], exam.precision)
+    if any(bool(one.any()) for one in kernel.values()):
+        told = tuple(certified(one, exact) for one in finding.elements)
+        return Verdict("kernel", "", exact.digits, replace(finding, elements=told))
+    if any(bool(one.any()) for one in reference.values()):
+        return Verdict("reference", "", exact.digits, at_fault(exam, index, reference, expected, exact))
+    return Verdict("undecided", "", exact.digits, finding)
+
+
+def exact_values(exam: Examination, index: int, seconds: float, elements: int = ELEMENTS) -> Exactly:
+    """The exact outputs of a call. Unadjudicated where there are none."""
+    try:
+        from fuzz.exact import elementwise, evaluate
+    except ImportError:
+        raise Unadjudicated("mpmath is not installed") from None
+    target = exam.target
+    assert target.reference is not None
+    inputs, cotangents = reference_inputs(exam, index)
+    given: dict[str, Any] = {name: doubles(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
+    if target.exact is not None:
+        found = elementwise(target.exact, given, seconds=seconds, elements=elements)
+    elif target.differentiable:
+        arguments = exam.case.calls[index].arguments
+        joint = with_gradients(target.reference, tuple(cotangents), [n for n in arguments if arguments[n].is_float])
+        given |= {COTANGENT + name: doubles(x) for name, x in cotangents.items()}
+        found = evaluate(joint, given, seconds=seconds, elements=elements)
+    else:
+        found = evaluate(target.reference, given, seconds=seconds, elements=elements)
+    outputs = exam.returned.calls[index].outputs
+    for name, output in outputs.items():
+        if name not in found.values or found.values[name].shape != tuple(output.shape):
+            raise Unadjudicated(f"exact values have no output {name!r} of shape {tuple(output.shape)}")
+    return found
+
+
+def doubles(x: torch.Tensor) -> torch.Tensor:
+    """Floating tensors as float64, which holds their values."""
+    return x.double() if x.is_floating_point() else x
+
+
+def nearest(exact: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Exact values as doubles; whole numbers as they are."""
+    if exact.dtype != object:
+        return torch.from_numpy(np.array(exact))
+    return torch.tensor([float(x) for x in exact.reshape(-1).tolist()], dtype=torch.float64).view(exact.shape)
+
+
+def sides(
+    output: torch.Tensor, expected: Expected, exact: np.ndarray[Any, Any], precision: Precision
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(elements where the kernel is wrong, elements where the reference is) of one output.
+
+    The kernel is wrong where it disagrees with the reference, and with the exact value under the reference's envelope.
+    The reference is wrong where it is not finite and the exact value is; where the kernel is right though they
+    disagree, and it is further from the exact value than its own uncertainty; and where its error was in doubt.
+    """
+    value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
+    apart = judge(output, expected, precision).symptom.cpu() > 0
+    uncertainty = torch.zeros(value.shape) if expected.uncertainty is None else expected.uncertainty.cpu()
+    if not value.is_floating_point():
+        return apart & (output != true), apart & (output == true) & (value != true)
+    overflows = torch.isfinite(true) & ~torch.isfinite(value)
+    wrong = apart & ~overflows & (judge(output, Expected(true, expected.spread.cpu(), None), precision).symptom > 0)
+    off = (value - true).abs() > SAFETY * uncertainty + 2.0**-52 * true.abs()
+    suspect = doubtful(output, expected, precision).cpu() & worse(output, local(expected), true)
+    return wrong, (apart & overflows) | (apart & ~wrong & off) | suspect
+
+
+def local(expected: Expected) -> Expected:
+    """The same on the host."""
+    return replace(expected, value=expected.value.cpu())
+
+
+def certified(one: Element, exact: Exactly) -> Element:
+    """An element with its exact value."""
+    from fuzz.exact import told
+
+    return replace(one, exact=told(exact.values[one.output][one.index]))
+
+
+def at_fault(
+    exam: Examination,
+    index: int,
+    reference: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    exact: Exactly,
+) -> Finding:
+    """The finding that the reference is wrong, with some of the elements that show it."""
+    outputs = exam.returned.calls[index].outputs
+    places = [(name, tuple(place)) for name, wrong in reference.items() for place in wrong.nonzero().tolist()]
+    shown = [
+        certified(element(name, place, outputs[name], repr(expected[name].value[place].item())), exact)
+        for name, place in places[:SHOWN]
+    ]
+    names = tuple(dict.fromkeys(name for name, _ in places))
+    first, total = shown[0], sum(one.numel() for one in reference.values())
+    message = (
+        f"the reference of {exam.target.name} is wrong in {len(places)} of {total} elements: {first.output}"
+        f"{list(first.index)} is {first.want} by the reference, {first.exact} in truth; the kernel returns {first.got}"
+    )
+    return Finding(
+        "accuracy", names, "reference", message, tuple(shown), index, disagreeing=len(places), compared=total
+    )
