@@ -177,11 +177,7 @@ def declare(
     if isinstance(differentiable, bool):
         raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = _known_dtypes(dtypes)
-    tensors = {
-        key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
-        for key, value in arguments.items()
-        if isinstance(value, TensorArgument)
-    }
+    tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
     made = cls(
         name=label,
@@ -194,10 +190,7 @@ def declare(
         reference=reference,
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
-        cotangents={
-            key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
-            for key, value in (differentiable or {}).items()
-        },
+        cotangents=_tensors(differentiable or {}, plain),
         accumulate=accumulate,
         dot=dot,
         deterministic=deterministic is True,
@@ -211,6 +204,15 @@ def declare(
     )
     _check(made, arguments)
     return made
+
+
+def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
+    """The tensors among the arguments, with the target's dtypes where they have none of their own."""
+    return {
+        key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
+        for key, value in arguments.items()
+        if isinstance(value, TensorArgument)
+    }
 
 
 def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
