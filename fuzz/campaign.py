@@ -228,11 +228,10 @@ class Campaign:
         return max(SHRINKING * budget - self.paused, min(SHRINKING * budget, 10.0))
 
     def _entry(self, record: Record) -> Entry:
-        shown, runs = record.rate
         seen = {
             "backend": self.backend,
             **self.versions,
-            "rate": f"{shown}/{runs}",
+            "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
             **told_verdict(record.verdict),

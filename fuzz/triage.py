@@ -6,7 +6,6 @@ one, a new process.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from fuzz import corpus
 from fuzz.case import Case, sort_key
 from fuzz.finding import Finding, Verdict
 from fuzz.question import Appeal, Question, Report, report_of
+from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
 from fuzz.target import Target
 from fuzz.worker import Fate, Worker
@@ -49,7 +49,7 @@ class Record:
     first: Case
     first_index: int
     first_seconds: float
-    rate: tuple[int, int] = (1, 1)
+    rate: Rate = Rate()
     hits: int = 1
     stateful: bool = False
     also: tuple[Finding, ...] = ()
@@ -135,25 +135,25 @@ class Triage:
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
-        shown, runs = self._rate(case, finding)
-        if shown:
-            return Record(finding, case, case, 0, 0.0, rate=(shown, runs))
+        rate = self._rate(case, finding)
+        if rate.shown:
+            return Record(finding, case, case, 0, 0.0, rate=rate)
         for before in self._prefixes(history):
             longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
             found = self.shows(longer, finding, clean=True)
             if found:
-                return Record(found, longer, case, 0, 0.0, rate=(1, 1), stateful=True)
+                return Record(found, longer, case, 0, 0.0, stateful=True)
         return None
 
-    def _rate(self, case: Case, finding: Finding) -> tuple[int, int]:
-        """(times shown, runs), the first in a clean worker; fewer runs where each takes long."""
+    def _rate(self, case: Case, finding: Finding) -> Rate:
+        """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
         shown, runs, started = 0, 0, time.monotonic()
         while runs < TRIES and (runs < 2 or time.monotonic() - started < PATIENCE):
             shown += self.shows(case, finding, clean=runs == 0) is not None
             runs += 1
             if finding.symptom == "hung" and shown:
                 break
-        return shown, runs
+        return Rate(shown, runs)
 
     def _prefixes(self, history: Sequence[Case]) -> list[Sequence[Case]]:
         if not history:
@@ -170,6 +170,9 @@ class Triage:
             least = self._shrunk(record, budget, clean=True)
         record.case, record.finding = least.case, least.finding
         record.executions += budget.used
+        if not record.rate.certain:
+            again = self._rate(record.case, record.finding)
+            record.rate = again if again.shown else record.rate
         self.worker.timeout = timeout
         self.look_around(record)
         self.adjudicate(record)
@@ -192,7 +195,7 @@ class Triage:
     def _appeal(self, record: Record, case: Case) -> Verdict:
         """The verdict on one case, asked until it disagrees."""
         timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
-        for _ in range(self.tries(record)):
+        for _ in range(record.rate.deciding):
             if len(case.calls) > 1:
                 self._renew()
             self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
@@ -213,7 +216,7 @@ class Triage:
         record.also = tuple(found for found in report.findings if found.oracle != record.finding.oracle)
 
     def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
-        tries, like = self.tries(record), record.widened
+        tries, like = record.rate.tries, record.widened
 
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
@@ -226,17 +229,10 @@ class Triage:
         shrinker.run()
         return shrinker
 
-    def tries(self, record: Record) -> int:
-        """Runs after which a disagreement of this rate has shown itself with a probability of 99 %."""
-        shown, runs = record.rate
-        if shown >= runs:
-            return 1
-        return min(math.ceil(math.log(0.01) / math.log(1 - shown / runs)), 4 * TRIES)
-
     def _certain(self, least: Shrinker, record: Record) -> bool:
         return any(
             self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
-            for _ in range(self.tries(record))
+            for _ in range(record.rate.deciding)
         )
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data
-    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "question", "entry",
+    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
     "codec",
     # generation
     "target", "loader", "strategies", "engines",

@@ -17,8 +17,9 @@ from fuzz.config import Run
 from fuzz.entry import Entry
 from fuzz.loader import check_fits, find, planted
 from fuzz.question import ENTRY, Setting
+from fuzz.rate import Rate
 from fuzz.target import Target
-from fuzz.triage import Record, Triage
+from fuzz.triage import Triage
 from fuzz.worker import Worker, preload
 
 
@@ -89,12 +90,9 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
             return triage.ask(entry.case, "accuracy", clean=True).filed is not None
-        shown, _, runs = entry.seen.get("rate", "1/1").partition("/")
-        record = Record(entry.finding, entry.case, entry.case, 0, 0.0, rate=(int(shown), int(runs or 1)))
+        rate = Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
-        return any(
-            triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(triage.tries(record))
-        )
+        return any(triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(rate.deciding))
 
 
 def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:

@@ -11,6 +11,7 @@ from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
 from fuzz.finding import Element, Finding, Verdict
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.rate import Rate
 from fuzz.values import Exact, Patched
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
@@ -114,5 +115,5 @@ def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
     if seen:
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
         verdict = Verdict(seen.get("verdict", "unadjudicated"), seen.get("reason", "")).text
-        parts = [where, f"{seen['rate']} runs" if "rate" in seen else "", f"verdict {verdict}"]
+        parts = [where, f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else "", f"verdict {verdict}"]
         yield f"seen     {'; '.join(filter(None, parts))}"

@@ -1,0 +1,62 @@
+"""Rate: how often a disagreement showed itself, and how many runs decide whether it is still there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+Z = 1.959964
+"""Standard normal quantile of a two-sided interval of 95 %."""
+DOUBT = 0.01
+"""Probability with which a disagreement that is there may stay unseen."""
+MOST = 200
+"""Runs that one decision may take."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A disagreement that showed itself in `shown` of `runs` runs of one case."""
+
+    shown: int = 1
+    runs: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Rate:
+        """The rate written as ``2/10``."""
+        shown, _, runs = text.partition("/")
+        return Rate(int(shown), int(runs or 1))
+
+    @property
+    def certain(self) -> bool:
+        return self.shown >= self.runs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The probability of showing itself, with 95 % confidence: Wilson's score interval (1927, J. ASA 22, 209)."""
+        share, n = self.shown / self.runs, self.runs
+        middle = share + Z * Z / (2 * n)
+        half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+        scale = 1 + Z * Z / n
+        return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+    @property
+    def tries(self) -> int:
+        """Runs after which it has shown itself but for DOUBT, were this the true rate: enough to try a smaller case."""
+        return 1 if self.certain else _runs(self.shown / self.runs)
+
+    @property
+    def deciding(self) -> int:
+        """The same at the interval's lower end: enough to say that it is gone."""
+        return 1 if self.certain else _runs(self.interval[0])
+
+    def __str__(self) -> str:
+        return f"{self.shown}/{self.runs}"
+
+    def told(self) -> str:
+        """For people: the interval too where it does not always show itself."""
+        low, high = self.interval
+        return str(self) if self.certain else f"{self} ({100 * low:.0f} to {100 * high:.0f} %)"
+
+
+def _runs(probability: float) -> int:
+    return min(math.ceil(math.log(DOUBT) / math.log(1 - max(probability, 1e-3))), MOST)
