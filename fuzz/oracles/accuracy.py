@@ -20,7 +20,7 @@ from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
 from fuzz.errors import Unadjudicated
 from fuzz.finding import Element, Finding
-from fuzz.oracles.adjudicate import LAST, at_fault, exact_values, sides
+from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
 from fuzz.oracles.base import SHOWN, Examination, element
 from fuzz.oracles.doubt import doubtful
 from fuzz.oracles.expect import STAGES, check_shapes, expect
@@ -90,10 +90,7 @@ def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) 
         exact = exact_values(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS)
     except Unadjudicated:
         return None
-    outputs = exam.returned.calls[index].outputs
-    wrong = {
-        name: sides(outputs[name], one, exact.values[name], exam.precision)[1] for name, one in expected.items()
-    }
+    wrong = blamed(exam, index, expected, exact, DOUBT_SECONDS)
     return at_fault(exam, index, wrong, expected, exact) if any(bool(one.any()) for one in wrong.values()) else None
 
 

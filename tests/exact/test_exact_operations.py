@@ -80,7 +80,9 @@ def test_functions_at_special_values_are_as_torch_has_them(name: str) -> None:
     want = function(x)
     got = doubles(exactly(lambda x: function(x), {"x": x}))
     overflows = torch.isinf(want) & torch.isfinite(x) & (x.abs() >= 1e-300) & (x.abs() >= 40)
-    torch.testing.assert_close(got[~overflows], want[~overflows], rtol=1e-12, atol=0, equal_nan=True)
+    # torch's sin(pi) is not zero, and its sigmoid is where exp overflows.
+    least = 1e-16 if name == "sinc" else 1e-307
+    torch.testing.assert_close(got[~overflows], want[~overflows], rtol=1e-12, atol=least, equal_nan=True)
 
 
 @pytest.mark.parametrize("name", [*BINARY, "div", "maximum", "fmin", "add", "mul", "sub", "lt", "ge", "eq", "copysign"])
@@ -89,7 +91,7 @@ def test_functions_of_two_special_values_are_as_torch_has_them(name: str) -> Non
     values = [v for v in SPECIAL if abs(v) not in (1e-300, 710.0)]
     x, y = torch.meshgrid(torch.tensor(values), torch.tensor(values), indexing="ij")
     want = function(x, y).double()
-    got = doubles(np.asarray(exactly(function, {"input": x, "other": y}, elements=1000)))
+    got = doubles(np.asarray(exactly(lambda x, y: function(x, y), {"x": x, "y": y}, elements=1000)))
     # A quotient of zeros' signs, and what double rounds to zero or takes modulo an infinity's sign.
     torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-13, equal_nan=True)
 
@@ -162,7 +164,8 @@ def test_attention_divides_by_an_exact_root() -> None:
 
 def test_whole_numbers_divide_exactly() -> None:
     y = exactly(lambda x: x + torch.arange(1, 4) / 3, {"x": torch.zeros(3)})
-    assert abs(y[0] - mpf(1) / 3) < mpf(10) ** -25 and float(y[0]) == 1 / 3
+    with mpmath.workdps(60):
+        assert abs(y[0] - mpf(1) / 3) < mpf(10) ** -50
 
 
 def test_writes_through_views_are_seen() -> None:

@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from ...errors import Unadjudicated
 from ..numbers import Cells, cells
 from ..tensor import Calculation, Exact, allocated, lifted, numbers, view_of, wrap
-from .elementwise import added
+from .elementwise import added, each, totals
 from .table import RULES, aten, creates, put, write
 
 __all__ = ["register"]
@@ -28,6 +28,9 @@ MOVING = (
     "reflection_pad2d replication_pad1d replication_pad2d im2col pixel_shuffle pixel_unshuffle channel_shuffle rot90 "
     "copy fill zero index.Tensor _unsafe_index.Tensor gather index_select embedding masked_select masked_scatter take "
     "where scatter.src scatter.value index_copy index_fill masked_fill narrow_copy fill.Tensor"
+)
+ADJOINT = (
+    "reflection_pad1d_backward reflection_pad2d_backward replication_pad1d_backward replication_pad2d_backward col2im"
 )
 HELD = ("self", "other", "src", "source", "value", "values", "tensors", "fill_value")
 """Arguments of these whose numbers are moved; the others are masks, indices and sizes."""
@@ -95,14 +98,14 @@ def copy_(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwa
 @creates
 def made(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros, full, arange, zeros_like, ...: floating ones are exact tensors, because the reference may write there."""
-    like = [lifted_shape(a) if type(a) is Exact else a for a in args]
+    like = [zeros(a) if type(a) is Exact else a for a in args]
     real = func(*like, **kwargs)
     if not real.is_floating_point():
         return real
     return allocated(real.zero_() if "empty" in func._schema.name else real)
 
 
-def lifted_shape(x: Exact) -> Tensor:
+def zeros(x: Exact) -> Tensor:
     """A plain tensor of the same shape and strides, zeros."""
     return torch.zeros_like(x.places, dtype=torch.float64)
 
@@ -176,8 +179,18 @@ def _extreme(values: list[Any], function: Callable[[Tensor], Tensor]) -> Any:
     return max(values) if function is torch.amax else min(values)
 
 
+def adjoint(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Gradients of pads: sums of gradients, read off torch's own operation on one unit vector after another."""
+    g, rest = args[0], [zeros(a) if type(a) is Exact else a for a in args[1:]]
+    units = torch.eye(g.numel(), dtype=torch.float64)
+    columns = torch.stack([func(unit.view(g.shape), *rest, **kwargs) for unit in units])
+    terms = each(lambda x, c: x * c, numbers(g).reshape(-1, 1), cells(columns.flatten(1).tolist()))
+    return wrap(totals(calculation, terms, [0], False).reshape(columns.shape[1:]))
+
+
 def register() -> None:
     """State the rules of this module."""
+    put(adjoint, *ADJOINT.split())
     put(constant, "lift_fresh", "lift", "detach", "alias", "clone")
     put(copied, "_to_copy")
     put(moved, *MOVING.split())
