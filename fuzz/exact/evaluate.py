@@ -32,6 +32,8 @@ AGREE = mpf(10) ** -25
 """Relative difference of two evaluations that counts as none."""
 TINY = mpf(10) ** -340
 """Magnitudes below this, which no output's format holds, are alike."""
+SMALL = mpf(10) ** -45
+"""The same where float32 is the widest format: its smallest subnormal is 1.4e-45."""
 ELEMENTS, SECONDS = 4096, 30.0
 """What an evaluation takes on, and how long it goes on, unless the caller says otherwise."""
 
@@ -54,9 +56,12 @@ def evaluate(
     *,
     seconds: float = SECONDS,
     elements: int = ELEMENTS,
+    quick: bool = False,
 ) -> Exactly:
     """reference(**inputs) over exact numbers. Floating inputs and scalars are taken as the numbers that they are.
 
+    `quick` is for who compares with something that is right on its own: what two evaluations agree on is believed,
+    and numbers that are too small for float32 need not agree.
     Raises `Unadjudicated` with the reason where there is no rule for an operation, the time is spent, the inputs are
     too large, or the answer does not settle.
     """
@@ -74,7 +79,7 @@ def evaluate(
             raise Unadjudicated(f"the reference fails over exact numbers: {one_line(error)}") from error
         return {name: _plain(t) for name, t in outputs.items()}, calculation.cancelled
 
-    return _settled(attempt, seconds)
+    return _settled(attempt, seconds, quick)
 
 
 def elementwise(
@@ -83,6 +88,7 @@ def elementwise(
     *,
     seconds: float = SECONDS,
     elements: int = ELEMENTS,
+    quick: bool = False,
 ) -> Exactly:
     """function(**numbers) for each element of inputs that broadcast: a target's `exact=`, in mpmath's precision.
 
@@ -103,7 +109,7 @@ def elementwise(
                 out.setdefault(name, np.empty(arrays[0].shape, dtype=object))[place] = value
         return out, True
 
-    return _settled(attempt, seconds)
+    return _settled(attempt, seconds, quick)
 
 
 def _called(function: Callable[..., Mapping[str, Any]], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,15 +148,16 @@ def _plain(t: Tensor) -> Value:
     return whole
 
 
-def _settled(attempt: Attempt, seconds: float) -> Exactly:
+def _settled(attempt: Attempt, seconds: float, quick: bool) -> Exactly:
     """Doubles the digits until two evaluations agree; where a sum cancelled, the second has `FAR` digits or more."""
     deadline = time.monotonic() + seconds
+    far, tiny = (DIGITS, SMALL) if quick else (FAR, TINY)
     known: dict[str, Value] | None = None
     for digits in _precisions():
         # numpy would warn of NaN, which is a value here.
         with mpmath.workdps(digits), np.errstate(all="ignore"):
             found, cancelled = attempt(deadline)
-        if known is not None and _agree(known, found) and (digits >= FAR or not cancelled):
+        if known is not None and _agree(known, found, tiny) and (digits >= far or not cancelled):
             return Exactly(found, digits)
         known = found
     raise Unadjudicated(f"the answer does not settle by {digits} digits")
@@ -163,20 +170,20 @@ def _precisions() -> Iterator[int]:
         digits *= 2
 
 
-def _agree(one: Mapping[str, Value], other: Mapping[str, Value]) -> bool:
+def _agree(one: Mapping[str, Value], other: Mapping[str, Value], tiny: Any) -> bool:
     """Whether all outputs of two evaluations are alike."""
     return all(
         value.shape == other[name].shape
-        and (bool(np.array_equal(value, other[name])) if value.dtype != object else _alike(value, other[name]))
+        and (bool(np.array_equal(value, other[name])) if value.dtype != object else _alike(value, other[name], tiny))
         for name, value in one.items()
     )
 
 
-def _alike(one: Cells, other: Cells) -> bool:
-    """Whether numbers agree in the digits that matter; NaN with NaN."""
+def _alike(one: Cells, other: Cells, tiny: Any) -> bool:
+    """Whether numbers agree in the digits that matter, where they are not tiny; NaN with NaN."""
     for a, b in zip(one.reshape(-1).tolist(), other.reshape(-1).tolist(), strict=True):
         if a == b or (a != a and b != b):
             continue
-        if not (mp.isfinite(a) and mp.isfinite(b)) or abs(a - b) > max(AGREE * abs(b), TINY):
+        if not (mp.isfinite(a) and mp.isfinite(b)) or abs(a - b) > max(AGREE * abs(b), tiny):
             return False
     return True

@@ -107,19 +107,22 @@ def view_of(store: Cells, places: Tensor) -> Exact:
     return e
 
 
+def _fits(size: int) -> None:
+    if size > LARGEST:
+        raise Unadjudicated(f"too large: a tensor of {size} elements")
+
+
 def wrap(values: Any) -> Exact:
     """A new contiguous tensor of these numbers, an array of its shape."""
     array: Cells = np.asarray(values, dtype=object)
-    if array.size > LARGEST:
-        raise Unadjudicated(f"too large: a tensor of {array.size} elements")
+    _fits(array.size)
     return view_of(array.reshape(-1), torch.arange(array.size).reshape(array.shape))
 
 
 def allocated(real: Tensor) -> Exact:
     """A new tensor with the values and strides of a floating tensor."""
     extent = 1 + sum((n - 1) * s for n, s in zip(real.shape, real.stride(), strict=True)) if real.numel() else 0
-    if extent > LARGEST:
-        raise Unadjudicated(f"too large: a tensor of {extent} elements")
+    _fits(extent)
     places = torch.arange(extent).as_strided(real.shape, real.stride())
     store = np.full(extent, None, dtype=object)
     store[places.reshape(-1).numpy()] = cells(real.detach().reshape(-1).tolist())
@@ -133,6 +136,8 @@ def lifted(x: Any) -> Any:
 
 def numbers(x: Any) -> Cells:
     """The numbers of an exact tensor, of a plain one, or of a scalar, as an array of its shape."""
+    if isinstance(x, Tensor):
+        _fits(x.numel())
     if type(x) is Exact:
         held: Cells = x.cells[x.places.reshape(-1).numpy()].reshape(x.shape)
         return held

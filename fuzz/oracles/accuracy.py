@@ -87,7 +87,7 @@ def _doubted(exam: Examination, index: int, stage: int, expected: Mapping[str, E
 
 def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) -> Finding | None:
     try:
-        exact = exact_values(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS)
+        exact = exact_values(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS, quick=True)
     except Unadjudicated:
         return None
     wrong = blamed(exam, index, expected, exact, DOUBT_SECONDS)

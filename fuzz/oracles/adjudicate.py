@@ -67,7 +67,7 @@ def blamed(
         if not any(bool(one.any()) for one in suspect.values()):
             break
         try:
-            moved = exact_values(exam, index, seconds, nudge=seed)
+            moved = exact_values(exam, index, seconds, quick=True, nudge=seed)
         except Unadjudicated:
             return {name: torch.zeros_like(one) for name, one in suspect.items()}
         for name, one in suspect.items():
@@ -77,7 +77,13 @@ def blamed(
 
 
 def exact_values(
-    exam: Examination, index: int, seconds: float, elements: int = ELEMENTS, nudge: int | None = None
+    exam: Examination,
+    index: int,
+    seconds: float,
+    elements: int = ELEMENTS,
+    *,
+    quick: bool = False,
+    nudge: int | None = None,
 ) -> Exactly:
     """The exact outputs of a call, or of one whose inputs differ a little. Unadjudicated where there are none."""
     try:
@@ -91,14 +97,15 @@ def exact_values(
     given |= {COTANGENT + name: doubles(x) for name, x in cotangents.items()}
     if nudge is not None:
         given = nudged(given, nudge)
+    how: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
     if target.exact is not None:
-        found = elementwise(target.exact, given, seconds=seconds, elements=elements)
+        found = elementwise(target.exact, given, **how)
     elif target.differentiable:
         arguments = exam.case.calls[index].arguments
         joint = with_gradients(target.reference, tuple(cotangents), [n for n in arguments if arguments[n].is_float])
-        found = evaluate(joint, given, seconds=seconds, elements=elements)
+        found = evaluate(joint, given, **how)
     else:
-        found = evaluate(target.reference, given, seconds=seconds, elements=elements)
+        found = evaluate(target.reference, given, **how)
     outputs = exam.returned.calls[index].outputs
     for name, output in outputs.items():
         if name not in found.values or found.values[name].shape != tuple(output.shape):
@@ -136,7 +143,8 @@ def sides(
 
     The kernel is wrong where it disagrees with the reference, and with the exact value under the reference's envelope.
     The reference is wrong where it is not finite and the exact value is; where the kernel is right though they
-    disagree, and it is further from the exact value than its own uncertainty.
+    disagree, and it is further from the exact value than its own uncertainty. Where the exact value is a pole and the
+    reference is finite, nobody is wrong.
     """
     value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
     apart = judge(output, expected, precision).symptom.cpu() > 0
@@ -144,6 +152,7 @@ def sides(
     if not value.is_floating_point():
         return apart & (output != true), apart & (output == true) & (value != true)
     overflows = torch.isfinite(true) & ~torch.isfinite(value)
+    apart = apart & (torch.isfinite(true) | ~torch.isfinite(value))
     wrong = apart & ~overflows & (judge(output, Expected(true, expected.spread.cpu(), None), precision).symptom > 0)
     off = (value - true).abs() > SAFETY * uncertainty + 2.0**-52 * true.abs()
     return wrong, (apart & overflows) | (apart & ~wrong & off)

@@ -143,3 +143,10 @@ def test_an_elementwise_function_in_mpmath_is_asked_for_each_element() -> None:
 
 def test_numbers_are_told_to_twenty_digits() -> None:
     assert told(of(lambda x: x / 3, 1.0)[0]) == "0.33333333333333333333"
+
+
+def test_a_quick_answer_is_enough_where_something_confirms_it() -> None:
+    """At -40 the sum cancels to nothing at any number of digits that is tried; at -6 it does not."""
+    x = torch.tensor([-6.0, -40.0], dtype=torch.float64)
+    found = evaluate(lambda x: {"y": 1 + torch.erf(x)}, {"x": x}, quick=True)
+    assert found.digits == 100 and abs(float(found.values["y"][0]) / 2.1519736712498913e-17 - 1) < 1e-12
