@@ -24,6 +24,7 @@ from fuzz.report.machine import finding_json
 from fuzz.report.screen import screen
 from fuzz.target import Target
 from fuzz.triage import Record, Triage
+from fuzz.worker import preload
 
 GELU = '''
 import torch
@@ -66,6 +67,11 @@ def convolution(x):
 '''
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    preload("fuzz.warm")
+
+
 def written(folder: Path, source: str) -> Path:
     path = folder / "a_target.py"
     path.write_text(source)
@@ -73,7 +79,7 @@ def written(folder: Path, source: str) -> Path:
 
 
 def run(path: Path, planted: str | None = None) -> Result:
-    asked = Run(str(path), planted, "cpu", cases=120, max_findings=1)
+    asked = Run(str(path), planted, "cpu", cases=60, max_findings=1)
     return Campaign(asked, load(str(path)), "cpu", path.parent / "found", Quiet(), {}).go()
 
 
@@ -85,7 +91,7 @@ def fuzz(*arguments: object) -> tuple[int, str]:
 
 def test_an_unstable_reference_is_reported_as_such_by_the_command_line(tmp_path: Path) -> None:
     path = written(tmp_path, GELU.format(more=""))
-    code, out = fuzz("run", path, "--backend", "cpu", "--cases", 120, "--json", "--corpus", tmp_path / "found")
+    code, out = fuzz("run", path, "--backend", "cpu", "--cases", 60, "--json", "--corpus", tmp_path / "found")
     (finding,) = json.loads(out)["findings"]
     assert code == 1
     assert (finding["symptom"], finding["verdict"], finding["dims"]) == ("reference", "reference", {"N": 1})

@@ -63,7 +63,8 @@ def shrink(
         if record is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(record, Budget(seconds=seconds))
-    if sort_key(record.case, loaded.defaults) >= sort_key(entry.case, loaded.defaults):
+    smaller = sort_key(record.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
+    if not smaller or record.verdict.name == "undecided":
         put(f"{path} is as small as it gets ({record.executions} executions)")
         return 0
     shorter = moved(path, entry, record)
