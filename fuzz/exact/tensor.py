@@ -89,7 +89,7 @@ class Calculation(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return out
         # Whole numbers were divided, or constants came in: a rule computes, torch's own result is rounded.
         rule = rule or self.rules.setdefault(func, self.resolve(func))
-        return rule(self, func, args, kwargs)
+        return rule(self, func, lifted(args), kwargs)
 
 
 def _floats(out: Any) -> bool:
@@ -130,8 +130,10 @@ def allocated(real: Tensor) -> Exact:
 
 
 def lifted(x: Any) -> Any:
-    """A plain tensor as an exact one; anything else as it is."""
-    return wrap(numbers(x)) if isinstance(x, Tensor) and type(x) is not Exact else x
+    """A floating plain tensor as an exact one, also inside lists; anything else as it is."""
+    if isinstance(x, tuple | list):
+        return type(x)(lifted(one) for one in x)
+    return wrap(numbers(x)) if isinstance(x, Tensor) and x.is_floating_point() and type(x) is not Exact else x
 
 
 def numbers(x: Any) -> Cells:

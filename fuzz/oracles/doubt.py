@@ -30,13 +30,16 @@ def doubtful(output: torch.Tensor, expected: Expected, precision: Precision) -> 
     """
     if not output.is_floating_point() or precision.u < 2.0**-40:
         return torch.zeros(output.shape, dtype=torch.bool)
-    out = output.to(expected.value.device).double()
-    own = expected.uncertainty
+    output = output.to(expected.value.device)
+    own, unit = expected.uncertainty, 1.0
     if own is None:
-        own = expected.spread * (UNIT64 / precision.u)
-    size = out.abs()
-    coarse = (own > COARSE * size) & (size >= least(NAMES[output.dtype])) & torch.isfinite(own)
-    return coarse & ((out - expected.value).abs() <= NEAR * own)
+        own, unit = expected.spread, UNIT64 / precision.u
+    size = output.abs()
+    coarse = own * (unit / COARSE) > size
+    if not bool(coarse.any()):
+        return coarse
+    near = (output.double() - expected.value).abs() <= own * (unit * NEAR)
+    return coarse & near & (size >= least(NAMES[output.dtype])) & torch.isfinite(own)
 
 
 @lru_cache

@@ -167,6 +167,19 @@ def test_whole_numbers_divide_exactly() -> None:
         assert abs(y[0] - mpf(1) / 3) < mpf(10) ** -50
 
 
+def test_tensors_of_the_module_are_exact_too() -> None:
+    table = torch.tensor([[0.1, 0.2], [0.3, 0.4]])
+    mask = torch.tensor([True, False])
+
+    def formula(x: Tensor) -> Tensor:
+        rotated = torch.cat([table.view(4)[2:], -table.t()[0]]).exp()
+        return (x @ table.T) * torch.softmax(table, -1)[:, 1] + rotated[:2] * mask + mask / 3
+
+    x = torch.arange(6.0).view(3, 2)
+    torch.testing.assert_close(doubles(exactly(formula, {"x": x})), formula(x), rtol=1e-14, atol=0)
+    assert table.tolist() == [[0.1, 0.2], [0.3, 0.4]]
+
+
 def test_writes_through_views_are_seen() -> None:
     def formula(x: Tensor) -> Tensor:
         y = x.clone()

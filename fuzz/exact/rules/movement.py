@@ -13,7 +13,7 @@ from torch._ops import OpOverload
 
 from ...errors import Unadjudicated
 from ..numbers import Cells, cells
-from ..tensor import Calculation, Exact, allocated, lifted, numbers, view_of, wrap
+from ..tensor import Calculation, Exact, allocated, numbers, view_of, wrap
 from .elementwise import added, each, totals
 from .table import RULES, aten, creates, put, write
 
@@ -81,7 +81,7 @@ def copied(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kw
     """_to_copy: whole numbers become exact ones, and the other way round; narrower floats would round."""
     dtype = kwargs.get("dtype") or args[0].dtype
     if dtype is torch.float64:
-        return moved(calculation, aten.clone.default, (lifted(args[0]),), {})
+        return moved(calculation, aten.clone.default, (wrap(numbers(args[0])),), {})
     if dtype.is_floating_point or dtype.is_complex:
         raise Unadjudicated(f"{func}: the reference casts to {dtype}")
     if dtype is torch.bool:
