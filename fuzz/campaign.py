@@ -16,7 +16,7 @@ from fuzz.engines import RandomEngine
 from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
-from fuzz.finding import Finding, Verdict
+from fuzz.finding import Finding
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.shrink import Budget
@@ -49,12 +49,6 @@ def sampled(index: int, replicas: int) -> tuple[str, ...]:
     """The sampled oracles that are asked about case `index`, whose plan has so many replicas."""
     shares = {name: share[replicas > 1] for name, share in SHARES.items()}
     return tuple(name for name, share in shares.items() if index % share == share // 2)
-
-
-def told_verdict(verdict: Verdict) -> dict[str, str]:
-    """A verdict as an entry tells it."""
-    told = {"verdict": verdict.name, "reason": verdict.reason, "digits": str(verdict.digits or "")}
-    return {key: text for key, text in told.items() if text}
 
 
 @dataclass
@@ -234,7 +228,7 @@ class Campaign:
             "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
-            **told_verdict(record.verdict),
+            **record.verdict.told,
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
         return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

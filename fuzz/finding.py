@@ -6,6 +6,8 @@ bug are one finding.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ORACLES = (
@@ -111,6 +113,19 @@ class Verdict:
     def text(self) -> str:
         """The verdict as people read it."""
         return self.name + (f" ({self.reason})" if self.reason else "")
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The verdict as an entry tells it."""
+        told = {"verdict": self.name, "reason": self.reason, "digits": str(self.digits or "")}
+        return {key: text for key, text in told.items() if text}
+
+    @staticmethod
+    def recalled(told: Mapping[str, str]) -> Verdict:
+        """The verdict that an entry tells; what no version of this program writes is unadjudicated."""
+        name, digits = told.get("verdict", ""), told.get("digits", "")
+        known = name if name in VERDICTS else "unadjudicated"
+        return Verdict(known, told.get("reason", ""), int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0)
 
 
 def order(finding: Finding) -> tuple[int, int]:

@@ -264,6 +264,7 @@ def known_records(folder: Path, target: str, planted: str | None) -> list[Record
         record.stateful = len(entry.case.calls) > 1
         record.outputs = set(entry.finding.outputs)
         record.accepted = entry.status == "accepted"
+        record.verdict = Verdict.recalled(entry.seen)
         record.also = tuple(_recalled(text) for text in entry.also)
         found.append(record)
     return found

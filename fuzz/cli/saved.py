@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.campaign import told_verdict
 from fuzz.case import sort_key
 from fuzz.cli.console import put
 from fuzz.cli.replay import open_triage, target_of
 from fuzz.cli.run import chosen_backend
 from fuzz.entry import Entry
 from fuzz.errors import UsageError
+from fuzz.finding import Verdict
 from fuzz.loader import planted
 from fuzz.report.screen import screen
 from fuzz.shrink import Budget
@@ -74,8 +74,8 @@ def shrink(
 
 def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
-    seen = {key: text for key, text in entry.seen.items() if key not in ("verdict", "reason", "digits")}
-    seen |= told_verdict(record.verdict)
+    old = Verdict.recalled(entry.seen).told
+    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.verdict.told}
     smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fuzz.campaign import Result, told_verdict
+from fuzz.campaign import Result
 from fuzz.case import Case
 from fuzz.config import SECONDS, Run
 from fuzz.entry import Entry
@@ -55,7 +55,7 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.finding, seen=told_verdict(record.verdict))
+        entry = Entry(record.case, record.finding, seen=record.verdict.told)
         tries = f"{record.executions} executions"
         self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
 

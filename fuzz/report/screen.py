@@ -114,6 +114,6 @@ def _ulps(text: str) -> str:
 def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
     if seen:
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
-        verdict = Verdict(seen.get("verdict", "unadjudicated"), seen.get("reason", "")).text
-        parts = [where, f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else "", f"verdict {verdict}"]
+        rate = f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else ""
+        parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
         yield f"seen     {'; '.join(filter(None, parts))}"

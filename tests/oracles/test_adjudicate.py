@@ -138,6 +138,12 @@ def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     assert verdict == Verdict("unadjudicated", "mpmath is not installed", finding=found)
 
 
+@pytest.mark.parametrize("verdict", [Verdict("kernel", digits=100), Verdict("unadjudicated", "no rule for x")])
+def test_an_entry_recalls_the_verdict_that_it_tells(verdict: Verdict) -> None:
+    assert Verdict.recalled({"backend": "cpu", **verdict.told}) == verdict
+    assert Verdict.recalled({"verdict": "guilty", "digits": "many"}) == Verdict("unadjudicated")
+
+
 def test_a_verdict_is_one_of_a_list() -> None:
     assert VERDICTS == ("kernel", "reference", "undecided", "unadjudicated") and "reference" in SYMPTOMS["accuracy"]
     with pytest.raises(ValueError, match="no verdict 'maybe'"):
