@@ -1,7 +1,8 @@
 """Differential fuzzing of Triton kernels against float64 references."""
 
 from fuzz.api import Target, target
+from fuzz.contract import ulps
 from fuzz.target import option, size, tensor
 
-__all__ = ["Target", "option", "size", "target", "tensor"]
+__all__ = ["Target", "option", "size", "target", "tensor", "ulps"]
 __version__ = "0.1.0"

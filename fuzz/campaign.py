@@ -24,7 +24,7 @@ from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.worker import Worker
 
-SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2)}
+SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2), "scaling": (8, 16)}
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
@@ -38,7 +38,7 @@ SHRINKING = 0.5
 class Watcher(Protocol):
     """Who is told what happens while a campaign runs."""
 
-    def started(self, run: Run, backend: str) -> None: ...
+    def started(self, run: Run, target: Target, backend: str) -> None: ...
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
@@ -89,7 +89,7 @@ class Campaign:
         self.records += known_records(self.folder, self.target.name, self.run.planted)
         interrupted = False
         start = time.monotonic()
-        self.watcher.started(self.run, self.backend)
+        self.watcher.started(self.run, self.target, self.backend)
         worker = Worker(ENTRY, setting, self.run.resident, self.target.timeout)
         pool = Pool(ENTRY, setting, self.run.resident, self.target.timeout, self.run.workers)
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool:
@@ -148,19 +148,28 @@ class Campaign:
         """Counts a hit of a known cause, or makes a new record of one."""
         paused = time.monotonic()
         seconds = paused - self.began
+        if not self._known(triage, index, seconds, finding):
+            self.watcher.first_seen(case, finding, index)
+            filed = triage.filed(case, finding)
+            if filed.oracle == finding.oracle or not self._known(triage, index, seconds, filed):
+                self._new(triage, index, seconds, case, filed)
+        self.paused += time.monotonic() - paused
+
+    def _known(self, triage: Triage, index: int, seconds: float, finding: Finding) -> bool:
+        """Whether it is a hit of a known cause; then it is counted."""
         for record in self.records:
             if record.covers(finding):
                 self._hit(triage, record, index, seconds, finding)
-                self.paused += time.monotonic() - paused
-                return
-        self.watcher.first_seen(case, finding, index)
+                return True
+        return False
+
+    def _new(self, triage: Triage, index: int, seconds: float, case: Case, finding: Finding) -> None:
         earlier = [self.oldest, *self.history] if self.oldest else []
-        record_or_none = triage.confirm(case, finding, earlier)
-        if record_or_none is None:
+        record = triage.confirm(case, finding, earlier)
+        if record is None:
             self._drop(finding, index, GONE)
         else:
-            self._settle(triage, record_or_none, index, seconds, finding)
-        self.paused += time.monotonic() - paused
+            self._settle(triage, record, index, seconds, finding)
 
     def _drop(self, finding: Finding, index: int, why: str) -> None:
         self.unconfirmed += 1

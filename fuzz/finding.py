@@ -25,13 +25,17 @@ ORACLES = (
 )
 SYMPTOMS = {
     "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
-    "bounds": ("stray-write", "stray-read", "unwritten"),
+    "bounds": (
+        "offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten",
+    ),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value", "reference"),
+    "accuracy": ("nonfinite", "sign", "value", "reference", "bits"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
-    "layout": ("bits",),
+    "layout": ("bits", "drift"),
+    "scaling": ("scale", "shift", "permutation"),
+    "parity": ("value",),
 }
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.case import Scalar
+from fuzz.contract import BITS, ENVELOPE, Contract, contract_of
 from fuzz.dims import Expression, Size, evaluate, names
 from fuzz.dtypes import DTYPES
 from fuzz.errors import TargetError
@@ -59,8 +60,14 @@ class Target:
     options: Mapping[str, OptionArgument]
     passed_sizes: tuple[str, ...]
     reference: Callable[..., Mapping[str, Any]] | None
+    baseline: Launcher | None = None
+    contract: Contract = ENVELOPE
     batch: str | None = None
     rows: Mapping[str, str] = field(default_factory=dict)
+    invariance: str = "bitwise"
+    layout: str = "bitwise"
+    linear: tuple[str, ...] = ()
+    shifts: tuple[str, ...] = ()
     cotangents: Mapping[str, TensorArgument] = field(default_factory=dict)
     accumulate: str = "float32"
     dot: str = "ieee"
@@ -85,6 +92,25 @@ class Target:
         module = inspect.getmodule(self.launcher)
         text = inspect.getdoc(self.launcher) or (module and module.__doc__) or ""
         return text.strip().splitlines()[0] if text.strip() else ""
+
+    def promises(self) -> str:
+        """What the oracles check of it, in words."""
+        parts = [self._of_values()] if self.reference or self.baseline else []
+        parts.append("the same bits each time" if self.deterministic else f"not deterministic: {self.nondeterminism}")
+        rows, alike = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
+        if rows:
+            parts.append(f"rows of {rows} do not depend on their batch{alike[self.invariance]}")
+        parts.append(f"results do not depend on layouts{alike[self.layout]}")
+        parts += [f"linear in {name}" for name in self.linear]
+        parts += [f"the same when {name} is shifted" for name in self.shifts]
+        parts.append(f"writes over {', '.join(self.in_place)}" if self.in_place else "no input is written")
+        parts += [f"refuses {name.replace('_', ' ')}" for name in self.rejects]
+        return "; ".join(parts)
+
+    def _of_values(self) -> str:
+        if self.contract.kind == "envelope":
+            return f"inside the envelope of {self.accumulate} arithmetic"
+        return "the bits of the baseline" if self.contract.kind == "bitwise" else str(self.contract)
 
     @property
     def defaults(self) -> Mapping[str, object]:
@@ -156,8 +182,14 @@ def declare(
     name: str = "",
     dtypes: Iterable[str] = FLOATS,
     reference: Callable[..., Mapping[str, Any]] | None = None,
+    baseline: Launcher | None = None,
+    contract: Contract | str = "envelope",
     batch: Size | None = None,
     rows: Mapping[str, Size] | None = None,
+    invariance: str = "bitwise",
+    layout: str = "bitwise",
+    linear: Iterable[str] = (),
+    shifts: Iterable[str] = (),
     dims: Iterable[Size] = (),
     accumulate: str = "float32",
     dot: str = "ieee",
@@ -187,12 +219,13 @@ def declare(
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
-        reference=reference,
+        reference=reference, baseline=baseline, exact=exact,
+        contract=contract_of(contract), invariance=invariance, layout=layout,
+        linear=tuple(linear), shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
-        accumulate=accumulate,
-        dot=dot,
+        accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=tuple(in_place),
@@ -200,8 +233,7 @@ def declare(
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout,
-        exact=exact,
-    )
+    )  # fmt: skip
     _check(made, arguments)
     return made
 
@@ -251,7 +283,7 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
             raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
-    for key in (*target.in_place, *target.nonfinite):
+    for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
         if key not in target.tensors:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
     if target.exact is not None and (target.differentiable or target.reference is None):
@@ -262,7 +294,27 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
             raise TargetError(f"{where}: {dim!r} is no dim of its arguments; there are {', '.join(sorted(known))}")
     if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
         raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
+    _check_promises(target, where)
     least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
     for key, value in target.tensors.items():
         if any(evaluate(text, least) < 0 for text in value.shape):
             raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
+
+
+def _check_promises(target: Target, where: str) -> None:
+    """TargetError for a promise that nothing can check."""
+    if target.contract.kind == "bitwise" and target.baseline is None:
+        raise TargetError(f"{where}: contract 'bitwise' needs a baseline= to have the bits of")
+    if target.contract.kind == "ulps" and target.reference is None:
+        raise TargetError(f"{where}: contract ulps(..) needs a reference=")
+    if target.contract.kind != "bitwise" and target.baseline is not None and target.reference is None:
+        raise TargetError(f"{where}: without a reference= a baseline= is compared bit by bit: contract='bitwise'")
+    for name, value in (("invariance", target.invariance), ("layout", target.layout)):
+        if value not in BITS:
+            raise TargetError(f"{where}: {name} is one of {', '.join(BITS)}, not {value!r}")
+        if value == "envelope" and target.reference is None:
+            raise TargetError(f"{where}: {name}='envelope' needs a reference=")
+    if target.invariance != "bitwise" and not (target.batch or target.rows):
+        raise TargetError(f"{where}: invariance= needs batch= or rows=, the dim whose rows are independent")
+    if target.linear and target.reference is None:
+        raise TargetError(f"{where}: linear= needs a reference=, which tells where underflow breaks it")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.case import Case, sort_key
-from fuzz.finding import Finding, Verdict
+from fuzz.finding import Finding, Verdict, order
 from fuzz.question import Appeal, Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
@@ -27,7 +27,7 @@ REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
-BITWISE = ("invariance", "layout")
+BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
 ADJUDICATION = 30.0
 """Seconds that the exact value of one case may take."""
@@ -132,6 +132,11 @@ class Triage:
         if filed is None:
             return None
         return filed if filed.same_bug(like) or (stateful and filed.oracle == like.oracle) else None
+
+    def filed(self, case: Case, finding: Finding) -> Finding:
+        """The finding under which the case is filed when every oracle is asked, not only those of its share."""
+        found = self.ask(case, finding.oracle, clean=True, everything=True).filed
+        return found if found and order(found) < order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""

@@ -27,7 +27,7 @@ def list_targets(
         fields = described(target)
         put(f"{target.name}: {target.doc}")
         put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
-        put(f"  promises  {promises(target)}")
+        put(f"  promises  {target.promises()}")
         put(f"  planted   {', '.join(fields['planted']) or 'none'}")
     return 0
 
@@ -43,17 +43,6 @@ def described(target: Target) -> dict[str, Any]:
         "backends": [name for name, backend in BACKENDS.items() if not backend.unusable()],
         "planted": list(target.plants),
     }
-
-
-def promises(target: Target) -> str:
-    """What the oracles check of this target, in words."""
-    parts = [f"inside the envelope of {target.accumulate} arithmetic"] if target.reference else []
-    parts.append("the same bits each time" if target.deterministic else f"not deterministic: {target.nondeterminism}")
-    if target.batch or target.rows:
-        parts.append(f"rows of {target.batch or ', '.join(target.rows)} do not depend on their batch")
-    parts.append(f"writes over {', '.join(target.in_place)}" if target.in_place else "no input is written")
-    parts += [f"refuses {name.replace('_', ' ')}" for name in target.rejects]
-    return "; ".join(parts)
 
 
 def doctor(

@@ -9,9 +9,10 @@ from fuzz.oracles.invariance import Invariance
 from fuzz.oracles.layout import Layout
 from fuzz.oracles.mutation import Mutation
 from fuzz.oracles.rejects import Rejects
+from fuzz.oracles.scaling import Scaling
 
 ALWAYS: tuple[Oracle, ...] = (Bounds(), Mutation(), Accuracy())
 """Oracles that examine every case that returns, in the order in which a case is filed."""
-SAMPLED: tuple[Oracle, ...] = (Rejects(), Deterministic(), Invariance(), Layout())
+SAMPLED: tuple[Oracle, ...] = (Rejects(), Deterministic(), Invariance(), Layout(), Scaling())
 """Oracles that examine a share of the cases."""
 ORACLES: tuple[Oracle, ...] = (Fault(), *ALWAYS, *SAMPLED)

@@ -18,14 +18,14 @@ from fuzz.backends.memory import NAMES
 from fuzz.case import Case
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
-from fuzz.errors import Unadjudicated
+from fuzz.errors import TargetError, Unadjudicated
 from fuzz.finding import Element, Finding
 from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
-from fuzz.oracles.base import SHOWN, Examination, element
+from fuzz.oracles.base import SHOWN, Examination, compare_bits, element
 from fuzz.oracles.doubt import doubtful
-from fuzz.oracles.expect import STAGES, check_shapes, expect
+from fuzz.oracles.expect import STAGES, check_alike, check_shapes, expect
 from fuzz.oracles.judge import SYMPTOMS, Judgement, allowed, half_ulp, judge
-from fuzz.outcome import Rejected, Returned
+from fuzz.outcome import Rejected, Returned, describe
 from fuzz.reference import Expected
 from fuzz.target import Target
 
@@ -42,14 +42,27 @@ class Accuracy:
     always = True
 
     def applies(self, target: Target, case: Case) -> bool:
-        return target.reference is not None
+        return target.reference is not None or target.baseline is not None
 
     def examine(self, exam: Examination) -> Finding | None:
+        if exam.target.contract.kind == "bitwise":
+            return self._examine_bits(exam)
         for index in range(0 if exam.cleared else len(exam.case.calls)):
             found = self._examine_call(exam, index)
             if found:
                 return found
         return None
+
+    def _examine_bits(self, exam: Examination) -> Finding | None:
+        """The last call's outputs against those of the baseline for the same case."""
+        assert exam.target.baseline is not None
+        outcome = run(exam.target, exam.target.baseline, exam.case.calls, exam.backend)
+        if not isinstance(outcome, Returned):
+            raise TargetError(f"target {exam.target.name!r}: its baseline does not return: {describe(outcome)}")
+        mine, other = exam.returned.calls[-1].outputs, outcome.calls[-1].outputs
+        check_alike(exam.target, mine, other)
+        pairs = {name: (mine[name], other[name]) for name in mine}
+        return compare_bits("accuracy", "than those of the baseline", pairs)
 
     def _examine_call(self, exam: Examination, index: int) -> Finding | None:
         worst = 0.0
@@ -61,7 +74,8 @@ class Accuracy:
             expected = expect(exam, index, stage, expected)
             outputs = exam.returned.calls[index].outputs
             check_shapes(exam.target, outputs, expected)
-            judged = {name: judge(outputs[name], expected[name], exam.precision) for name in expected}
+            contract = exam.target.contract
+            judged = {name: judge(outputs[name], expected[name], exam.precision, contract) for name in expected}
             if not any(bool(one.symptom.any()) for one in judged.values()):
                 exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
                 return _doubted(exam, index, stage, expected)
@@ -143,7 +157,7 @@ def expected_values(target: Target, entry: Entry) -> dict[str, object]:
     found: dict[str, object] = {}
     for name, expected in expect(exam, entry.finding.call, LAST).items():
         dtype = named_dtype(output_dtype(exam, entry.finding.call, name))
-        bound = allowed(expected, dtype, exam.precision)[1]
+        bound = allowed(expected, dtype, exam.precision, target.contract)[2]
         found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
     return found
 

@@ -91,6 +91,19 @@ def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
     return (before != after).nonzero().cpu().numpy()
 
 
+def compare_values(
+    oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], bounds: Mapping[str, torch.Tensor]
+) -> Finding | None:
+    """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it."""
+    drifted = {}
+    for name, (got, other) in pairs.items():
+        difference = (got.double() - other.double()).abs()
+        alike = (difference <= 2 * bounds[name]) | (got == other) | (got.isnan() & other.isnan())
+        if not bool(alike.all()):
+            drifted[name] = (torch.where(alike, other, got), other)
+    return compare_bits(oracle, what, drifted, "drift")
+
+
 def compare_bits(
     oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], symptom: str = "bits"
 ) -> Finding | None:
@@ -107,5 +120,6 @@ def compare_bits(
                 elements.append(element(name, index, got, element(name, index, other, "").got))
     if not outputs:
         return None
-    message = f"{'+'.join(outputs)}: {count} of {total} elements have other bits {what}"
+    verb = "differ by more than the envelope allows" if symptom == "drift" else "have other bits"
+    message = f"{'+'.join(outputs)}: {count} of {total} elements {verb} {what}"
     return Finding(oracle, tuple(outputs), symptom, message, tuple(elements[:SHOWN]), disagreeing=count, compared=total)

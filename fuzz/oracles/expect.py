@@ -12,7 +12,7 @@ from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.oracles.base import Examination
-from fuzz.reference import Expected, evaluate, evaluate_backward, wider
+from fuzz.reference import Expected, Precision, evaluate, evaluate_backward, wider
 from fuzz.target import Target
 from fuzz.values.torch_values import from_words
 
@@ -26,13 +26,16 @@ Inputs = dict[str, torch.Tensor | float | int | bool | str]
 Known = Mapping[str, Expected]
 
 
-def expect(exam: Examination, index: int, stage: int, known: Known | None = None) -> Known:
+def expect(
+    exam: Examination, index: int, stage: int, known: Known | None = None, precision: Precision | None = None
+) -> Known:
     """The reference's outputs for one call with the envelope of that stage's members. TargetError where it fails.
 
-    `known` is what the stage before it gave; without it all members up to that stage are evaluated.
+    `known` is what the stage before it gave; without it all members up to that stage are evaluated. `precision` is
+    that of the target and the backend unless another one is asked about.
     """
     inputs, cotangents = reference_inputs(exam, index)
-    return _evaluate(exam, index, inputs, cotangents, stage, known)
+    return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
 
 
 def expect_replicas(exams: Sequence[Examination], index: int, stage: int, known: Known | None) -> Known:
@@ -49,9 +52,11 @@ def _evaluate(
     stage: int,
     known: Known | None,
     replicas: int | None = None,
+    precision: Precision | None = None,
 ) -> Known:
     call, target = exam.case.calls[index], exam.target
     assert target.reference is not None
+    precision = precision or exam.precision
     members, after = STAGES[stage], STAGES[stage - 1] if known else 0
     thorough = members >= THOROUGH
     first = thorough and after < THOROUGH
@@ -59,9 +64,9 @@ def _evaluate(
     try:
         if target.differentiable:
             wrt = [name for name in call.arguments if call.arguments[name].is_float]
-            found = evaluate_backward(target.reference, inputs, cotangents, wrt, exam.precision, **how)
+            found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
         else:
-            found = evaluate(target.reference, inputs, exam.precision, **how)
+            found = evaluate(target.reference, inputs, precision, **how)
         return wider(known or {}, found)
     except UsageError:
         raise
@@ -89,6 +94,14 @@ def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, t
     inputs.update(call.options)
     inputs.update({name: call.dims[name] for name in exam.target.passed_sizes})
     return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
+
+
+def check_alike(target: Target, outputs: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:
+    """TargetError where launcher and baseline do not return the same outputs, shapes and dtypes."""
+    parts = ({name: (tuple(t.shape), t.dtype) for name, t in found.items()} for found in (outputs, others))
+    mine, theirs = parts
+    if mine != theirs:
+        raise TargetError(f"target {target.name!r}: the launcher returns {mine}; the baseline returns {theirs}")
 
 
 def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:

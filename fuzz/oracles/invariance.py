@@ -1,4 +1,7 @@
-"""invariance: a row computed alone, in any split, at any offset and with other neighbours has the same bits."""
+"""invariance: a row computed alone, in any split, at any offset and with other neighbours has the same bits.
+
+A target that does not promise bits promises the envelope, and then it is drift beyond that which counts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.base import Examination, compare_bits, compare_values
+from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 from fuzz.values import generate, recipe
 
@@ -40,6 +44,10 @@ class Invariance:
             if self._by_rows(exam, name, whole.shape, part.shape, batch, split):
                 rows = whole[split.start : split.start + split.length]
                 pairs[name] = (rows, part[split.before : split.before + split.length])
+        if exam.target.invariance == "envelope":
+            rows = slice(split.start, split.start + split.length)
+            allowed = {name: bound[rows] for name, bound in bounds(exam).items() if name in pairs}
+            return compare_values("invariance", _told(split), pairs, allowed)
         return compare_bits("invariance", _told(split), pairs)
 
     def _by_rows(

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES
-from fuzz.dtypes import DType, ulp
+from fuzz.contract import ENVELOPE, Contract
+from fuzz.dtypes import DType, from_words, to_words, ulp
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.reference import Expected, Precision
 
@@ -37,7 +39,7 @@ class Judgement:
         return float(self.ratio.max()) if self.ratio.numel() else 0.0
 
 
-def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Judgement:
+def judge(output: torch.Tensor, expected: Expected, precision: Precision, contract: Contract = ENVELOPE) -> Judgement:
     """Compares one output with its reference, element by element; the rules are those of the module's docstring."""
     value = expected.value
     out = output.to(value.device)
@@ -46,13 +48,13 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Jud
         return Judgement(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
     kind = named_dtype(NAMES[output.dtype])
     out = out.double()
-    slack, bound = allowed(expected, kind, precision)
+    value, slack, bound = allowed(expected, kind, precision, contract)
     error = (out - value).abs()
     if bool((error <= bound).all()):
-        ratio = torch.where(torch.isfinite(bound), error / bound, 0.0)
+        ratio = torch.where(torch.isfinite(bound) & (error > 0), error / bound, 0.0)
         return Judgement(torch.zeros(bound.shape, dtype=torch.int8), bound, ratio)
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
-    nonfinite = _nonfinite(out, value, slack, kind)
+    nonfinite = _nonfinite(out, expected.value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
     sign = over & (value.abs() > bound) & (out * value < 0)
     symptom = torch.where(nonfinite, 1, torch.where(sign, 2, torch.where(over, 3, 0)))
@@ -61,13 +63,30 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision) -> Jud
     return Judgement(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
 
 
-def allowed(expected: Expected, kind: DType, precision: Precision) -> tuple[torch.Tensor, torch.Tensor]:
-    """(slack, bound): what the envelope allows, and with it half a unit of the output's format and its underflow."""
-    slack = SAFETY * expected.spread
+def allowed(
+    expected: Expected, kind: DType, precision: Precision, contract: Contract = ENVELOPE
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(value, slack, bound): what is due, how far it is uncertain, and how far an output may be from it.
+
+    The envelope: half a unit of the output's format, its underflow, and the spread. Ulps: so many units of the
+    correctly rounded value, its underflow, and what float64 itself is uncertain about.
+    """
+    value = expected.value
+    slack = SAFETY * expected.spread if contract.kind != "ulps" else torch.zeros_like(expected.spread)
     if expected.uncertainty is not None:
         slack = slack + SAFETY * expected.uncertainty
-    unit = half_ulp(expected.value.abs() + slack, kind)
-    return slack, slack + unit + max(precision.eta, kind.smallest_subnormal)
+    if contract.kind == "ulps":
+        value = rounded(value, kind)
+        flushed = precision.eta if precision.eta > kind.smallest_subnormal else 0.0
+        return value, slack, slack + contract.ulps * 2 * half_ulp(value.abs(), kind) + flushed
+    tiny = max(precision.eta, kind.smallest_subnormal)
+    return value, slack, slack + half_ulp(value.abs() + slack, kind) + tiny
+
+
+def rounded(value: torch.Tensor, kind: DType) -> torch.Tensor:
+    """The values rounded to nearest in a format, once; torch rounds float64 to bfloat16 by way of float32."""
+    words = to_words(value.detach().cpu().numpy(), kind)
+    return torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64)).to(value.device)
 
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:

@@ -19,7 +19,7 @@ def screen(exams: Sequence[Examination]) -> None:
 
     Those that are left, and plans that cannot be evaluated at once, are for the oracle to examine one by one.
     """
-    if len(exams) == 1 or exams[0].target.reference is None:
+    if len(exams) == 1 or exams[0].target.reference is None or exams[0].target.contract.kind == "bitwise":
         return
     clear = [exam for exam in exams if isinstance(exam.outcome, Returned)]
     for index in range(len(exams[0].case.calls)):
@@ -41,7 +41,8 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
         except Diverges:
             break
         check_shapes(pending[0].target, outputs, expected)
-        wrong = unclear([judge(outputs[name], expected[name], pending[0].precision) for name in expected], pending)
+        how = pending[0].precision, pending[0].target.contract
+        wrong = unclear([judge(outputs[name], expected[name], *how) for name in expected], pending)
         doubted = in_doubt(outputs, expected, pending)
         cleared += [exam for place, exam in enumerate(pending) if place not in wrong and place not in doubted]
         pending = [pending[place] for place in wrong]

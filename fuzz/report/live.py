@@ -16,6 +16,7 @@ from fuzz.entry import Entry
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.report.screen import case_lines, element_lines, headline, screen
+from fuzz.target import Target
 from fuzz.triage import Record
 
 
@@ -29,9 +30,10 @@ class Progress:
     shown: float = -1.0
     findings: list[Record] = field(default_factory=list)
 
-    def started(self, run: Run, backend: str) -> None:
+    def started(self, run: Run, target: Target, backend: str) -> None:
         planted = f" with the planted bug {run.planted}" if run.planted else ""
         self.console.print(f"seed {run.seed}: fuzzing {run.target}{planted} on {backend}", highlight=False)
+        self.console.print(f"promised: {target.promises()}", highlight=False, soft_wrap=True)
         if run.seconds is None and run.cases is None:
             text = f"no budget given: ends after {SECONDS:g} s; --seconds N or --cases N goes on longer"
             self.console.print(text, highlight=False)
@@ -100,7 +102,7 @@ def summary(result: Result) -> Table:
 class Quiet:
     """A Watcher that says nothing."""
 
-    def started(self, run: Run, backend: str) -> None: ...
+    def started(self, run: Run, target: Target, backend: str) -> None: ...
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...

@@ -57,6 +57,17 @@ class Loop:
     loads: bool = False
     stores: bool = False
     foreign: set[Lane] = field(default_factory=set)
+    # Statements before and after the loop, and by line: what the fast loop has instead (statements, expression).
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    fast: dict[int, tuple[list[str], str]] = field(default_factory=dict)
+    # Sums over the lanes, which either loop computes from the start.
+    sums: list[str] = field(default_factory=list)
+
+    def needs(self, line: str) -> None:
+        """Have a statement before the loop, once."""
+        if line not in self.before:
+            self.before.append(line)
 
     def reads(self, operand: Operand) -> None:
         """Note the arrays that an operand reads at other lanes than the current one."""

@@ -1,0 +1,144 @@
+"""scaling: what must hold exactly whatever the rounding.
+
+- `linear`: arguments in which the outputs are linear. Times a power of two, every output is that times as large, bit
+  for bit, as long as nothing underflows on the way, which is asked of the reference.
+- `shifts`: arguments to which a number can be added, the same everywhere, without changing any output.
+- `batch` or `rows`: rows in reverse order give their results in reverse order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from fuzz.backends.memory import NAMES
+from fuzz.case import Call, Case
+from fuzz.dtypes import DType, from_words, to_words
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.finding import Finding
+from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.expect import STAGES, THOROUGH, expect
+from fuzz.oracles.judge import overflow_threshold
+from fuzz.target import Target
+from fuzz.values import exact
+
+FACTORS = (8.0, 0.125)
+SHIFTS = (4.0, -64.0)
+NO_ROUNDING = 2.0**-900
+"""A unit roundoff so small that only underflow is left of the envelope."""
+Change = Callable[[np.ndarray], np.ndarray]
+Outputs = Mapping[str, torch.Tensor]
+Words = dict[str, np.ndarray]
+
+
+class Scaling:
+    name = "scaling"
+    always = False
+
+    def applies(self, target: Target, case: Case) -> bool:
+        promised = target.linear or target.shifts or target.batch or target.rows
+        return bool(promised) and target.deterministic and len(case.calls) == 1
+
+    def examine(self, exam: Examination) -> Finding | None:
+        for name in exam.target.linear:
+            for factor in FACTORS:
+                found = self._scaled(exam, name, factor)
+                if found:
+                    return found
+        for name in exam.target.shifts:
+            for shift in SHIFTS:
+                found = self._shifted(exam, name, shift)
+                if found:
+                    return found
+        return self._permuted(exam)
+
+    def _scaled(self, exam: Examination, name: str, factor: float) -> Finding | None:
+        words = changed(exam.case.last, name, lambda x: x * factor, lambda x: x / factor)
+        again = exam.rerun(words=words) if words else None
+        if again is None:
+            return None
+        pairs = {}
+        for output, first in exam.returned.calls[-1].outputs.items():
+            if first.is_floating_point():
+                pairs[output] = (again[output].double(), first.double() * factor)
+        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
+            return None
+        assert words is not None
+        touched = underflow(exam, words, name)
+        for output, (got, due) in pairs.items():
+            excused = touched[output] | (due.abs() >= overflow_threshold(format_of(exam, output)))
+            pairs[output] = (torch.where(excused, due, got), due)
+        what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
+        return compare_bits("scaling", what, pairs, "scale")
+
+    def _shifted(self, exam: Examination, name: str, shift: float) -> Finding | None:
+        words = changed(exam.case.last, name, lambda x: x + shift, lambda x: x - shift)
+        again = exam.rerun(words=words) if words else None
+        if again is None:
+            return None
+        first = exam.returned.calls[-1].outputs
+        pairs = {output: (again[output], first[output]) for output in first}
+        return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
+
+    def _permuted(self, exam: Examination) -> Finding | None:
+        call = exam.case.last
+        batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
+        rows = call.dims.get(batch, 1)
+        if rows < 2:
+            return None
+        words = {name: value.words(call.dims) for name, value in call.tensors.items()}
+        for name, value in call.tensors.items():
+            if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
+                words[name] = words[name][::-1].copy()
+        again = exam.rerun(words=words)
+        if again is None:
+            return None
+        alone = sum(size == rows for size in call.dims.values()) == 1
+        pairs = {}
+        for output, first in exam.returned.calls[-1].outputs.items():
+            by_rows = output in exam.target.rows if exam.target.rows else alone and first.shape[:1] == (rows,)
+            if by_rows:
+                pairs[output] = (again[output].flip(0), first)
+        return compare_bits("scaling", "when the rows stand in reverse order", pairs, "permutation")
+
+
+def changed(call: Call, name: str, change: Change, undo: Change) -> Words | None:
+    """The call's words with one argument changed; None where that would round a value, or one is not finite."""
+    value = call.tensors[name]
+    kind = named_dtype(value.dtype)
+    if kind.kind != "float":
+        return None
+    values = np.asarray(from_words(value.words(call.dims), kind))
+    if not np.isfinite(values).all():
+        return None
+    moved = np.asarray(change(values))
+    words = to_words(moved, kind)
+    if not np.array_equal(from_words(words, kind), moved) or not np.array_equal(undo(moved), values):
+        return None
+    return {name: words}
+
+
+def format_of(exam: Examination, output: str) -> DType:
+    return named_dtype(NAMES[exam.returned.calls[-1].outputs[output].dtype])
+
+
+def underflow(exam: Examination, words: Words, name: str) -> Outputs:
+    """Which elements underflow or overflow may move, in either run, on the way or at the end.
+
+    There nothing is exact: even a little of it can turn a rounding elsewhere.
+    """
+    precision = replace(exam.precision, u=NO_ROUNDING)
+    call = exam.case.last
+    value = call.tensors[name]
+    listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))
+    scaled = replace(exam, case=exam.case.with_call(0, call.with_argument(name, listed)))
+    first, second = (expect(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
+    found = {}
+    for output, one in first.items():
+        kind = format_of(exam, output)
+        tiny = one.value.abs() < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
+        found[output] = tiny | (one.spread > 0) | (second[output].spread > 0)
+    return found

@@ -1,0 +1,170 @@
+"""What a target may promise of its values, and that a promise nothing checks is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz import size, target, tensor, ulps
+from fuzz.backends import backend
+from fuzz.backends.execute import run
+from fuzz.case import Argument, Call, Case, Split
+from fuzz.errors import TargetError
+from fuzz.examine import examine
+from fuzz.layout import Layout
+from fuzz.oracles import SAMPLED
+from fuzz.oracles.base import Examination
+from fuzz.question import Question, Report
+from fuzz.target import Target
+from fuzz.values import recipe
+
+M, N = size("M", 1, 64), size("N", 1, 64)
+Outputs = Mapping[str, torch.Tensor]
+
+
+def matrix(made: Target, name: str = "normal", split: Split | None = None, **params: int) -> Case:
+    arguments = {
+        key: Argument(value.shape, "float32", recipe(name, place, **params), Layout(order=(1, 0)))
+        for place, (key, value) in enumerate(made.tensors.items(), 1)
+    }
+    return Case(made.name, (Call({"M": 5, "N": 7}, arguments, {}),), split)
+
+
+def judged(made: Target, case: Case) -> Report:
+    cpu = backend("cpu")
+    outcome = run(made, made.launcher, case.calls, cpu)
+    question = Question(case, tuple(oracle.name for oracle in SAMPLED), everything=True)
+    return examine(Examination(made, made.launcher, case, cpu, outcome), question)
+
+
+def fired(made: Target, case: Case) -> list[tuple[str, str]]:
+    return [(found.oracle, found.symptom) for found in judged(made, case).findings]
+
+
+def made(launcher: Any, **more: Any) -> Target:
+    more = {"reference": lambda x: dict(y=2 * x), **more}
+    found: Target = target(x=tensor(M, N), dtypes=("float32",), **more)(launcher)
+    return found
+
+
+def twice(x: torch.Tensor) -> Outputs:
+    return dict(y=(2 * x).contiguous())
+
+
+def two_ulps_off(x: torch.Tensor) -> Outputs:
+    return dict(y=(2 * x).contiguous().view(torch.int32).add(2).view(torch.float32))
+
+
+def test_ulps_count_from_the_correctly_rounded_value() -> None:
+    assert fired(made(two_ulps_off, contract=ulps(2)), matrix(made(twice))) == []
+    assert ("accuracy", "value") in fired(made(two_ulps_off, contract=ulps(1)), matrix(made(twice)))
+    assert fired(made(twice, contract=ulps(0)), matrix(made(twice))) == []
+
+
+def test_a_baseline_is_compared_bit_by_bit() -> None:
+    bits = dict(contract="bitwise", baseline=twice, reference=None)
+    assert fired(made(twice, **bits), matrix(made(twice))) == []
+    assert ("accuracy", "bits") in fired(made(two_ulps_off, **bits), matrix(made(twice)))
+
+
+def test_a_baseline_with_other_outputs_is_the_targets_fault() -> None:
+    other = made(twice, contract="bitwise", baseline=lambda x: dict(z=x.clone()), reference=None)
+    with pytest.raises(TargetError, match="the baseline returns"):
+        judged(other, matrix(other))
+
+
+def depends_on_rows(x: torch.Tensor) -> Outputs:
+    y = (2 * x).contiguous()
+    return dict(y=y.view(torch.int32).add(x.shape[0] % 2).view(torch.float32))
+
+
+def test_drift_inside_the_envelope_is_allowed_where_bits_are_not_promised() -> None:
+    split = Split(1, 2)
+    loose = dict(reference=lambda x: dict(y=x / 3 * 6), batch=M)
+    strict = made(depends_on_rows, **loose)
+    assert ("invariance", "bits") in fired(strict, matrix(strict, split=split))
+    assert fired(made(depends_on_rows, invariance="envelope", **loose), matrix(strict, split=split)) == []
+
+    def far(x: torch.Tensor) -> Outputs:
+        return dict(y=2 * x * (1 + 1e-3 * (x.shape[0] % 2)))
+
+    drifting = made(far, invariance="envelope", **loose)
+    assert ("invariance", "drift") in fired(drifting, matrix(strict, split=split))
+
+
+def test_layouts_may_move_a_result_inside_the_envelope_where_bits_are_not_promised() -> None:
+    def by_layout(x: torch.Tensor) -> Outputs:
+        y = (2 * x).contiguous()
+        return dict(y=y.view(torch.int32).add(int(x.is_contiguous())).view(torch.float32))
+
+    loose = dict(reference=lambda x: dict(y=x / 3 * 6))
+    assert ("layout", "bits") in fired(made(by_layout, **loose), matrix(made(twice)))
+    assert fired(made(by_layout, layout="envelope", **loose), matrix(made(twice))) == []
+
+
+def test_what_is_linear_scales_bit_by_bit() -> None:
+    linear = dict(linear=("x",))
+    assert fired(made(twice, **linear), matrix(made(twice))) == []
+
+    def clamped(x: torch.Tensor) -> Outputs:
+        return dict(y=(2 * x).clamp(-3.0, 3.0).contiguous())
+
+    limited = made(clamped, reference=lambda x: dict(y=(2 * x).clamp(-3.0, 3.0)), **linear)
+    assert ("scaling", "scale") in fired(limited, matrix(made(twice)))
+
+
+def test_underflow_does_not_count_against_what_is_linear() -> None:
+    def through_tiny(x: torch.Tensor) -> Outputs:
+        return dict(y=(x * 2.0**-140 * 2.0**100).contiguous())
+
+    tiny = made(through_tiny, reference=lambda x: dict(y=x * 2.0**-140 * 2.0**100), linear=("x",))
+    assert fired(tiny, matrix(tiny)) == []
+
+
+def test_what_may_be_shifted_keeps_its_bits() -> None:
+    def centred(x: torch.Tensor) -> Outputs:
+        return dict(y=(x - x.amax(-1, keepdim=True)).contiguous())
+
+    def right(x: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        return dict(y=x - x.amax(-1, keepdim=True))
+
+    whole = matrix(made(twice), "integers")
+    assert fired(made(centred, reference=right, shifts=("x",)), whole) == []
+    assert ("scaling", "shift") in fired(made(twice, shifts=("x",)), whole)
+
+
+def test_rows_in_reverse_order_give_their_results_in_reverse_order() -> None:
+    def first_row_counts(x: torch.Tensor) -> Outputs:
+        return dict(y=(2 * x + (x - x[:1]) * 0 + torch.nextafter(x[:1], x[:1] + 1) - x[:1]).contiguous())
+
+    assert fired(made(twice, batch=M), matrix(made(twice))) == []
+    loose = made(first_row_counts, batch=M, reference=lambda x: dict(y=x / 3e-4 * 6e-4 + x[:1] / 3 * 6 - 2 * x[:1]))
+    assert ("scaling", "permutation") in fired(loose, matrix(made(twice)))
+
+
+REFUSED = [
+    (dict(contract="exact"), "unknown contract 'exact'"),
+    (dict(contract="bitwise"), "needs a baseline="),
+    (dict(contract=ulps(1), reference=None), "needs a reference="),
+    (dict(baseline=twice, reference=None), "contract='bitwise'"),
+    (dict(invariance="envelope"), "needs batch= or rows="),
+    (dict(invariance="often", batch=M), "invariance is one of bitwise, envelope"),
+    (dict(layout="envelope", reference=None), "layout='envelope' needs a reference="),
+    (dict(linear=("y",)), "'y' is no tensor argument"),
+    (dict(linear=("x",), reference=None), "linear= needs a reference="),
+]
+
+
+@pytest.mark.parametrize(("promise", "message"), REFUSED)
+def test_a_promise_that_nothing_checks_is_an_error(promise: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError) as error:
+        made(twice, **promise)
+    assert message in str(error.value)
+
+
+def test_ulps_are_not_negative() -> None:
+    with pytest.raises(TargetError, match="0 or more"):
+        ulps(-1)
