@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +28,9 @@ SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invar
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
+GONE = "did not disagree again in clean processes"
+UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
+"""Why a disagreement is no finding."""
 SHRINKING = 0.5
 """Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
 
@@ -39,7 +42,7 @@ class Watcher(Protocol):
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
 def sampled(index: int, replicas: int) -> tuple[str, ...]:
@@ -164,10 +167,13 @@ class Campaign:
         earlier = [self.oldest, *self.history] if self.oldest else []
         record = triage.confirm(case, finding, earlier)
         if record is None:
-            self.unconfirmed += 1
-            self.watcher.unconfirmed(finding, index)
+            self._drop(finding, index, GONE)
         else:
             self._settle(triage, record, index, seconds, finding)
+
+    def _drop(self, finding: Finding, index: int, why: str) -> None:
+        self.unconfirmed += 1
+        self.watcher.unconfirmed(finding, index, why)
 
     def _hit(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
@@ -177,7 +183,10 @@ class Campaign:
         linked = finding.oracle == record.finding.oracle and not record.known
         if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
             record.outputs.update(finding.outputs)
+            before = replace(record)
             triage.shrink(record, Budget(seconds=self._allowance()))
+            if record.verdict.name == "undecided":
+                record.take(before)
             self._absorb(record)
             self._save(record)
 
@@ -197,6 +206,9 @@ class Campaign:
             self._save(record)
             self.records.append(record)
             raise
+        if record.verdict.name == "undecided":
+            self._drop(finding, index, UNDECIDED)
+            return
         old = merge(self.records, record, dict(self.target.defaults))
         if old is None:
             self.records.append(record)
@@ -225,7 +237,7 @@ class Campaign:
             "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
-            "verdict": "unadjudicated",
+            **record.verdict.told,
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
         return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

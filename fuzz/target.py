@@ -78,6 +78,7 @@ class Target:
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
+    exact: Callable[..., Mapping[str, Any]] | None = None
     plants: dict[str, Plant] = field(default_factory=dict)
 
     @property
@@ -199,6 +200,7 @@ def declare(
     constants: Iterable[float] = (),
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
+    exact: Callable[..., Mapping[str, Any]] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -207,11 +209,7 @@ def declare(
     if isinstance(differentiable, bool):
         raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = _known_dtypes(dtypes)
-    tensors = {
-        key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
-        for key, value in arguments.items()
-        if isinstance(value, TensorArgument)
-    }
+    tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
     made = cls(
         name=label,
@@ -230,10 +228,7 @@ def declare(
         shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
-        cotangents={
-            key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
-            for key, value in (differentiable or {}).items()
-        },
+        cotangents=_tensors(differentiable or {}, plain),
         accumulate=accumulate,
         dot=dot,
         deterministic=deterministic is True,
@@ -243,9 +238,19 @@ def declare(
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout,
+        exact=exact,
     )
     _check(made, arguments)
     return made
+
+
+def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
+    """The tensors among the arguments, with the target's dtypes where they have none of their own."""
+    return {
+        key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
+        for key, value in arguments.items()
+        if isinstance(value, TensorArgument)
+    }
 
 
 def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
@@ -287,6 +292,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
         if key not in target.tensors:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
+    if target.exact is not None and (target.differentiable or target.reference is None):
+        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
     known = {dim.name for dim in target.sizes}
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.case import Case, sort_key
-from fuzz.finding import Finding, order
-from fuzz.question import Question, Report, report_of
+from fuzz.finding import Finding, Verdict, order
+from fuzz.question import Appeal, Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
 from fuzz.target import Target
@@ -25,15 +25,24 @@ TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
+REFERENCE = "reference"
+"""The symptom of a reference that is wrong: another cause than a kernel that is."""
 BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
+ADJUDICATION = 30.0
+"""Seconds that the exact value of one case may take."""
+SLACK = 30.0
+"""Seconds that a worker has beyond them, for the kernel and its envelope."""
 PATIENCE = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
 
 @dataclass
 class Record:
-    """One cause: the least case that shows it, how it was first seen, and how often since."""
+    """One cause: the least case that shows it, how it was first seen, and how often since.
+
+    `filed` is the symptom that the oracle saw, where the verdict made another one of it.
+    """
 
     finding: Finding
     case: Case
@@ -49,6 +58,18 @@ class Record:
     path: str = ""
     known: bool = False
     accepted: bool = False
+    verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
+    filed: str = ""
+
+    def take(self, other: Record) -> None:
+        """Moves to another record's case, with what was seen of it."""
+        self.case, self.finding, self.also = other.case, other.finding, other.also
+        self.verdict, self.filed = other.verdict, other.filed
+
+    @property
+    def blames_reference(self) -> bool:
+        """Whether the oracle itself saw that the reference is wrong, and no output of the kernel."""
+        return (self.filed or self.finding.symptom) == REFERENCE
 
     @property
     def widened(self) -> Finding:
@@ -60,6 +81,8 @@ class Record:
 
         An output that is known to be wrong is not asked whether it is wrong alike in another batch or layout.
         """
+        if (finding.symptom == REFERENCE) != self.blames_reference:
+            return False
         if finding.oracle in BITWISE:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
@@ -157,6 +180,38 @@ class Triage:
             record.rate = again if again.shown else record.rate
         self.worker.timeout = timeout
         self.look_around(record)
+        self.adjudicate(record)
+
+    def adjudicate(self, record: Record) -> None:
+        """Sets the record's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
+
+        A step of shrinking may lead to where kernel and reference differ by no more than either may.
+        """
+        if record.finding.oracle != "accuracy" or record.finding.symptom == "bits":
+            return
+        verdict = self._appeal(record, record.case)
+        if verdict.name == "undecided" and record.case.key != record.first.key:
+            first = self._appeal(record, record.first)
+            if first.name in ("kernel", "reference"):
+                record.case, verdict = record.first, first
+        record.verdict, record.filed = verdict, record.finding.symptom
+        record.finding = verdict.finding or record.finding
+
+    def _appeal(self, record: Record, case: Case) -> Verdict:
+        """The verdict on one case, asked until it disagrees."""
+        timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
+        for _ in range(record.rate.deciding):
+            if len(case.calls) > 1:
+                self._renew()
+            self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
+            answer = self.worker.ask(Appeal(case, ADJUDICATION))
+            self.worker.timeout = timeout
+            if not isinstance(answer, Verdict):
+                return Verdict("unadjudicated", "the worker ended before it had an exact value")
+            verdict = answer
+            if verdict.finding is not None:
+                break
+        return verdict
 
     def look_around(self, record: Record) -> None:
         """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
@@ -171,7 +226,7 @@ class Triage:
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
                 found = self.shows(case, like, clean=clean, stateful=record.stateful)
-                if found:
+                if found and (found.symptom == REFERENCE) == record.blames_reference:
                     return found
             return None
 
@@ -195,7 +250,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
         if alike or old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
-                old.case, old.finding, old.also = new.case, new.finding, new.also
+                old.take(new)
                 old.path = "" if old.known else old.path
             old.hits += new.hits
             old.outputs |= new.outputs
@@ -214,6 +269,7 @@ def known_records(folder: Path, target: str, planted: str | None) -> list[Record
         record.stateful = len(entry.case.calls) > 1
         record.outputs = set(entry.finding.outputs)
         record.accepted = entry.status == "accepted"
+        record.verdict = Verdict.recalled(entry.seen)
         record.also = tuple(_recalled(text) for text in entry.also)
         found.append(record)
     return found

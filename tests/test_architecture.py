@@ -23,7 +23,7 @@ ORDER = (
     # execution
     "backends", "worker", "pool",
     # comparison
-    "reference", "oracles", "diagnosis", "examine", "warm",
+    "reference", "exact", "oracles", "diagnosis", "examine", "warm",
     # memory
     "corpus", "feedback",
     # triage
@@ -34,7 +34,7 @@ ORDER = (
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
-    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
+    "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
     "fuzz.values.torch_values",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""

@@ -57,12 +57,12 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.finding)
+        entry = Entry(record.case, record.finding, seen=record.verdict.told)
         tries = f"{record.executions} executions"
         self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
 
-    def unconfirmed(self, finding: Finding, index: int) -> None:
-        self._print(f"case {index} did not disagree again in clean processes; not counted as a finding")
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None:
+        self._print(f"case {index} {why}; not counted as a finding")
 
     def finish(self) -> None:
         if self.live:
@@ -106,4 +106,4 @@ class Quiet:
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...

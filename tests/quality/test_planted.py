@@ -48,6 +48,7 @@ def test_planted_bug_is_found_and_shrunk_to_the_least_dims(
     assert finding["oracle"] == expected.oracle
     assert set(finding["output"].split("+")) & set(expected.outputs), finding
     assert (finding["dims"], finding["calls"]) == (expected.dims, expected.calls)
+    assert finding["verdict"] == ("kernel" if expected.oracle == "accuracy" else "unadjudicated"), finding["reason"]
 
 
 @pytest.mark.parametrize(("target", "name"), [("layernorm_bw", "swapped_param_grads"), ("gelu_bw", "erf_saturates")])
