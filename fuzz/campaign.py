@@ -22,6 +22,7 @@ from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
+from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
 SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2), "scaling": (8, 16)}
@@ -85,7 +86,7 @@ class Campaign:
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
-        setting = Setting(str(self.run.target), self.run.planted, self.backend)
+        setting = self.setting
         self.records += known_records(self.folder, self.target.name, self.run.planted)
         interrupted = False
         start = time.monotonic()
@@ -112,6 +113,10 @@ class Campaign:
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
         return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(str(self.run.target), self.run.planted, self.backend)
 
     @property
     def _found_count(self) -> int:
@@ -212,10 +217,19 @@ class Campaign:
         old = merge(self.records, record, dict(self.target.defaults))
         if old is None:
             self.records.append(record)
+            self._hear_witnesses(record)
             old = record
         if not (old.known and old.case.key == old.first.key):
             self._save(old)
             self.watcher.shrunk(old)
+
+    def _hear_witnesses(self, record: Record) -> None:
+        """Asks other backends; where Triton's interpreter does not see it, it is the backends that differ."""
+        if record.verdict.name != "reference":
+            record.witnesses = witnesses(
+                record.case, record.finding, self.setting, self.run.resident, self.target.timeout
+            )
+            record.finding = parity(record.finding, record.witnesses)
 
     def _save(self, record: Record) -> None:
         """Writes the record's entry, then removes the one of a larger case that it replaces."""
@@ -237,7 +251,7 @@ class Campaign:
             "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
-            **record.verdict.told,
+            **record.told,
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
         return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

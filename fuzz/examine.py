@@ -8,6 +8,7 @@ import torch
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.execute import Fatal, run
+from fuzz.diagnosis import diagnosed, picture
 from fuzz.finding import Finding, Verdict, order
 from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
@@ -17,14 +18,15 @@ from fuzz.oracles.base import Examination
 from fuzz.oracles.probe import check_precision
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
-from fuzz.question import Appeal, Question, Report, Setting, Wave, report_of
+from fuzz.question import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
 from fuzz.worker import Final
 
-Answer = Report | tuple[Report, ...] | Verdict | Final
+Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | Final
+Request = Question | Wave | Appeal | Inquiry
 
 
-def service(setting: Setting) -> Callable[[Question | Wave | Appeal], Answer]:
-    """The worker's handler, question -> report, wave -> reports, appeal -> verdict."""
+def service(setting: Setting) -> Callable[[Request], Answer]:
+    """The worker's handler, question -> report, wave -> reports, appeal -> verdict, inquiry -> words."""
     torch.set_num_threads(1)
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
@@ -32,11 +34,11 @@ def service(setting: Setting) -> Callable[[Question | Wave | Appeal], Answer]:
     if not setting.planted:
         check_precision(target)
 
-    def exam(question: Question | Appeal) -> Examination:
+    def exam(question: Question | Appeal | Inquiry) -> Examination:
         outcome = run(target, launcher, question.case.calls, backend)
         return Examination(target, launcher, question.case, backend, outcome)
 
-    def handle(request: Question | Wave | Appeal) -> Answer:
+    def handle(request: Request) -> Answer:
         if isinstance(request, Wave):
             return examine_wave(exam, request.questions())
         try:
@@ -47,10 +49,12 @@ def service(setting: Setting) -> Callable[[Question | Wave | Appeal], Answer]:
     return handle
 
 
-def judged(exam: Examination, request: Question | Appeal) -> Report | Verdict:
-    """The report on a case, or the verdict on its accuracy finding."""
+def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | Verdict | tuple[str, ...]:
+    """The report on a case, the verdict on its accuracy finding, or the diagnosis of its outputs."""
     if isinstance(request, Question):
         return examine(exam, request)
+    if isinstance(request, Inquiry):
+        return diagnosed(picture(exam)) if isinstance(exam.outcome, Returned) else ()
     found = Accuracy().examine(exam) if isinstance(exam.outcome, Returned) else None
     if found is None:
         return Verdict("unadjudicated", "it did not disagree again")

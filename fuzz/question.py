@@ -61,6 +61,13 @@ class Appeal:
 
 
 @dataclass(frozen=True)
+class Inquiry:
+    """A case whose outputs are to be looked at as a whole. The answer is a tuple of sentences, the diagnosis."""
+
+    case: Case
+
+
+@dataclass(frozen=True)
 class Report:
     """What came of one case: findings in the order in which they are filed, and which oracles examined it."""
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
 from fuzz.case import Case, sort_key
 from fuzz.finding import Finding, Verdict, order
-from fuzz.question import Appeal, Question, Report, report_of
+from fuzz.question import Appeal, Inquiry, Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
 from fuzz.target import Target
+from fuzz.trigger import trigger
 from fuzz.worker import Fate, Worker
 
 TRIES = 10
@@ -33,6 +34,8 @@ ADJUDICATION = 30.0
 """Seconds that the exact value of one case may take."""
 SLACK = 30.0
 """Seconds that a worker has beyond them, for the kernel and its envelope."""
+PICTURED = 1 << 15
+"""Elements of the largest case whose outputs are looked at as a whole."""
 PATIENCE = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
@@ -60,11 +63,21 @@ class Record:
     accepted: bool = False
     verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
     filed: str = ""
+    diagnosis: tuple[str, ...] = ()
+    witnesses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Verdict, diagnosis and witnesses as an entry tells them."""
+        said = "; ".join(f"{name} {said}" for name, said in self.witnesses.items())
+        words = {"diagnosis": "; ".join(self.diagnosis), "witnesses": said}
+        return {**self.verdict.told, **{key: text for key, text in words.items() if text}}
 
     def take(self, other: Record) -> None:
         """Moves to another record's case, with what was seen of it."""
         self.case, self.finding, self.also = other.case, other.finding, other.also
         self.verdict, self.filed = other.verdict, other.filed
+        self.diagnosis, self.witnesses = other.diagnosis, other.witnesses
 
     @property
     def blames_reference(self) -> bool:
@@ -181,6 +194,7 @@ class Triage:
         self.worker.timeout = timeout
         self.look_around(record)
         self.adjudicate(record)
+        self.diagnose(record)
 
     def adjudicate(self, record: Record) -> None:
         """Sets the record's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
@@ -212,6 +226,16 @@ class Triage:
             if verdict.finding is not None:
                 break
         return verdict
+
+    def diagnose(self, record: Record) -> None:
+        """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
+        found: tuple[str, ...] = ()
+        if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
+            for case in (record.first, record.case):
+                if not found and case.elements() <= PICTURED:
+                    answer = self.worker.ask(Inquiry(case))
+                    found = () if isinstance(answer, Fate | Report) else answer
+        record.diagnosis = (*found, *trigger(record.case, self.target))
 
     def look_around(self, record: Record) -> None:
         """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""

@@ -19,6 +19,8 @@ SOUND = ("float32", "float16", "int32", "int64", "int16", "int8", "uint8", "bool
 """Dtypes that Triton's interpreter computes with."""
 LARGEST = 1 << 12
 """Elements of a case that the interpreter is asked about: it takes half a millisecond for each program instance."""
+TOLD = 60
+"""Characters of an outcome that are told."""
 AGREES, DISAGREES = "agrees", "disagrees"
 
 
@@ -52,7 +54,7 @@ def asked(case: Case, finding: Finding, setting: Setting, memory: int, timeout: 
         answer = worker.ask(Question(case))
     report = report_of(answer.outcome) if isinstance(answer, Fate) else answer
     if report.outcome != "returned":
-        return f"cannot run it: {report.outcome}"
+        return f"cannot run it: {report.outcome[:TOLD]}"
     agrees = any(found.same_bug(finding) for found in report.findings)
     return AGREES if agrees else DISAGREES
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from fuzz.diagnosis.picture import Picture
 
 ENOUGH = 8
-"""Elements that a statement about an interval must rest on, wrong and right ones together."""
+"""Elements, rows or columns that a statement about a place must rest on, wrong and right ones together."""
 
 
 def region(seen: Picture, output: str) -> str:
@@ -19,6 +21,8 @@ def region(seen: Picture, output: str) -> str:
         x = values.reshape(-1)
         low, high = float(x[wrong].min()), float(x[wrong].max())
         right = x[~wrong]
+        if not math.isfinite(low - high):
+            continue
         inside = (right >= low) & (right <= high)
         if bool(inside.any()) or int(wrong.sum()) < 2:
             continue
@@ -51,7 +55,7 @@ def columns_or_rows(seen: Picture, output: str) -> str:
         others = [dim for dim in range(wrong.dim()) if dim != axis]
         hit = wrong.amax(others) if others else wrong
         places, size = hit.nonzero().flatten().tolist(), hit.numel()
-        if len(places) == size:
+        if len(places) == size or size < ENOUGH:
             continue
         if len(places) == 1:
             last = " (the last)" if places[0] == size - 1 else ""

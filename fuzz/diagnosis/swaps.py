@@ -9,7 +9,7 @@ from fuzz.oracles.judge import half_ulp
 def swapped(seen: Picture, output: str) -> str:
     """An output that equals what is due for another one."""
     for other, due in seen.want.items():
-        if other != output and seen.fits(output, due, seen.bound[other]):
+        if other != output and bool(due.any()) and seen.fits(output, due, seen.bound[other]):
             return f"{output} equals the reference's {other}"
     return ""
 

@@ -57,7 +57,7 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.finding, seen=record.verdict.told)
+        entry = Entry(record.case, record.finding, seen=record.told)
         tries = f"{record.executions} executions"
         self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
 

@@ -58,5 +58,6 @@ def finding_json(record: Record) -> Mapping[str, Any]:
         "first_seconds": round(record.first_seconds, 3),
         "hits": record.hits,
         "executions": record.executions,
-        "diagnosis": record.finding.message,
+        "witnesses": dict(record.witnesses),
+        "diagnosis": "; ".join(record.diagnosis) or record.finding.message,
     }

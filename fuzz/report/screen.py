@@ -28,6 +28,7 @@ def screen(entry: Entry, path: str, command: str) -> str:
     if finding:
         lines += ["", *(f"  {line}" for line in element_lines(finding))]
         lines += [f"  {line}" for line in verdict_lines(finding, entry.seen)]
+        lines += [f"  {text}" for text in entry.seen.get("diagnosis", "").split("; ") if text]
         lines += [f"  also: {text}" for text in entry.also]
     lines += ["", *(f"  {line}" for line in seen_lines(entry.seen))]
     status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
@@ -117,3 +118,5 @@ def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
         rate = f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else ""
         parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
         yield f"seen     {'; '.join(filter(None, parts))}"
+        if "witnesses" in seen:
+            yield f"others   {seen['witnesses']}"

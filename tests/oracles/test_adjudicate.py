@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from mpmath import mp, mpf
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case
+from fuzz.contract import ENVELOPE
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.finding import SYMPTOMS, VERDICTS, Finding, Verdict
 from fuzz.oracles.accuracy import Accuracy
@@ -25,6 +27,7 @@ from fuzz.target import declare, size, tensor
 from fuzz.values import Exact
 
 CPU = precision("cpu")
+ON_CPU: Any = SimpleNamespace(precision=CPU, target=SimpleNamespace(contract=ENVELOPE))
 N = size("N", 1, 64)
 NAN, INF = float("nan"), float("inf")
 Outputs = dict[str, torch.Tensor]
@@ -50,14 +53,14 @@ Outputs = dict[str, torch.Tensor]
 )
 def test_sides_of_one_element(out: float, value: float, exact: float, kernel: bool, reference: bool) -> None:
     expected = Expected(torch.tensor([value]).double(), torch.tensor([1e-9]).double(), torch.tensor([1e-18]).double())
-    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), CPU)
+    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), ON_CPU)
     assert [bool(side) for side in found] == [kernel, reference]
 
 
 def test_whole_numbers_are_equal_or_wrong() -> None:
     value = torch.tensor([3, 3, 3])
     expected = Expected(value, torch.zeros(3).double(), None)
-    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), CPU)
+    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), ON_CPU)
     assert kernel.tolist() == [True, False, False] and reference.tolist() == [False, False, True]
 
 
