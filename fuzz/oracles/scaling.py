@@ -139,6 +139,8 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     found = {}
     for output, one in first.items():
         kind = format_of(exam, output)
-        tiny = one.value.abs() < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
-        found[output] = tiny | (one.spread > 0) | (second[output].spread > 0)
+        other = second[output]
+        least = torch.minimum(one.value.abs(), other.value.abs())
+        tiny = least < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
+        found[output] = tiny | (one.spread > 0) | (other.spread > 0)
     return found
