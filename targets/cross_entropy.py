@@ -119,7 +119,7 @@ cross_entropy.planted(
     oracle="accuracy",
     outputs=("losses", "loss"),
     meaning="the label's own part is not reduced by the smoothing",
-    change=("(1.0 - smoothing) * (log_sum - hit)", "(log_sum - hit)"),
+    change=("losses + row, (1.0 - smoothing) * (log_sum - hit)", "losses + row, (log_sum - hit)"),
 )
 cross_entropy.planted(
     "sentinel_read",

@@ -92,9 +92,9 @@ rms_norm.planted(
     ),
 )
 rms_norm.planted(
-    "mean_over_rows",
+    "eps_lost",
     oracle="accuracy",
     outputs=("y",),
-    meaning="the sum of squares is divided by the number of rows",
-    change=("tl.sum(squares) / n + eps", "tl.sum(squares) / tl.num_programs(0) + eps"),
+    meaning="eps is not added, so that a row of zeros is divided by 0",
+    change=("tl.sqrt(tl.sum(squares) / n + eps)", "tl.sqrt(tl.sum(squares) / n)"),
 )

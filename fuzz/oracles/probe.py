@@ -29,7 +29,7 @@ def check_precision(target: Target) -> None:
 
 
 def outputs(target: Target) -> Mapping[str, torch.Tensor]:
-    """The reference's outputs at small sizes, all values 1, indices 0; empty without a reference. TargetError where it fails."""
+    """The reference's outputs at small sizes, of ones and indices 0; empty without one. TargetError where it fails."""
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}

@@ -34,6 +34,26 @@ def eager(
     return decorate
 
 
+@eager(x=tensor(M, 4, L))
+def group_norm_by_steps(x):
+    """Group norm step by step, by two passes: constant groups, whose roundings share a sign."""
+    d = x - x.mean((1, 2), keepdim=True)
+    return dict(y=d / torch.sqrt((d * d).mean((1, 2), keepdim=True) + 1e-5))
+
+
+def sums(x):
+    return dict(y=x.sum(-1))
+
+
+@eager(x=tensor(M, N), reference=sums)
+def sequential_sum(x):
+    """Row sums, one column after another, as a loop over blocks adds them."""
+    total = torch.zeros_like(x[:, 0])
+    for column in x.unbind(1):
+        total = total + column
+    return dict(y=total)
+
+
 def own(x: torch.Tensor) -> torch.Tensor:
     """x, so that its gradient has memory of its own where autograd would hand the cotangent through."""
     return x * 1
