@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu libraries versions FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu libraries scoreboard versions FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -50,6 +50,9 @@ $(VENV)/.libraries: $(STAMP)
 versions:
 	@"$(PYTHON)" benchmarks/versions.py $(ARGS)
 
+scoreboard: $(VENV)/.plots
+	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)
+
 # On a GPU machine the packages are those of its own Python.
 bench-gpu:
 	@python3 benchmarks/planted.py $(or $(ARGS),gpu-planted --backend cuda --max-findings 1)
@@ -58,6 +61,10 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $@
+
+$(VENV)/.plots: $(STAMP)
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots]'
 	@touch $@
 
 # Where no C compiler is found, the one in this wheel compiles the kernels.

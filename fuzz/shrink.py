@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from fuzz.case import Case, sort_key
 from fuzz.finding import Finding
+from fuzz.indices import legal
 from fuzz.passes import BATTERY, COARSE, FINE, Pass, filled, listed
 from fuzz.target import Target
 
@@ -71,7 +72,7 @@ class Shrinker:
     def _step(self, step: Pass) -> bool:
         """Whether a candidate of the pass is smaller and still shows the bug; the case moves there."""
         least = sort_key(self.case, self.target.defaults)
-        for candidate in step(self.case, self.target):
+        for candidate in (legal(made, self.target) for made in step(self.case, self.target)):
             if not self.budget.left():
                 return False
             if candidate.key in self.seen or self._key(candidate) >= least:

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import Size, resolve
 from fuzz.dtypes import dtype as named_dtype
+from fuzz.indices import legal_call
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.target import Target, TensorArgument
-from fuzz.values import RECIPES, Recipe, RecipeKind
+from fuzz.values import RECIPES, Recipe, RecipeKind, recipe
 
 T = TypeVar("T")
 Draw = Callable[[int], int]
@@ -82,7 +83,7 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
         name: draw_argument(draw, target, name, spec, dims, next(iter(arguments.values())).dtype)
         for name, spec in target.cotangents.items()
     }
-    return Call(dims, arguments, options, cotangents)
+    return legal_call(Call(dims, arguments, options, cotangents), target)
 
 
 def plain_or(dtypes: Sequence[str], choice: int) -> str:
@@ -138,7 +139,8 @@ def draw_argument(
 ) -> Argument:
     shape = resolve(spec.shape, dims)
     layout = draw_layout(draw, shape)
-    return Argument(spec.shape, dtype, draw_recipe(draw, target, name, dtype), layout)
+    drawn = draw_indices(draw, spec) if spec.below else draw_recipe(draw, target, name, dtype)
+    return Argument(spec.shape, dtype, drawn, layout)
 
 
 def draw_layout(draw: Draw, shape: tuple[int, ...]) -> Layout:
@@ -176,6 +178,13 @@ def draw_recipe(draw: Draw, target: Target, name: str, dtype: str) -> Recipe:
     return Recipe(kind.name, kind.version, draw(1 << 16), tuple(params))
 
 
+def draw_indices(draw: Draw, spec: TensorArgument) -> Recipe:
+    """A recipe of indices: uniform, or ends and repeats, or with sentinels; `legal_call` then sets its bound."""
+    name = pick(draw, INDICES if spec.sentinel is None else WITH_SENTINEL)
+    rarity = {"rarity": 1 + draw(8)} if name == "indices_sentinel" else {}
+    return recipe(name, draw(1 << 16), **rarity)
+
+
 @lru_cache
 def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
     """(weight, recipe) for a kind of dtype."""
@@ -183,6 +192,8 @@ def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ..
     return tuple((WEIGHTS.get(recipe.name, 3), recipe) for recipe in fitting if recipe.finite or nonfinite)
 
 
+INDICES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
+WITH_SENTINEL = (*INDICES, (5, "indices_sentinel"))
 WEIGHTS = {"normal": 12, "mean_shift": 8, "integers": 6, "exponents": 5, "zeros": 2, "constant": 4}
 
 

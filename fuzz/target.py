@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,16 @@ WORKING = ("float32", "float64", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's."""
+    """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
+
+    `below` is empty but for indices: whole numbers less than this size, or the `sentinel` (see fuzz/indices.py).
+    """
 
     shape: tuple[str, ...]
     dtypes: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = field(default=(), compare=False)
+    below: str = ""
+    sentinel: int | str | None = None
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,7 @@ def declare(
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
     """The tensors among the arguments, with the target's dtypes where they have none of their own."""
     return {
-        key: TensorArgument(value.shape, value.dtypes or plain, value.sizes)
+        key: replace(value, dtypes=value.dtypes or plain)
         for key, value in arguments.items()
         if isinstance(value, TensorArgument)
     }
@@ -270,7 +275,8 @@ def _sizes(
         if found.setdefault(dim.name, dim) != dim:
             raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
     for key, value in tensors.items():
-        for missing in [name for text in value.shape for name in names(text) if name not in found]:
+        texts = (*value.shape, *([value.below] if value.below else []))
+        for missing in [name for text in texts for name in names(text) if name not in found]:
             hint = f"which no argument declares: pass dims=({missing},)"
             raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
     return tuple(found.values())
@@ -305,6 +311,10 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key, value in target.tensors.items():
         if any(evaluate(text, least) < 0 for text in value.shape):
             raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
+        if value.below and evaluate(value.below, least) < 1:
+            raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
+        if isinstance(value.sentinel, str) and value.sentinel not in target.options:
+            raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
 
 
 def _check_promises(target: Target, where: str) -> None:

@@ -19,7 +19,7 @@ ORDER = (
     "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
     "codec", "contract",
     # generation
-    "target", "loader", "strategies", "engines",
+    "target", "indices", "loader", "strategies", "engines",
     # execution
     "backends", "worker", "pool",
     # comparison

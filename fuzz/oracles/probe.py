@@ -29,12 +29,12 @@ def check_precision(target: Target) -> None:
 
 
 def outputs(target: Target) -> Mapping[str, torch.Tensor]:
-    """The reference's outputs at small sizes, all values 1; empty without a reference. TargetError where it fails."""
+    """The reference's outputs at small sizes, of ones and indices 0; empty without one. TargetError where it fails."""
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
     inputs: dict[str, Any] = {
-        name: torch.ones(resolve(value.shape, dims), dtype=probed(value.dtypes[0]))
+        name: torch.full(resolve(value.shape, dims), 0 if value.below else 1, dtype=probed(value.dtypes[0]))
         for name, value in target.tensors.items()
     }
     inputs |= {name: option.choices[0] for name, option in target.options.items()}

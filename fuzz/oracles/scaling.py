@@ -140,5 +140,6 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     for output, one in first.items():
         kind = format_of(exam, output)
         least = torch.minimum(one.value.abs(), second[output].value.abs())
-        found[output] = (least < 2 * kind.smallest_normal) | (one.spread > 0) | (second[output].spread > 0)
+        tiny = least < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
+        found[output] = tiny | (one.spread > 0) | (second[output].spread > 0)
     return found

@@ -246,6 +246,13 @@ class Members:
             self.bound_(t)
         return t
 
+    def flush_(self, t: Tensor, unit: float) -> Tensor:
+        """Perturb by the loss of results below `unit`, which the working precision's range takes on the way to them."""
+        stack = self.by_replica(t)
+        stack.addcmul_(stack.clamp(-unit, unit), self._draw("tiny", 1.0, t.shape[1:]))
+        self.advance()
+        return t
+
     def bound_(self, t: Tensor) -> None:
         """Members at working precision become infinite where they exceed the largest finite value."""
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range

@@ -20,6 +20,7 @@ class Expected:
 
 
 ONE = {"M": 1, "N": 1}
+ONE_EACH = {"M": 1, "K": 1, "N": 1}
 PLANTED: dict[str, dict[str, Expected]] = {
     "layernorm_bw": {
         "swapped_param_grads": Expected(
@@ -75,7 +76,79 @@ PLANTED: dict[str, dict[str, Expected]] = {
         "pdf_without_x": Expected("accuracy", ("dx",), {"N": 1}, "elementwise"),
         "tanh_form": Expected("accuracy", ("dx",), {"N": 1}, "elementwise"),
     },
+    "rms_norm": {
+        "eps_outside_sqrt": Expected("accuracy", ("y",), ONE, "|x| + eps is not sqrt(x*x + eps) for one element"),
+        "tail_lost": Expected("accuracy", ("y",), ONE, "one element is no full block of 64: nothing is summed"),
+        "one_plus_weight": Expected("accuracy", ("y",), ONE, "elementwise"),
+        "squares_in_bfloat16": Expected("accuracy", ("y",), ONE, "one square, rounded to 8 bits"),
+        "truncates_to_bfloat16": Expected("accuracy", ("y",), ONE, "elementwise, where y is bfloat16"),
+        "eps_lost": Expected("accuracy", ("y",), ONE, "x = 0 is divided by 0"),
+    },
+    "softmax": {
+        "no_max_subtracted": Expected("accuracy", ("y",), ONE, "exp(x) overflows for one x over 88.7: inf/inf"),
+        "max_sees_padding": Expected(
+            "accuracy", ("y",), ONE, "one element leaves 63 zeros of padding; exp(x - 0) vanishes below -104: 0/0"
+        ),
+        "sum_sees_padding": Expected("accuracy", ("y",), ONE, "63 elements of padding are added to the sum of one"),
+        "sum_of_last_block": Expected("accuracy", ("y",), {"M": 1, "N": 65}, "the least width of two blocks of 64"),
+        "sum_in_bfloat16": Expected(
+            "accuracy", ("y",), {"M": 1, "N": 2}, "at N=1 the sum is exp(0) = 1, which bfloat16 holds"
+        ),
+        "max_of_first_block": Expected("accuracy", ("y",), {"M": 1, "N": 65}, "the least width of two blocks of 64"),
+    },
+    "matmul": {
+        "k_tail_lost": Expected("accuracy", ("c",), ONE_EACH, "K=1 is no full block of 32: nothing is summed"),
+        "k_off_by_one": Expected("accuracy", ("c",), ONE_EACH, "at K=1 the only product is masked"),
+        "last_k_block_unmasked": Expected("bounds", ("a", "b"), ONE_EACH, "a block is wider than K=1, the end of a"),
+        "accumulates_in_bfloat16": Expected("accuracy", ("c",), ONE_EACH, "one product, rounded to bfloat16"),
+        "operands_in_bfloat16": Expected("accuracy", ("c",), ONE_EACH, "one product of rounded operands"),
+        "b_assumed_contiguous": Expected(
+            "bounds", ("b",), {"M": 1, "K": 1, "N": 2},
+            "one element has no second place to be read from; of two, N=2 has fewer elements (3) than K=2 (4)",
+        ),
+        "last_block_replaces": Expected("accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "the least K of two blocks of 32"),
+    },
+    "cross_entropy": {
+        "ignored_in_denominator": Expected(
+            "accuracy", ("loss",), {"N": 1, "V": 1}, "the mean over one ignored row is 0/0, with the bug 0/1"
+        ),
+        "no_max_subtracted": Expected("accuracy", ("losses", "loss"), {"N": 1, "V": 1}, "exp(x) overflows for one x"),
+        "max_sees_padding": Expected(
+            "accuracy", ("losses", "loss"), {"N": 1, "V": 1}, "63 zeros of padding; below -104 the sum is log(0)"
+        ),
+        "smoothing_over_others": Expected("accuracy", ("losses", "loss"), {"N": 1, "V": 1}, "at V=1, 0/0"),
+        "smoothing_keeps_whole_hit": Expected(
+            "accuracy", ("losses", "loss"), {"N": 1, "V": 2}, "at V=1 the label's part is log(1) - 0 = 0, whatever its weight"
+        ),
+        "sentinel_read": Expected("bounds", ("logits",), {"N": 1, "V": 1}, "column -100 of one ignored row"),
+    },
+    "cross_entropy_bw": {
+        "upstream_gradient_lost": Expected(
+            "accuracy", ("dlogits",), {"N": 1, "V": 2}, "at V=1 the gradient is 1 - 1 = 0, whatever its factor"
+        ),
+        "ignored_in_denominator": Expected(
+            "accuracy", ("dlogits",), {"N": 2, "V": 2}, "one row ignored and one not; at V=1 the gradient is 0"
+        ),
+        "ignored_rows_unwritten": Expected("bounds", ("dlogits",), {"N": 1, "V": 1}, "one ignored row"),
+        "label_within_block": Expected(
+            "accuracy", ("dlogits",), {"N": 1, "V": 65}, "the least vocabulary of two blocks of 64"
+        ),
+        "smoothing_lost": Expected(
+            "accuracy", ("dlogits",), {"N": 1, "V": 2}, "at V=1 the parts add up to 1 with and without smoothing"
+        ),
+        "total_of_last_block": Expected(
+            "accuracy", ("dlogits",), {"N": 1, "V": 65}, "the least vocabulary of two blocks of 64"
+        ),
+    },
 }
+TESTED = {
+    "rms_norm": ("eps_outside_sqrt", "truncates_to_bfloat16"),
+    "softmax": ("max_sees_padding", "sum_of_last_block", "sum_in_bfloat16"),
+    "matmul": ("k_off_by_one", "last_k_block_unmasked", "b_assumed_contiguous", "last_block_replaces"),
+    "cross_entropy": ("ignored_in_denominator", "smoothing_keeps_whole_hit", "sentinel_read"),
+    "cross_entropy_bw": ("ignored_in_denominator", "label_within_block", "ignored_rows_unwritten"),
+}
+"""Of these targets, the bugs that tests run, one a class; of the others all. benchmarks/planted.py runs every one."""
 ON_CUDA: dict[str, Expected] = {
     "partial_uninitialised": Expected("accuracy", ("dweight", "dbias"), ONE, "poison plus anything is NaN"),
     "tail_unmasked": Expected("accuracy", ("dx", "dweight"), ONE, "the poison behind the row is read: NaN"),

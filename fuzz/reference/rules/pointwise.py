@@ -129,10 +129,13 @@ def elementary(name: str) -> Callable[..., Any]:
 
 @rounding
 def sigmoid(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """sigmoid: from exp(-x), whose error grows with |x| on some backends and is divided away where x > 0."""
+    """sigmoid: from exp(-x), whose error grows with |x| on some backends and is divided away where x > 0.
+
+    Where exp(-x) exceeds the largest finite value, 1/(1 + exp(-x)) is 0: results below 1/largest may be lost.
+    """
     members = arithmetic.members
     x = args[0].stacked
-    t = func(x)
+    t = members.flush_(func(x), 1 / members.precision.largest)
     return wrap(arithmetic, members.elementary_(t, x.clamp(max=1.0), members.precision.error("sigmoid")))
 
 
