@@ -14,6 +14,7 @@ from mpmath import mp, mpf
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case
+from fuzz.contract import ulps
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.finding import SYMPTOMS, VERDICTS, Finding, Verdict
 from fuzz.oracles.accuracy import Accuracy
@@ -129,6 +130,21 @@ def test_exact_values_must_be_those_of_the_outputs() -> None:
         exact_values(exam, 0, 1.0)
     with pytest.raises(TargetError, match="exact= goes with a reference"):
         declare(stable, x=tensor(N), exact=stable)
+
+
+def test_a_promise_of_ulps_is_adjudicated_by_it() -> None:
+    def rough(x: torch.Tensor) -> Outputs:
+        return dict(y=torch.exp(x) * (1 + 2.0**-22))
+
+    exam = examined(rough, lambda x: dict(y=torch.exp(x)), *words(2.0), contract=ulps(2))
+    found = Accuracy().examine(exam)
+    assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
+
+
+def test_a_baselines_bits_are_not_adjudicated() -> None:
+    exam = examined(stable, stable, *words(2.0))
+    found = Finding("accuracy", ("y",), "bits", "other bits")
+    assert adjudicate(exam, found, 1.0).text == "unadjudicated (it was compared with a baseline's bits)"
 
 
 def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
