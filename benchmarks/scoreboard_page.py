@@ -30,8 +30,8 @@ rule judges the same outputs of the same cases on the `cpu` backend. The publish
 
 A planted bug counts as caught where, in some case, the rule rejects the planted kernel and accepts the good kernel.
 "Bug by case" counts the pairs in which it does so.
-A false alarm is a case in which the rule rejects a good kernel. Cases in which an intermediate may leave float32's range
-decide nothing and are left out."""
+A false alarm is a case in which the rule rejects a good kernel. Cases in which an intermediate may leave float32's
+range decide nothing and are left out."""
 
 
 def table(board: Board) -> str:
@@ -161,7 +161,8 @@ def draw(panel: Any, honest: list[float], planted: dict[str, float], limit: floa
     panel.set_xlim(low - 0.1, high + 0.1)
     marks = sorted(place(v) for v in planted.values())
     heights = [1.3 * 1.12**i for i in range(len(marks))]
-    panel.plot(marks, heights, "v", color="#c44e52", markersize=5, label=f"{len(marks)} planted bugs, each at its worst")
+    label = f"{len(marks)} planted bugs, each at its worst"
+    panel.plot(marks, heights, "v", color="#c44e52", markersize=5, label=label)
     panel.axvline(math.log10(limit), color="black", linewidth=1, label=f"in use: {limit:g}")
     panel.set_xticks(range(int(low), int(high) + 1, 1))
     panel.set_xticklabels([f"$\\leq 10^{{{int(low)}}}$", *(f"$10^{{{i}}}$" for i in range(int(low) + 1, int(high))),

@@ -224,18 +224,13 @@ def declare(
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
-        reference=reference,
-        baseline=baseline,
-        contract=contract_of(contract),
-        invariance=invariance,
-        layout=layout,
-        linear=tuple(linear),
-        shifts=tuple(shifts),
+        reference=reference, baseline=baseline, exact=exact,
+        contract=contract_of(contract), invariance=invariance, layout=layout,
+        linear=tuple(linear), shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
-        accumulate=accumulate,
-        dot=dot,
+        accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=tuple(in_place),
@@ -243,8 +238,7 @@ def declare(
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout,
-        exact=exact,
-    )
+    )  # fmt: skip
     _check(made, arguments)
     return made
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from fuzz.contract import ENVELOPE, Contract
 from fuzz.errors import Unadjudicated
 from fuzz.finding import Element, Finding, Verdict
 from fuzz.oracles.base import SHOWN, Examination, element
 from fuzz.oracles.doubt import doubtful, worse
 from fuzz.oracles.expect import STAGES, expect, reference_inputs
 from fuzz.oracles.judge import SAFETY, judge
-from fuzz.reference import COTANGENT, Expected, with_gradients
+from fuzz.reference import COTANGENT, Expected, Precision, with_gradients
 
 if TYPE_CHECKING:
     from fuzz.exact import Exactly
@@ -30,6 +31,8 @@ NUDGES, EXPLAINED = 2, 4.0
 def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     """The verdict on what the accuracy oracle found in this examination."""
     index = finding.call
+    if finding.symptom == "bits":
+        return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
     try:
         exact = exact_values(exam, index, seconds)
     except Unadjudicated as reason:
@@ -38,7 +41,9 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     outputs = exam.returned.calls[index].outputs
     kernel, reference = {}, {}
     for name, output in outputs.items():
-        kernel[name], reference[name] = sides(output, expected[name], exact.values[name], exam)
+        kernel[name], reference[name] = sides(
+            output, expected[name], exact.values[name], exam.precision, exam.target.contract
+        )
     for name, unstable in blamed(exam, index, expected, exact, seconds).items():
         reference[name] = reference[name] | unstable
     if any(bool(one.any()) for one in kernel.values()):
@@ -137,7 +142,11 @@ def nearest(exact: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def sides(
-    output: torch.Tensor, expected: Expected, exact: np.ndarray[Any, Any], exam: Examination
+    output: torch.Tensor,
+    expected: Expected,
+    exact: np.ndarray[Any, Any],
+    precision: Precision,
+    contract: Contract = ENVELOPE,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """(elements where the kernel is wrong, elements where the reference is) of one output.
 
@@ -147,14 +156,14 @@ def sides(
     reference is finite, nobody is wrong.
     """
     value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
-    promised = exam.precision, exam.target.contract
-    apart = judge(output, expected, *promised).symptom.cpu() > 0
+    apart = judge(output, expected, precision, contract).symptom.cpu() > 0
     uncertainty = torch.zeros(value.shape) if expected.uncertainty is None else expected.uncertainty.cpu()
     if not value.is_floating_point():
         return apart & (output != true), apart & (output == true) & (value != true)
     overflows = torch.isfinite(true) & ~torch.isfinite(value)
     apart = apart & (torch.isfinite(true) | ~torch.isfinite(value))
-    wrong = apart & ~overflows & (judge(output, Expected(true, expected.spread.cpu(), None), *promised).symptom > 0)
+    centred = judge(output, Expected(true, expected.spread.cpu(), None), precision, contract)
+    wrong = apart & ~overflows & (centred.symptom > 0)
     off = (value - true).abs() > SAFETY * uncertainty + 2.0**-52 * true.abs()
     return wrong, (apart & overflows) | (apart & ~wrong & off)
 

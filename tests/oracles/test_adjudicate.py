@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from mpmath import mp, mpf
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case
-from fuzz.contract import ENVELOPE
+from fuzz.contract import ulps
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.finding import SYMPTOMS, VERDICTS, Finding, Verdict
 from fuzz.oracles.accuracy import Accuracy
@@ -27,7 +26,6 @@ from fuzz.target import declare, size, tensor
 from fuzz.values import Exact
 
 CPU = precision("cpu")
-ON_CPU: Any = SimpleNamespace(precision=CPU, target=SimpleNamespace(contract=ENVELOPE))
 N = size("N", 1, 64)
 NAN, INF = float("nan"), float("inf")
 Outputs = dict[str, torch.Tensor]
@@ -53,14 +51,14 @@ Outputs = dict[str, torch.Tensor]
 )
 def test_sides_of_one_element(out: float, value: float, exact: float, kernel: bool, reference: bool) -> None:
     expected = Expected(torch.tensor([value]).double(), torch.tensor([1e-9]).double(), torch.tensor([1e-18]).double())
-    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), ON_CPU)
+    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), CPU)
     assert [bool(side) for side in found] == [kernel, reference]
 
 
 def test_whole_numbers_are_equal_or_wrong() -> None:
     value = torch.tensor([3, 3, 3])
     expected = Expected(value, torch.zeros(3).double(), None)
-    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), ON_CPU)
+    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), CPU)
     assert kernel.tolist() == [True, False, False] and reference.tolist() == [False, False, True]
 
 
@@ -132,6 +130,21 @@ def test_exact_values_must_be_those_of_the_outputs() -> None:
         exact_values(exam, 0, 1.0)
     with pytest.raises(TargetError, match="exact= goes with a reference"):
         declare(stable, x=tensor(N), exact=stable)
+
+
+def test_a_promise_of_ulps_is_adjudicated_by_it() -> None:
+    def rough(x: torch.Tensor) -> Outputs:
+        return dict(y=torch.exp(x) * (1 + 2.0**-22))
+
+    exam = examined(rough, lambda x: dict(y=torch.exp(x)), *words(2.0), contract=ulps(2))
+    found = Accuracy().examine(exam)
+    assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
+
+
+def test_a_baselines_bits_are_not_adjudicated() -> None:
+    exam = examined(stable, stable, *words(2.0))
+    found = Finding("accuracy", ("y",), "bits", "other bits")
+    assert adjudicate(exam, found, 1.0).text == "unadjudicated (it was compared with a baseline's bits)"
 
 
 def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
