@@ -190,7 +190,8 @@ class Lowering:
             self.statement(f"{target.text} = {source.at((), None)};")
             return
         assert isinstance(target, Lane)
-        if self.open is not None and target in self.open.foreign:
+        if self.open is not None and (target in self.open.foreign or self.open.retries and target in self.open.read):
+            # What is read and then changed in a loop that is done twice would be changed twice.
             self.close()
         shape = target.type.shape
         here = flat(identity(shape), shape)

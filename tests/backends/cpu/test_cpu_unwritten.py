@@ -123,3 +123,27 @@ def test_memory_from_outside_and_bytes_are_not_watched():
     with cpu.observe() as plain:
         copy[(1,)](torch.empty(8), torch.empty(8), 8, B=8)
     assert not log.violations and not plain.violations
+
+
+@triton.jit
+def sum_of_rows(x, out, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    total = tl.zeros([B], dtype=tl.float32)
+    for row in range(n):
+        total += tl.load(x + row * B + i).to(tl.float32)
+    tl.store(out + i, total)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int16, torch.int32])
+def test_data_that_equals_a_poison_is_added_once(dtype):
+    """A lane that holds the poison makes its loop look again at all lanes: what the loop adds up must not count twice."""
+    words = torch.tensor([0x5A5A, 0x7DA5, 0x7FA5, 0x5A5A5A5A, 0x7FA5A5A5, 0, 1, 2], dtype=torch.int64)
+    size = 8 * torch.empty(0, dtype=dtype).element_size()
+    fitting = (words & ((1 << size) - 1)).to(torch.int32 if size == 32 else torch.int16)
+    x = fitting.repeat(3, 1).view(dtype)
+    x = torch.where(x.isnan(), torch.ones_like(x), x) if dtype.is_floating_point else x
+    out = torch.zeros(8)
+    with cpu.observe(unwritten=True, conflicts=True) as log:
+        sum_of_rows[(1,)](x, out, 3, B=8)
+    assert not log.violations
+    assert torch.equal(out, x[0].float() + x[1].float() + x[2].float())
