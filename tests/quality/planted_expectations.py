@@ -104,7 +104,9 @@ PLANTED: dict[str, dict[str, Expected]] = {
             "bounds", ("b",), {"M": 1, "K": 1, "N": 2},
             "one element has no second place to be read from; of two, N=2 has fewer elements (3) than K=2 (4)",
         ),
-        "last_block_replaces": Expected("accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "the least K of two blocks of 32"),
+        "last_block_replaces": Expected(
+            "accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "the least K of two blocks of 32"
+        ),
     },
     "cross_entropy": {
         "ignored_in_denominator": Expected(
@@ -116,7 +118,8 @@ PLANTED: dict[str, dict[str, Expected]] = {
         ),
         "smoothing_over_others": Expected("accuracy", ("losses", "loss"), {"N": 1, "V": 1}, "at V=1, 0/0"),
         "smoothing_keeps_whole_hit": Expected(
-            "accuracy", ("losses", "loss"), {"N": 1, "V": 2}, "at V=1 the label's part is log(1) - 0 = 0, whatever its weight"
+            "accuracy", ("losses", "loss"), {"N": 1, "V": 2},
+            "at V=1 the label's part is log(1) - 0 = 0, whatever its weight",
         ),
         "sentinel_read": Expected("bounds", ("logits",), {"N": 1, "V": 1}, "column -100 of one ignored row"),
     },
