@@ -19,7 +19,7 @@ TF32 = 2.0**-10
 
 
 def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
-    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; tf32 shortens both operands too."""
+    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; tf32 cuts both operands."""
     members = arithmetic.members
     t = torch.matmul(a, b)
     k = a.shape[-1]
