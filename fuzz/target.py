@@ -209,20 +209,13 @@ def declare(
 ) -> Target:
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
     label = name or launcher.__name__
-    if isinstance(differentiable, bool):
-        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = _known_dtypes(dtypes)
-    tensors = {
-        key: replace(value, dtypes=value.dtypes or plain)
-        for key, value in arguments.items()
-        if isinstance(value, TensorArgument)
-    }
-    sizes = _sizes(tensors, arguments, dims)
+    tensors = _tensors(arguments, plain)
     made = cls(
         name=label,
         launcher=launcher,
         path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
-        sizes=sizes,
+        sizes=_sizes(tensors, arguments, dims),
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
@@ -235,10 +228,7 @@ def declare(
         shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
-        cotangents={
-            key: replace(value, dtypes=value.dtypes or plain)
-            for key, value in (differentiable or {}).items()
-        },
+        cotangents=_cotangents(differentiable, plain, label),
         accumulate=accumulate,
         dot=dot,
         deterministic=deterministic is True,
@@ -249,8 +239,23 @@ def declare(
         constants=tuple(constants),
         timeout=timeout,
     )
-    _check(made, arguments)
-    return made
+    return _checked(made, arguments)
+
+
+def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
+    """The tensors among the arguments, each with its own dtypes or the target's."""
+    return {
+        key: replace(value, dtypes=value.dtypes or plain)
+        for key, value in arguments.items()
+        if isinstance(value, TensorArgument)
+    }
+
+
+def _cotangents(given: object, plain: tuple[str, ...], label: str) -> dict[str, TensorArgument]:
+    """The outputs' shapes that a differentiable target tells, by output."""
+    if isinstance(given, bool):
+        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
+    return _tensors(given, plain) if isinstance(given, Mapping) else {}
 
 
 def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
@@ -277,7 +282,8 @@ def _sizes(
     return tuple(found.values())
 
 
-def _check(target: Target, arguments: Mapping[str, object]) -> None:
+def _checked(target: Target, arguments: Mapping[str, object]) -> Target:
+    """The target; TargetError where its parts contradict each other."""
     where = f"target {target.name!r}"
     for key, value in arguments.items():
         if not isinstance(value, TensorArgument | OptionArgument | Size):
@@ -308,6 +314,7 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
             raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
         if isinstance(value.sentinel, str) and value.sentinel not in target.options:
             raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
+    return target
 
 
 def _check_promises(target: Target, where: str) -> None:
