@@ -101,8 +101,9 @@ def compare_values(
     drifted = {}
     for name, (got, other) in pairs.items():
         difference = (got.double() - other.double()).abs()
-        alike = (difference <= 2 * bounds[name]) | (got == other) | (got.isnan() & other.isnan())
-        alike |= ~torch.isfinite(bounds[name])
+        bound = bounds[name].to(got.device)
+        alike = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
+        alike |= ~torch.isfinite(bound)
         if not bool(alike.all()):
             drifted[name] = (torch.where(alike, other, got), other)
     return compare_bits(oracle, what, drifted, "drift")
