@@ -122,7 +122,9 @@ def need(out: torch.Tensor, expected: Expected, exam: Examination) -> float:
     value, slack, _ = allowed(expected, kind, exam.precision)
     rounding = half_ulp(value.abs() + slack, kind) + max(exam.precision.eta, kind.smallest_subnormal)
     excess = ((out.double() - value).abs() - rounding).clamp(min=0.0)
-    needed = torch.where(excess > 0, excess / (slack / SAFETY), 0.0).nan_to_num(nan=0.0, posinf=torch.inf)
+    # Whether an infinity is due is decided by rounding, not by a distance.
+    measured = torch.isfinite(out) & (excess > 0)
+    needed = torch.where(measured, excess / (slack / SAFETY), 0.0).nan_to_num(nan=0.0, posinf=torch.inf)
     needed = torch.where(judge(out, expected, exam.precision).symptom == 1, torch.inf, needed)
     return float(needed.max()) if needed.numel() else 0.0
 

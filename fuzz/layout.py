@@ -52,7 +52,7 @@ class Layout:
             if position == 0:
                 run += self.pad
         if self.reach and order:
-            strides[order[0]] = 1 << self.reach
+            strides[order[0]] = max(1 << self.reach, strides[order[0]])
         return tuple(strides)
 
     def stored(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -201,7 +201,7 @@ UNSUPPORTED = TARGET.replace(
     """@triton.jit
 def kernel(x, y, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
-    seven = tl.inline_asm_elementwise("mov.b32 $0, 7;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
+    seven = tl.inline_asm_elementwise("vote.sync.any.pred p, q, 7;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
     tl.store(y + i, tl.load(x + i) + seven)
 
 

@@ -65,3 +65,8 @@ def test_a_layout_fits_tensors_of_its_rank(layout: Layout, rank: int, fits: bool
 
 def test_a_reach_needs_no_order_to_take_effect() -> None:
     assert Layout(reach=30).strides((3, 4)) == (1 << 30, 1)
+
+
+def test_a_short_reach_never_lets_rows_overlap() -> None:
+    """The shrinker lowers a reach bit by bit: rows of 3 elements cannot be 2 apart."""
+    assert [Layout(reach=reach).strides((2, 3)) for reach in (1, 2)] == [(3, 1), (4, 1)]

@@ -94,11 +94,16 @@ def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
 def compare_values(
     oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], bounds: Mapping[str, torch.Tensor]
 ) -> Finding | None:
-    """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it."""
+    """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it.
+
+    Where the bound is infinite both may be anything, NaN too.
+    """
     drifted = {}
     for name, (got, other) in pairs.items():
         difference = (got.double() - other.double()).abs()
-        alike = (difference <= 2 * bounds[name]) | (got == other) | (got.isnan() & other.isnan())
+        bound = bounds[name].to(got.device)
+        alike = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
+        alike |= ~torch.isfinite(bound)
         if not bool(alike.all()):
             drifted[name] = (torch.where(alike, other, got), other)
     return compare_bits(oracle, what, drifted, "drift")

@@ -69,7 +69,7 @@ class Scaling:
         assert words is not None
         touched = underflow(exam, words, name)
         for output, (got, due) in pairs.items():
-            excused = touched[output] | (due.abs() >= overflow_threshold(format_of(exam, output)))
+            excused = touched[output].to(due.device) | (due.abs() >= overflow_threshold(format_of(exam, output)))
             pairs[output] = (torch.where(excused, due, got), due)
         what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
         return compare_bits("scaling", what, pairs, "scale")

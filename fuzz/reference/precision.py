@@ -24,7 +24,7 @@ class Precision:
 
     u: working unit roundoff (relative). eta: underflow unit: what an operation may lose where its result is tiny.
     largest: largest finite value. ulps: errors of elementary functions by name ("div" is division); a name that is
-    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product rounded to 10 stored bits).
+    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product cut to 10 stored bits).
     """
 
     u: float

@@ -60,10 +60,23 @@ for name, value in run(arguments_{call}()).items():
     if value.isnan().any():
         wrong.append(f"{{name}} has elements that were never written: {{value.tolist()}}")
 '''
+INSTRUMENTED = '''
+if DEVICE == "cpu":
+    with cpu.observe(unwritten=True, conflicts=True, races=True, overflow=True) as log:
+        run(arguments_{call}())
+    wrong = [str(violation) for violation in log.violations]
+else:
+    outputs = run(arguments_{call}())
+    wrong = [f"{{name}} is NaN: {{value.tolist()}}" for name, value in outputs.items() if value.isnan().any()]
+'''
 END = '''
 print("\\n".join(wrong) or "as it should be")
 sys.exit(1 if wrong else 0)
 '''
+
+
+BOUNDS = {"unwritten": UNWRITTEN, "stray-read": FAULT, "stray-write": FAULT}
+"""How a script sees each symptom; those of the `cpu` backend's instruments show themselves as NaN on a GPU, if at all."""
 
 
 def checks(entry: Entry, launcher: str, expected: Mapping[str, object]) -> str:
@@ -76,7 +89,7 @@ def checks(entry: Entry, launcher: str, expected: Mapping[str, object]) -> str:
     if oracle == "accuracy" or (oracle == "bounds" and symptom == "unwritten" and expected):
         middle = f"EXPECTED = {json.dumps(expected)}\n" + ACCURACY.format(call=call)
     elif oracle == "bounds":
-        middle = (UNWRITTEN if symptom == "unwritten" else FAULT).format(call=call)
+        middle = BOUNDS.get(symptom, INSTRUMENTED).format(call=call)
     elif oracle == "mutation":
         middle = MUTATION.format(call=call, launcher=launcher)
     elif oracle in ("deterministic", "invariance", "layout"):

@@ -78,3 +78,9 @@ def gelu(x):
 def softplus(x):
     """Softplus: the gradient's product dy * exp(x) overflows before it is divided by 1 + exp(x)."""
     return dict(y=functional.softplus(x))
+
+
+@target(a=tensor(M, N), b=tensor(N, L), dtypes=("float32",), layout="envelope", reference=lambda a, b: dict(y=a @ b))
+def matmul(a, b):
+    """Matrix product: wrong values where the rows of an operand are 2**30 elements apart."""
+    return dict(y=a @ b)

@@ -137,9 +137,3 @@ def embedding(weight, index):
 def cross_entropy(logits, labels, smoothing):
     """Cross entropy with ignored labels."""
     return dict(loss=functional.cross_entropy(logits, labels, label_smoothing=smoothing))
-
-
-@eager(a=tensor(M, N), b=tensor(N, L), differentiable=dict(y=tensor(M, L)))
-def matmul(a, b):
-    """Matrix product."""
-    return dict(y=a @ b)

@@ -16,7 +16,7 @@ from fuzz.errors import TargetError
 from fuzz.examine import examine
 from fuzz.layout import Layout
 from fuzz.oracles import SAMPLED
-from fuzz.oracles.base import Examination
+from fuzz.oracles.base import Examination, compare_values
 from fuzz.question import Question, Report
 from fuzz.target import Target
 from fuzz.values import recipe
@@ -79,6 +79,13 @@ def test_a_baseline_with_other_outputs_is_the_targets_fault() -> None:
 def depends_on_rows(x: torch.Tensor) -> Outputs:
     y = (2 * x).contiguous()
     return dict(y=y.view(torch.int32).add(x.shape[0] % 2).view(torch.float32))
+
+
+def test_anything_is_allowed_where_the_envelope_is_unbounded() -> None:
+    pair = torch.tensor([torch.inf, 1.0]), torch.tensor([torch.nan, 1.0])
+    for bound, wrong in ((torch.inf, False), (1.0, True)):
+        bounds = dict(y=torch.full((2,), bound))
+        assert (compare_values("layout", "when asked again", dict(y=pair), bounds) is not None) is wrong
 
 
 def test_drift_inside_the_envelope_is_allowed_where_bits_are_not_promised() -> None:

@@ -31,6 +31,21 @@ def test_good_kernels_are_silent_and_every_oracle_has_its_share(target: str, tmp
     assert all(value["oracles"][name] >= accepted / 16 for name in SAMPLED)
 
 
+@pytest.mark.parametrize("target", ["rms_norm", "softmax", "matmul", "cross_entropy", "cross_entropy_bw"])
+def test_other_good_kernels_are_silent(target: str, tmp_path: Path) -> None:
+    code, value = run(target, tmp_path, "--cases", "250", "--seed", "78")
+    assert (code, value["findings"], value["rejected"]) == (0, [], 0)
+    assert 0 < value["worst_ratio"] <= 1
+
+
+@pytest.mark.parametrize("operation", ["index_add", "sequential_sum"])
+def test_eager_operations_that_broke_the_prototype_are_silent(operation: str, tmp_path: Path) -> None:
+    """Many rows added at one index; terms added one after another."""
+    path = Path(__file__).parents[2] / "targets" / "torch_eager" / "operations.py"
+    code, value = run(f"{path}:{operation}", tmp_path, "--cases", "250", "--seed", "78")
+    assert (code, value["findings"]) == (0, [])
+
+
 def test_same_seed_gives_the_same_cases_and_findings(tmp_path: Path) -> None:
     more = ("--cases", "60", "--planted", "pdf_without_x", "--seed", "5")
     values = [run("gelu_bw", tmp_path / str(attempt), *more)[1] for attempt in range(2)]

@@ -14,12 +14,12 @@ from .table import put, rounding
 
 __all__ = ["absolute", "register", "stacked"]
 
-TF32 = 2.0**-11
-"""Unit roundoff of tf32's 10 stored bits, of each operand of a product."""
+TF32 = 2.0**-10
+"""Error of tf32's 10 stored bits, of each operand of a product: tensor cores cut the other bits off, unrounded."""
 
 
 def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
-    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; tf32 rounds both operands too."""
+    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; tf32 cuts both operands."""
     members = arithmetic.members
     t = torch.matmul(a, b)
     k = a.shape[-1]
