@@ -76,7 +76,7 @@ sys.exit(1 if wrong else 0)
 
 
 BOUNDS = {"unwritten": UNWRITTEN, "stray-read": FAULT, "stray-write": FAULT}
-"""How a script sees each symptom; those of the `cpu` backend's instruments show themselves as NaN on a GPU, if at all."""
+"""How a script sees each symptom; what only the `cpu` backend's instruments see may show as NaN on a GPU."""
 
 
 def checks(entry: Entry, launcher: str, expected: Mapping[str, object]) -> str:

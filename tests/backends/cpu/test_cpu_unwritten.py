@@ -136,7 +136,7 @@ def sum_of_rows(x, out, n, B: tl.constexpr):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int16, torch.int32])
 def test_data_that_equals_a_poison_is_added_once(dtype):
-    """A lane that holds the poison makes its loop look again at all lanes: what the loop adds up must not count twice."""
+    """A lane that holds the poison makes its loop look again at all lanes: what is added up must not count twice."""
     words = torch.tensor([0x5A5A, 0x7DA5, 0x7FA5, 0x5A5A5A5A, 0x7FA5A5A5, 0, 1, 2], dtype=torch.int64)
     size = 8 * torch.empty(0, dtype=dtype).element_size()
     fitting = (words & ((1 << size) - 1)).to(torch.int32 if size == 32 else torch.int16)
