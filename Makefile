@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-gpu scoreboard FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu libraries scoreboard versions FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -34,6 +34,21 @@ list: $(STAMP)
 
 bench: $(STAMP)
 	@$(VENV)/bin/python benchmarks/interpreter.py
+
+bench-checks: $(STAMP)
+	@$(VENV)/bin/python benchmarks/checks.py $(ARGS)
+
+# Published libraries through their own launchers; the table goes into the document.
+libraries: $(VENV)/.libraries
+	@$(VENV)/bin/python benchmarks/libraries $(ARGS) --write docs/cpu-backend.md
+
+$(VENV)/.libraries: $(STAMP)
+	@$(PIP) install -c constraints.txt -e '.[libraries]' --no-build-isolation
+	@touch $@
+
+# The tests of the cpu backend under every Triton it is for, each in an environment of its own.
+versions:
+	@"$(PYTHON)" benchmarks/versions.py $(ARGS)
 
 scoreboard: $(VENV)/.plots
 	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -22,12 +22,16 @@ from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
+from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
 SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2), "scaling": (8, 16)}
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
+GONE = "did not disagree again in clean processes"
+UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
+"""Why a disagreement is no finding."""
 SHRINKING = 0.5
 """Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
 
@@ -39,7 +43,7 @@ class Watcher(Protocol):
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
 def sampled(index: int, replicas: int) -> tuple[str, ...]:
@@ -82,7 +86,7 @@ class Campaign:
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
-        setting = Setting(str(self.run.target), self.run.planted, self.backend)
+        setting = self.setting
         self.records += known_records(self.folder, self.target.name, self.run.planted)
         interrupted = False
         start = time.monotonic()
@@ -109,6 +113,10 @@ class Campaign:
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
         return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(str(self.run.target), self.run.planted, self.backend)
 
     @property
     def _found_count(self) -> int:
@@ -164,10 +172,13 @@ class Campaign:
         earlier = [self.oldest, *self.history] if self.oldest else []
         record = triage.confirm(case, finding, earlier)
         if record is None:
-            self.unconfirmed += 1
-            self.watcher.unconfirmed(finding, index)
+            self._drop(finding, index, GONE)
         else:
             self._settle(triage, record, index, seconds, finding)
+
+    def _drop(self, finding: Finding, index: int, why: str) -> None:
+        self.unconfirmed += 1
+        self.watcher.unconfirmed(finding, index, why)
 
     def _hit(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
@@ -177,7 +188,10 @@ class Campaign:
         linked = finding.oracle == record.finding.oracle and not record.known
         if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
             record.outputs.update(finding.outputs)
+            before = replace(record)
             triage.shrink(record, Budget(seconds=self._allowance()))
+            if record.verdict.name == "undecided":
+                record.take(before)
             self._absorb(record)
             self._save(record)
 
@@ -197,13 +211,25 @@ class Campaign:
             self._save(record)
             self.records.append(record)
             raise
+        if record.verdict.name == "undecided":
+            self._drop(finding, index, UNDECIDED)
+            return
         old = merge(self.records, record, dict(self.target.defaults))
         if old is None:
             self.records.append(record)
+            self._hear_witnesses(record)
             old = record
         if not (old.known and old.case.key == old.first.key):
             self._save(old)
             self.watcher.shrunk(old)
+
+    def _hear_witnesses(self, record: Record) -> None:
+        """Asks other backends; where Triton's interpreter does not see it, it is the backends that differ."""
+        if record.verdict.name != "reference":
+            record.witnesses = witnesses(
+                record.case, record.finding, self.setting, self.run.resident, self.target.timeout
+            )
+            record.finding = parity(record.finding, record.witnesses)
 
     def _save(self, record: Record) -> None:
         """Writes the record's entry, then removes the one of a larger case that it replaces."""
@@ -225,7 +251,7 @@ class Campaign:
             "rate": str(record.rate),
             "seed": str(self.run.seed),
             "first_case": str(record.first_index),
-            "verdict": "unadjudicated",
+            **record.told,
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
         return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)

@@ -1,6 +1,7 @@
 """Errors: the exceptions that a person is meant to read.
 
     FuzzError                   anything this package reports in one line
+    ├── Unadjudicated           no exact value of a reference, and why
     └── UsageError              the caller's input is wrong: exit code 2
         ├── TargetError         a target file, or what it declares
         ├── BackendError        a backend that is unknown or cannot run here
@@ -36,3 +37,7 @@ def one_line(error: BaseException) -> str:
     """The error's message on one line, with its type where the message alone says too little."""
     text = " ".join(str(error).split())
     return text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": ")
+
+
+class Unadjudicated(FuzzError):
+    """There is no exact value of a reference; the text is the reason."""

@@ -8,21 +8,25 @@ import torch
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.execute import Fatal, run
-from fuzz.finding import Finding, order
+from fuzz.diagnosis import diagnosed, picture
+from fuzz.finding import Finding, Verdict, order
 from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
+from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.base import Examination
 from fuzz.oracles.probe import check_precision
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
-from fuzz.question import Question, Report, Setting, Wave, report_of
+from fuzz.question import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
 from fuzz.worker import Final
 
-Answer = Report | tuple[Report, ...] | Final
+Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | Final
+Request = Question | Wave | Appeal | Inquiry
 
 
-def service(setting: Setting) -> Callable[[Question | Wave], Answer]:
-    """The worker's handler, question -> report, wave -> reports."""
+def service(setting: Setting) -> Callable[[Request], Answer]:
+    """The worker's handler, question -> report, wave -> reports, appeal -> verdict, inquiry -> words."""
     torch.set_num_threads(1)
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
@@ -30,19 +34,31 @@ def service(setting: Setting) -> Callable[[Question | Wave], Answer]:
     if not setting.planted:
         check_precision(target)
 
-    def exam(question: Question) -> Examination:
+    def exam(question: Question | Appeal | Inquiry) -> Examination:
         outcome = run(target, launcher, question.case.calls, backend)
         return Examination(target, launcher, question.case, backend, outcome)
 
-    def handle(request: Question | Wave) -> Answer:
+    def handle(request: Request) -> Answer:
         if isinstance(request, Wave):
             return examine_wave(exam, request.questions())
         try:
-            return examine(exam(request), request)
+            return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
 
     return handle
+
+
+def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | Verdict | tuple[str, ...]:
+    """The report on a case, the verdict on its accuracy finding, or the diagnosis of its outputs."""
+    if isinstance(request, Question):
+        return examine(exam, request)
+    if isinstance(request, Inquiry):
+        return diagnosed(picture(exam)) if isinstance(exam.outcome, Returned) else ()
+    found = Accuracy().examine(exam) if isinstance(exam.outcome, Returned) else None
+    if found is None:
+        return Verdict("unadjudicated", "it did not disagree again")
+    return adjudicate(exam, found, request.seconds)
 
 
 def examine_wave(exam: Callable[[Question], Examination], questions: tuple[Question, ...]) -> Answer:

@@ -6,6 +6,8 @@ bug are one finding.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 ORACLES = (
@@ -23,20 +25,27 @@ ORACLES = (
 )
 SYMPTOMS = {
     "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
-    "bounds": ("stray-write", "stray-read", "unwritten"),
+    "bounds": (
+        "offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten",
+    ),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value", "bits"),
+    "accuracy": ("nonfinite", "sign", "value", "bits", "reference"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
     "layout": ("bits", "drift"),
     "scaling": ("scale", "shift", "permutation"),
+    "parity": ("value",),
 }
+VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 
 
 @dataclass(frozen=True)
 class Element:
-    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text."""
+    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text.
+
+    `exact` is the value by arbitrary precision, where there is one.
+    """
 
     output: str
     index: tuple[int, ...]
@@ -45,6 +54,7 @@ class Element:
     want: str
     bound: str = ""
     ulps: str = ""
+    exact: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +94,42 @@ class Finding:
         if self.oracle == "deterministic":
             return True
         return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What arbitrary precision says of an accuracy finding, with the finding as it tells it, and the digits it took.
+
+    kernel: the kernel is wrong. reference: the reference is. undecided: neither is, so that this is no finding.
+    unadjudicated: there is no exact value, for this reason.
+    """
+
+    name: str
+    reason: str = ""
+    digits: int = 0
+    finding: Finding | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in VERDICTS:
+            raise ValueError(f"there is no verdict {self.name!r}")
+
+    @property
+    def text(self) -> str:
+        """The verdict as people read it."""
+        return self.name + (f" ({self.reason})" if self.reason else "")
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The verdict as an entry tells it."""
+        told = {"verdict": self.name, "reason": self.reason, "digits": str(self.digits or "")}
+        return {key: text for key, text in told.items() if text}
+
+    @staticmethod
+    def recalled(told: Mapping[str, str]) -> Verdict:
+        """The verdict that an entry tells; what no version of this program writes is unadjudicated."""
+        name, digits = told.get("verdict", ""), told.get("digits", "")
+        known = name if name in VERDICTS else "unadjudicated"
+        return Verdict(known, told.get("reason", ""), int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0)
 
 
 def order(finding: Finding) -> tuple[int, int]:

@@ -12,6 +12,8 @@ from pathlib import Path
 EXTRAS = ("torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "pytest", "ziglang")
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 PYTHONS = ((3, 11), (3, 12))
+TRITONS = ("3.6", "3.7", "3.8", "3.9")
+"""The Tritons under which `make versions` runs the tests of the cpu backend."""
 
 
 def versions() -> dict[str, str]:
@@ -47,11 +49,21 @@ def diagnosis() -> Mapping[str, object]:
     return {
         "machine": unsupported() or f"{sys.platform} {platform.machine()}",
         "python": platform.python_version(),
+        "triton": tested_triton(),
         "packages": {name: version(name) for name in EXTRAS},
         "backends": backends,
         "dtypes": {name: list(dtypes()) for name, reason in backends.items() if reason == "ready"},
         "notes": list(notes()),
     }
+
+
+def tested_triton() -> str:
+    """The version of Triton, and whether the tests of the cpu backend run under it."""
+    found = version("triton")
+    if found == "missing":
+        return found
+    is_tested = ".".join(found.split(".")[:2]) in TRITONS
+    return f"{found}, {'tested' if is_tested else 'untested'}"
 
 
 def dtypes() -> tuple[str, ...]:
@@ -64,6 +76,8 @@ def notes() -> list[str]:
     found = []
     if sys.version_info[:2] not in PYTHONS:
         found.append(f"Python {platform.python_version()} is untested; 3.11 and 3.12 are tested")
+    if tested_triton().endswith("untested"):
+        found.append(f"triton {version('triton')} is untested; {', '.join(TRITONS)} are tested")
     if version("ziglang") == "missing":
         found.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
     if version("mpmath") == "missing":

@@ -18,7 +18,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Access:
-    """One access outside a buffer. `where` is one readable line; `kind` is load, store or atomic; `place` file:line."""
+    """One access that is wrong. `where` is one readable line; `place` is file:line. `kind` of an access outside a
+    buffer is load, store or atomic; of one inside `unwritten` (a load of what nobody wrote), `conflict` (programs
+    store different values), `race` (a program loads what another one stores) or `overflow` (of its offset)."""
 
     buffer: str
     kind: str

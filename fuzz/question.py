@@ -53,6 +53,21 @@ class Wave:
 
 
 @dataclass(frozen=True)
+class Appeal:
+    """A case that is filed under accuracy, to be adjudicated within so many seconds. The answer is a Verdict."""
+
+    case: Case
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """A case whose outputs are to be looked at as a whole. The answer is a tuple of sentences, the diagnosis."""
+
+    case: Case
+
+
+@dataclass(frozen=True)
 class Report:
     """What came of one case: findings in the order in which they are filed, and which oracles examined it."""
 

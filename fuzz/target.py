@@ -83,6 +83,7 @@ class Target:
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
+    exact: Callable[..., Mapping[str, Any]] | None = None
     plants: dict[str, Plant] = field(default_factory=dict)
 
     @property
@@ -204,33 +205,32 @@ def declare(
     constants: Iterable[float] = (),
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
+    exact: Callable[..., Mapping[str, Any]] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
     """The record for a launcher and its declaration; TargetError names what does not fit together."""
     label = name or launcher.__name__
+    if isinstance(differentiable, bool):
+        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
     plain = _known_dtypes(dtypes)
     tensors = _tensors(arguments, plain)
+    sizes = _sizes(tensors, arguments, dims)
     made = cls(
         name=label,
         launcher=launcher,
         path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
-        sizes=_sizes(tensors, arguments, dims),
+        sizes=sizes,
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
-        reference=reference,
-        baseline=baseline,
-        contract=contract_of(contract),
-        invariance=invariance,
-        layout=layout,
-        linear=tuple(linear),
-        shifts=tuple(shifts),
+        reference=reference, baseline=baseline, exact=exact,
+        contract=contract_of(contract), invariance=invariance, layout=layout,
+        linear=tuple(linear), shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
-        cotangents=_cotangents(differentiable, plain, label),
-        accumulate=accumulate,
-        dot=dot,
+        cotangents=_tensors(differentiable or {}, plain),
+        accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=tuple(in_place),
@@ -238,24 +238,18 @@ def declare(
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout,
-    )
-    return _checked(made, arguments)
+    )  # fmt: skip
+    _check(made, arguments)
+    return made
 
 
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
-    """The tensors among the arguments, each with its own dtypes or the target's."""
+    """The tensors among the arguments, with the target's dtypes where they have none of their own."""
     return {
         key: replace(value, dtypes=value.dtypes or plain)
         for key, value in arguments.items()
         if isinstance(value, TensorArgument)
     }
-
-
-def _cotangents(given: object, plain: tuple[str, ...], label: str) -> dict[str, TensorArgument]:
-    """The outputs' shapes that a differentiable target tells, by output."""
-    if isinstance(given, bool):
-        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
-    return _tensors(given, plain) if isinstance(given, Mapping) else {}
 
 
 def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
@@ -282,8 +276,7 @@ def _sizes(
     return tuple(found.values())
 
 
-def _checked(target: Target, arguments: Mapping[str, object]) -> Target:
-    """The target; TargetError where its parts contradict each other."""
+def _check(target: Target, arguments: Mapping[str, object]) -> None:
     where = f"target {target.name!r}"
     for key, value in arguments.items():
         if not isinstance(value, TensorArgument | OptionArgument | Size):
@@ -299,6 +292,8 @@ def _checked(target: Target, arguments: Mapping[str, object]) -> Target:
     for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
         if key not in target.tensors:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
+    if target.exact is not None and (target.differentiable or target.reference is None):
+        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
     known = {dim.name for dim in target.sizes}
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:
@@ -314,7 +309,6 @@ def _checked(target: Target, arguments: Mapping[str, object]) -> Target:
             raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
         if isinstance(value.sentinel, str) and value.sentinel not in target.options:
             raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
-    return target
 
 
 def _check_promises(target: Target, where: str) -> None:

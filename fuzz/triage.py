@@ -8,32 +8,44 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
 from fuzz.case import Case, sort_key
-from fuzz.finding import Finding, order
-from fuzz.question import Question, Report, report_of
+from fuzz.finding import Finding, Verdict, order
+from fuzz.question import Appeal, Inquiry, Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
 from fuzz.target import Target
+from fuzz.trigger import trigger
 from fuzz.worker import Fate, Worker
 
 TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
+REFERENCE = "reference"
+"""The symptom of a reference that is wrong: another cause than a kernel that is."""
 BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
+ADJUDICATION = 30.0
+"""Seconds that the exact value of one case may take."""
+SLACK = 30.0
+"""Seconds that a worker has beyond them, for the kernel and its envelope."""
+PICTURED = 1 << 15
+"""Elements of the largest case whose outputs are looked at as a whole."""
 PATIENCE = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
 
 @dataclass
 class Record:
-    """One cause: the least case that shows it, how it was first seen, and how often since."""
+    """One cause: the least case that shows it, how it was first seen, and how often since.
+
+    `filed` is the symptom that the oracle saw, where the verdict made another one of it.
+    """
 
     finding: Finding
     case: Case
@@ -49,6 +61,28 @@ class Record:
     path: str = ""
     known: bool = False
     accepted: bool = False
+    verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
+    filed: str = ""
+    diagnosis: tuple[str, ...] = ()
+    witnesses: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Verdict, diagnosis and witnesses as an entry tells them."""
+        said = "; ".join(f"{name} {said}" for name, said in self.witnesses.items())
+        words = {"diagnosis": "; ".join(self.diagnosis), "witnesses": said}
+        return {**self.verdict.told, **{key: text for key, text in words.items() if text}}
+
+    def take(self, other: Record) -> None:
+        """Moves to another record's case, with what was seen of it."""
+        self.case, self.finding, self.also = other.case, other.finding, other.also
+        self.verdict, self.filed = other.verdict, other.filed
+        self.diagnosis, self.witnesses = other.diagnosis, other.witnesses
+
+    @property
+    def blames_reference(self) -> bool:
+        """Whether the oracle itself saw that the reference is wrong, and no output of the kernel."""
+        return (self.filed or self.finding.symptom) == REFERENCE
 
     @property
     def widened(self) -> Finding:
@@ -60,6 +94,8 @@ class Record:
 
         An output that is known to be wrong is not asked whether it is wrong alike in another batch or layout.
         """
+        if (finding.symptom == REFERENCE) != self.blames_reference:
+            return False
         if finding.oracle in BITWISE:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
@@ -157,6 +193,49 @@ class Triage:
             record.rate = again if again.shown else record.rate
         self.worker.timeout = timeout
         self.look_around(record)
+        self.adjudicate(record)
+        self.diagnose(record)
+
+    def adjudicate(self, record: Record) -> None:
+        """Sets the record's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
+
+        A step of shrinking may lead to where kernel and reference differ by no more than either may.
+        """
+        if record.finding.oracle != "accuracy":
+            return
+        verdict = self._appeal(record, record.case)
+        if verdict.name == "undecided" and record.case.key != record.first.key:
+            first = self._appeal(record, record.first)
+            if first.name in ("kernel", "reference"):
+                record.case, verdict = record.first, first
+        record.verdict, record.filed = verdict, record.finding.symptom
+        record.finding = verdict.finding or record.finding
+
+    def _appeal(self, record: Record, case: Case) -> Verdict:
+        """The verdict on one case, asked until it disagrees."""
+        timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
+        for _ in range(record.rate.deciding):
+            if len(case.calls) > 1:
+                self._renew()
+            self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
+            answer = self.worker.ask(Appeal(case, ADJUDICATION))
+            self.worker.timeout = timeout
+            if not isinstance(answer, Verdict):
+                return Verdict("unadjudicated", "the worker ended before it had an exact value")
+            verdict = answer
+            if verdict.finding is not None:
+                break
+        return verdict
+
+    def diagnose(self, record: Record) -> None:
+        """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
+        found: tuple[str, ...] = ()
+        if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
+            for case in (record.first, record.case):
+                if not found and case.elements() <= PICTURED:
+                    answer = self.worker.ask(Inquiry(case))
+                    found = () if isinstance(answer, Fate | Report) else answer
+        record.diagnosis = (*found, *trigger(record.case, self.target))
 
     def look_around(self, record: Record) -> None:
         """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
@@ -171,7 +250,7 @@ class Triage:
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
                 found = self.shows(case, like, clean=clean, stateful=record.stateful)
-                if found:
+                if found and (found.symptom == REFERENCE) == record.blames_reference:
                     return found
             return None
 
@@ -195,7 +274,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
         if alike or old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
-                old.case, old.finding, old.also = new.case, new.finding, new.also
+                old.take(new)
                 old.path = "" if old.known else old.path
             old.hits += new.hits
             old.outputs |= new.outputs
@@ -214,6 +293,7 @@ def known_records(folder: Path, target: str, planted: str | None) -> list[Record
         record.stateful = len(entry.case.calls) > 1
         record.outputs = set(entry.finding.outputs)
         record.accepted = entry.status == "accepted"
+        record.verdict = Verdict.recalled(entry.seen)
         record.also = tuple(_recalled(text) for text in entry.also)
         found.append(record)
     return found

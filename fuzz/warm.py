@@ -19,6 +19,9 @@ import fuzz.oracles
 from fuzz.reference import prepare
 
 with suppress(ImportError):
+    # mpmath, which findings are adjudicated by.
+    import fuzz.exact
+with suppress(ImportError):
     # Triton imports it at the first launch.
     import triton.experimental.gluon
 

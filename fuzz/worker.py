@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
@@ -59,13 +59,15 @@ class Worker:
     """One process that answers requests in order. `entry` is ``module:function``, called once with `settings`.
 
     The function returns a handler, request -> answer. `memory` limits resident bytes; address space is unlimited.
-    `timeout` is the watchdog's time for one request in seconds.
+    `timeout` is the watchdog's time for one request in seconds. With an `environment` the process is not forked from
+    the server but started anew with those variables, for what must be set before anything is imported.
     """
 
     entry: str
     settings: Any
     memory: int
     timeout: float
+    environment: Mapping[str, str] = field(default_factory=dict)
     pending: deque[Any] = field(default_factory=deque)
     started: float = 0.0
     _process: Any = None
@@ -73,9 +75,10 @@ class Worker:
     _ready: bool = False
 
     def start(self) -> None:
-        ours, theirs = CONTEXT.Pipe()
-        self._process = CONTEXT.Process(target=serve, args=(theirs, self.entry, self.settings), daemon=True)
-        with _without_main():
+        context: Any = get_context("spawn") if self.environment else CONTEXT
+        ours, theirs = context.Pipe()
+        self._process = context.Process(target=serve, args=(theirs, self.entry, self.settings), daemon=True)
+        with _without_main(), _environment(self.environment):
             self._process.start()
         theirs.close()
         self._pipe, self._ready, self.started = ours, False, time.monotonic()
@@ -193,6 +196,21 @@ def _without_main() -> Iterator[None]:
         yield
     finally:
         sys.modules["__main__"] = main
+
+
+@contextmanager
+def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """Sets variables for processes that are started inside."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def preload(module: str) -> None:

@@ -23,17 +23,20 @@ ORDER = (
     # execution
     "backends", "worker", "pool",
     # comparison
-    "reference", "oracles", "examine", "warm",
+    "reference", "exact", "oracles", "diagnosis", "examine", "warm",
     # memory
     "corpus", "feedback",
     # triage
-    "passes", "shrink", "triage",
+    "passes", "shrink", "trigger", "witness", "triage",
     # service
     "campaign", "machine", "report", "skeleton", "cli", "api", "plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
-TENSORS = ("fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.examine", "fuzz.warm", "fuzz.values.torch_values")
+TENSORS = (
+    "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
+    "fuzz.values.torch_values",
+)  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 
 RECURSIVE = {"fuzz.backends.cpu.parse": "fuzz.backends.cpu.structured"}

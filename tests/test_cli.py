@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from fuzz import __version__, cli, corpus
+from fuzz import __version__, cli, corpus, machine
 
 FUZZ = Path(sys.executable).with_name("fuzz")
+PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
 CASES = 40
 
 
@@ -75,19 +76,7 @@ class Run:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("found")
-    arguments = (
-        "run",
-        "gelu_bw",
-        "--planted",
-        "erf_saturates",
-        "--cases",
-        CASES,
-        "--corpus",
-        folder,
-        "--backend",
-        "cpu",
-    )
-    return Run(command(*arguments, "--json"), folder)
+    return Run(command(*PLANTED, "--cases", CASES, "--corpus", folder, "--backend", "cpu", "--json"), folder)
 
 
 @pytest.fixture
@@ -147,7 +136,7 @@ def test_the_seed_comes_first_and_the_first_finding_before_it_is_shrunk(found: R
 
 
 def test_the_same_seed_gives_the_same_findings(found: Run, fuzz: Here, tmp_path: Path) -> None:
-    again = fuzz("run", "gelu_bw", "--planted", "erf_saturates", "--cases", CASES, "--corpus", tmp_path, "--json")
+    again = fuzz(*PLANTED, "--cases", CASES, "--corpus", tmp_path, "--json")
     for part in ("cases", "rejected", "oracles", "distribution"):
         assert again.json[part] == found.done.json[part]
     told = ("id", "oracle", "output", "symptom", "dims", "elements", "first_case", "hits", "message")
@@ -172,52 +161,19 @@ def test_a_good_kernel_exits_with_0(fuzz: Here, tmp_path: Path) -> None:
 
 def test_only_new_findings_count_where_the_caller_says_so(found: Run, fuzz: Here, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "known")
-    arguments = (
-        "run",
-        "gelu_bw",
-        "--planted",
-        "erf_saturates",
-        "--cases",
-        CASES,
-        "--corpus",
-        tmp_path / "known",
-        "--json",
-    )
+    arguments = (*PLANTED, "--cases", CASES, "--corpus", tmp_path / "known", "--json")
     plain, only_new = fuzz(*arguments), fuzz(*arguments, "--only-new")
     assert (plain.code, only_new.code) == (1, 0)
     assert only_new.json["findings"][0]["seen"] == "known"
 
 
 def test_a_run_ends_after_max_findings(fuzz: Here, tmp_path: Path) -> None:
-    done = fuzz(
-        "run",
-        "gelu_bw",
-        "--planted",
-        "erf_saturates",
-        "--cases",
-        5000,
-        "--max-findings",
-        1,
-        "--corpus",
-        tmp_path,
-        "--json",
-    )
+    done = fuzz(*PLANTED, "--cases", 5000, "--max-findings", 1, "--corpus", tmp_path, "--json")
     assert done.code == 1 and done.json["cases"] < 200
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
-    line = [
-        str(FUZZ),
-        "run",
-        "gelu_bw",
-        "--planted",
-        "erf_saturates",
-        "--seconds",
-        "200",
-        "--corpus",
-        str(tmp_path),
-        "--json",
-    ]
+    line = [str(FUZZ), *PLANTED, "--seconds", "200", "--corpus", str(tmp_path), "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 120
         while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
@@ -252,8 +208,15 @@ def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
     assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}
     assert value["backends"]["cpu"] == "ready"
     assert value["packages"]["torch"] != "missing" and "bfloat16" in value["dtypes"]["cpu"]
+    assert value["triton"] == f"{value['packages']['triton']}, tested"
     told = fuzz("doctor")
     assert told.code == 0 and "ready" in told.out
+
+
+def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "version", {"triton": "3.10.1"}.get)
+    assert machine.tested_triton() == "3.10.1, untested"
+    assert any("triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in machine.notes())
 
 
 def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:

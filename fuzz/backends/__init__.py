@@ -3,9 +3,10 @@
 from fuzz.backends.base import Backend
 from fuzz.backends.compiled import Compiled
 from fuzz.backends.cuda import Cuda
+from fuzz.backends.interpreter import Interpreter
 from fuzz.errors import BackendError
 
-BACKENDS: dict[str, Backend] = {"cpu": Compiled(), "cuda": Cuda()}
+BACKENDS: dict[str, Backend] = {"cpu": Compiled(), "cuda": Cuda(), "interpreter": Interpreter()}
 
 
 def backend(name: str) -> Backend:
@@ -13,7 +14,7 @@ def backend(name: str) -> Backend:
     if name == "auto":
         name = "cpu" if BACKENDS["cuda"].unusable() else "cuda"
     if name not in BACKENDS:
-        raise BackendError(f"unknown backend {name!r}; known: auto, {', '.join(BACKENDS)}")
+        raise BackendError(f"unknown backend {name!r}; known: auto, cpu, cuda")
     if reason := BACKENDS[name].unusable():
         raise BackendError(reason)
     return BACKENDS[name]

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.backends.memory import GUARD, NAMES, POISON, WORDS, fill_poison
+from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison
+from fuzz.backends.poison import POISON
 from fuzz.outcome import Access
 
 aten = torch.ops.aten
@@ -60,11 +61,12 @@ class Allocation:
 
 
 class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, allocations are guarded and poisoned; `made` lists them."""
+    """While active, allocations are guarded and poisoned; `made` lists them. `after` is told of every operation."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.made: list[Allocation] = []
+        self.after = after
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -74,11 +76,13 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = func(*args, **(kwargs or {}))
+        result = plain = func(*args, **(kwargs or {}))
         if func in UNFILLED:
-            return self._guarded(result, fill_poison)
-        if func in FILLED:
-            return self._guarded(result, lambda view: view.copy_(result))
+            result = self._guarded(plain, fill_poison)
+        elif func in FILLED:
+            result = self._guarded(plain, lambda view: view.copy_(plain))
+        if self.after is not None:
+            self.after(func, args, kwargs or {}, result)
         return result
 
     def _guarded(self, plain: torch.Tensor, fill: Callable[[torch.Tensor], Any]) -> torch.Tensor:

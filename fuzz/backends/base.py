@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from fuzz.outcome import Access
 
 
 @dataclass
 class Session:
-    """What a backend saw while a call ran: accesses outside buffers, and kernels launched, in order."""
+    """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
+    told of every operation of torch: the operation, its arguments and keywords, its result."""
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
+    after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
 
 
 class Backend(Protocol):

@@ -32,9 +32,10 @@ class Compiled:
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
 
-        cpu.activate()
-        with cpu.observe(order=order) as log:
-            yield Session(lambda: [_access(seen) for seen in log.violations], lambda: list(log.launches))
+        memory = cpu.Memory(filled=True)
+        with cpu.active(), cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
+            accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
+            yield Session(accesses, lambda: list(log.launches), memory.after)
 
     def finish(self) -> None:
         """Nothing: a launch has ended when it returns."""
@@ -44,4 +45,5 @@ class Compiled:
 
 
 def _access(seen: Violation) -> Access:
-    return Access(seen.argument, seen.kind, str(seen), f"{seen.file}:{seen.line}")
+    kind = seen.kind if seen.problem == "out-of-bounds" else seen.problem
+    return Access(seen.argument, kind, str(seen), f"{seen.file}:{seen.line}")

@@ -72,7 +72,7 @@ def run_call(
         raise TooLarge(one_line(error)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     sizes = {name: call.dims[name] for name in target.passed_sizes}
-    with backend.session(order) as session, GuardedAllocations() as allocations:
+    with backend.session(order) as session, GuardedAllocations(session.after) as allocations:
         if target.differentiable:
             outputs = _with_gradients(target, launcher, inputs, {**call.options, **sizes}, buffers)
         else:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from fuzz.backends.poison import POISON
 from fuzz.case import Argument
 from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
@@ -21,18 +22,6 @@ from fuzz.outcome import Access, Write
 
 GUARD = 64
 """Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""
-POISON = {
-    "float64": 0x7FF5A5A5A5A5A5A5,
-    "float32": 0x7FA5A5A5,
-    "float16": 0x7DA5,
-    "bfloat16": 0x7FA5,
-    "int64": 0x5A5A5A5A5A5A5A5A,
-    "int32": 0x5A5A5A5A,
-    "int16": 0x5A5A,
-    "int8": 0x5A,
-    "uint8": 0x5A,
-    "bool": 1,
-}
 TORCH_DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in POISON}
 NAMES: Mapping[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
 WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

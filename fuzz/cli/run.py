@@ -63,7 +63,7 @@ def fuzz(asked: Run) -> Result:
         planted(target, asked.planted)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)
-    watcher = Progress(errors, "fuzz show")
+    watcher = Progress(errors, "fuzz replay")
     try:
         return Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
     finally:

@@ -15,6 +15,7 @@ from fuzz.cli.replay import open_triage, target_of
 from fuzz.cli.run import chosen_backend
 from fuzz.entry import Entry
 from fuzz.errors import UsageError
+from fuzz.finding import Verdict
 from fuzz.loader import planted
 from fuzz.report.screen import screen
 from fuzz.shrink import Budget
@@ -62,7 +63,8 @@ def shrink(
         if record is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(record, Budget(seconds=seconds))
-    if sort_key(record.case, loaded.defaults) >= sort_key(entry.case, loaded.defaults):
+    smaller = sort_key(record.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
+    if not smaller or record.verdict.name == "undecided":
         put(f"{path} is as small as it gets ({record.executions} executions)")
         return 0
     shorter = moved(path, entry, record)
@@ -72,7 +74,9 @@ def shrink(
 
 def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
-    smaller = replace(entry, case=record.case, finding=record.finding)
+    old = Verdict.recalled(entry.seen).told
+    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.verdict.told}
+    smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)
     if place != path:

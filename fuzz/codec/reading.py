@@ -169,7 +169,7 @@ def _finding(given: Any, calls: int) -> Finding:
 
 def _element(given: Any) -> Element:
     needed = "output index got got_word want"
-    fields = mapping(given, "an element", f"{needed} bound ulps", needed=needed)
+    fields = mapping(given, "an element", f"{needed} bound ulps exact", needed=needed)
     told = {key: text(value, key) for key, value in fields.items()}
     index = tuple(natural(place, "index") for place in told.pop("index").split())
     return Element(index=index, **told)

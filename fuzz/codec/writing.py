@@ -104,6 +104,8 @@ def _finding_lines(entry: Entry) -> list[str]:
 
 def _element_text(element: Element) -> str:
     fields = {**vars(element), "index": " ".join(map(str, element.index))}
+    if not element.exact:
+        del fields["exact"]
     return "{" + ", ".join(f"{key}: {_quoted(str(value))}" for key, value in fields.items()) + "}"
 
 

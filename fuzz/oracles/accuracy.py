@@ -18,18 +18,21 @@ from fuzz.backends.memory import NAMES
 from fuzz.case import Case
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
-from fuzz.errors import TargetError
+from fuzz.errors import TargetError, Unadjudicated
 from fuzz.finding import Element, Finding
+from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
 from fuzz.oracles.base import SHOWN, Examination, compare_bits, element
+from fuzz.oracles.doubt import doubtful
 from fuzz.oracles.expect import STAGES, check_alike, check_shapes, expect
 from fuzz.oracles.judge import SYMPTOMS, Judgement, allowed, half_ulp, judge
 from fuzz.outcome import Rejected, Returned, describe
 from fuzz.reference import Expected
 from fuzz.target import Target
 
-LAST = len(STAGES) - 1
 NARROW, NARROW_LARGE = 64.0, 4.0
 """Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
+DOUBT_SECONDS, DOUBT_ELEMENTS = 2.0, 1 << 10
+"""What settling a doubt may cost in a case that agrees, and the largest call that is asked."""
 LARGE = 1 << 12
 """Elements of a call from which it counts as large."""
 
@@ -75,10 +78,34 @@ class Accuracy:
             judged = {name: judge(outputs[name], expected[name], exam.precision, contract) for name in expected}
             if not any(bool(one.symptom.any()) for one in judged.values()):
                 exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
-                return None
+                return _doubted(exam, index, stage, expected)
             worst = max(one.worst for one in judged.values())
         assert expected is not None
         return _finding(outputs, expected, judged, index)
+
+
+def _doubted(exam: Examination, index: int, stage: int, expected: Mapping[str, Expected]) -> Finding | None:
+    """The finding that the reference is wrong, where that is in doubt and the exact value says so."""
+    outputs = exam.returned.calls[index].outputs
+
+    def doubt() -> bool:
+        return any(bool(doubtful(outputs[name], one, exam.precision).any()) for name, one in expected.items())
+
+    while doubt():
+        if all(one.uncertainty is not None for one in expected.values()):
+            return _reference(exam, index, expected)
+        stage += 1
+        expected = expect(exam, index, stage, expected)
+    return None
+
+
+def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) -> Finding | None:
+    try:
+        exact = exact_values(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS, quick=True)
+    except Unadjudicated:
+        return None
+    wrong = blamed(exam, index, expected, exact, DOUBT_SECONDS)
+    return at_fault(exam, index, wrong, expected, exact) if any(bool(one.any()) for one in wrong.values()) else None
 
 
 def _finding(

@@ -1,4 +1,5 @@
-"""bounds: nothing outside a buffer is read or written, and everything inside an output is written."""
+"""bounds: nothing outside a buffer is read or written, everything inside an output is written, nothing is read that
+nobody wrote, and the programs of a launch do not write different values to one place."""
 
 from __future__ import annotations
 
@@ -7,6 +8,18 @@ from fuzz.finding import Element, Finding
 from fuzz.oracles.base import Examination
 from fuzz.outcome import CallResult
 from fuzz.target import Target
+
+SYMPTOMS = {
+    "overflow": "offset-overflow",
+    "store": "stray-write",
+    "atomic": "stray-write",
+    "conflict": "write-conflict",
+    "race": "race",
+    "load": "stray-read",
+    "unwritten": "unwritten-read",
+}
+"""Of accesses by kind: a case is shown as the first of these, since it may be the cause of the others."""
+KINDS = list(SYMPTOMS)
 
 
 class Bounds:
@@ -27,10 +40,9 @@ class Bounds:
 def _strays(call: CallResult, index: int) -> Finding | None:
     if not call.accesses:
         return None
-    writes = [access for access in call.accesses if access.kind != "load"]
-    shown = (writes or list(call.accesses))[0]
+    shown = min(call.accesses, key=lambda access: KINDS.index(access.kind))
     buffers = tuple(dict.fromkeys(access.buffer for access in call.accesses))
-    symptom = "stray-write" if writes else "stray-read"
+    symptom = SYMPTOMS[shown.kind]
     return Finding(
         "bounds", buffers, symptom, shown.where, call=index, disagreeing=len(call.accesses), place=shown.place
     )

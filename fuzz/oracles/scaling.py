@@ -63,7 +63,7 @@ class Scaling:
         pairs = {}
         for output, first in exam.returned.calls[-1].outputs.items():
             if first.is_floating_point():
-                pairs[output] = (again[output].double(), first.double() * factor)
+                pairs[output] = (again[output].cpu().double(), first.cpu().double() * factor)
         if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
         assert words is not None
@@ -139,8 +139,7 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     found = {}
     for output, one in first.items():
         kind = format_of(exam, output)
-        other = second[output]
-        least = torch.minimum(one.value.abs(), other.value.abs())
+        least = torch.minimum(one.value.abs(), second[output].value.abs())
         tiny = least < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
-        found[output] = tiny | (one.spread > 0) | (other.spread > 0)
+        found[output] = (tiny | (one.spread > 0) | (second[output].spread > 0)).cpu()
     return found

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from fuzz.oracles.base import Examination
+from fuzz.oracles.doubt import doubtful
 from fuzz.oracles.expect import STAGES, Known, check_shapes, expect_replicas
 from fuzz.oracles.judge import Judgement, judge
 from fuzz.outcome import Returned
@@ -42,10 +43,21 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
         check_shapes(pending[0].target, outputs, expected)
         how = pending[0].precision, pending[0].target.contract
         wrong = unclear([judge(outputs[name], expected[name], *how) for name in expected], pending)
-        cleared += [exam for place, exam in enumerate(pending) if place not in wrong]
+        doubted = in_doubt(outputs, expected, pending)
+        cleared += [exam for place, exam in enumerate(pending) if place not in wrong and place not in doubted]
         pending = [pending[place] for place in wrong]
         expected = {name: only(one, wrong) for name, one in expected.items()}
     return cleared
+
+
+def in_doubt(
+    outputs: Mapping[str, torch.Tensor], expected: Known, pending: Sequence[Examination]
+) -> list[int]:
+    """Places of the exams in which a reference may be worse than the output; the oracle asks about those."""
+    precision, count = pending[0].precision, len(pending)
+    doubts = [doubtful(outputs[name], one, precision) for name, one in expected.items()]
+    doubted = torch.cat([one.reshape(count, one.numel() // count) for one in doubts], 1).any(1)
+    return [int(place) for place in doubted.nonzero().flatten()]
 
 
 def only(expected: Expected, places: list[int]) -> Expected:

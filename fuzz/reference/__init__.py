@@ -1,11 +1,22 @@
 """The trusted value of a target: its reference in float64, with the error that an honest kernel may make."""
 
 from .ensemble import NoRule
-from .evaluate import Diverges, Expected, evaluate, evaluate_backward, wider
-from .noise import prepare
+from .evaluate import (
+    COTANGENT,
+    Diverges,
+    Expected,
+    evaluate,
+    evaluate_backward,
+    float64_throughout,
+    wider,
+    with_gradients,
+)
+from .noise import UNIT64, prepare
 from .precision import Precision, Ulps, precision
 
 __all__ = [
+    "COTANGENT",
+    "UNIT64",
     "Diverges",
     "Expected",
     "NoRule",
@@ -13,7 +24,9 @@ __all__ = [
     "Ulps",
     "evaluate",
     "evaluate_backward",
+    "float64_throughout",
     "precision",
     "prepare",
     "wider",
+    "with_gradients",
 ]

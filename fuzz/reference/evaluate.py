@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,7 +15,17 @@ from .noise import Diverges, Members, TooLarge
 from .precision import Precision
 from .rules import RULES, resolve
 
-__all__ = ["Diverges", "Expected", "evaluate", "evaluate_backward", "wider"]
+__all__ = [
+    "COTANGENT",
+    "Diverges",
+    "Expected",
+    "checked",
+    "evaluate",
+    "evaluate_backward",
+    "float64_throughout",
+    "wider",
+    "with_gradients",
+]
 
 Input = Tensor | float | int | bool | str | None
 Reference = Callable[..., Mapping[str, Tensor]]
@@ -25,6 +36,7 @@ LIMIT: Final = 2**24
 UNCERTAIN: Final = 4
 """Members that measure float64's own error."""
 COTANGENT: Final = "cotangent of "
+"""Before the name of an output: its cotangent among the inputs."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +115,23 @@ def evaluate_backward(
     An input of `wrt` on which no output with a cotangent depends has no gradient: its key is missing.
     """
 
+    joint = with_gradients(reference, tuple(cotangents), wrt)
+    everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
+    return evaluate(
+        joint, everything, precision,
+        members=members, uncertainty=uncertainty, seed=seed, check_range=check_range, replicas=replicas,
+        after=after,
+    )  # fmt: skip
+
+
+def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequence[str]) -> Reference:
+    """A function of the inputs and the cotangents (by their names with a prefix) that returns outputs and gradients."""
+
     def joint(**arguments: Any) -> dict[str, Tensor]:
         given = {name: arguments.pop(COTANGENT + name) for name in cotangents}
         leaves = {name: arguments[name].requires_grad_() for name in wrt}
         # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
-        outputs = _checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
+        outputs = checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
         ends = [n for n in given if outputs[n].requires_grad]
         grads: Any = [None] * len(leaves)
         if ends and leaves:
@@ -116,12 +140,21 @@ def evaluate_backward(
         return {**outputs, **{f"d{n}": g for n, g in zip(leaves, grads, strict=True) if g is not None}}
 
     joint.__name__ = _name(reference)
-    everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
-    return evaluate(
-        joint, everything, precision,
-        members=members, uncertainty=uncertainty, seed=seed, check_range=check_range, replicas=replicas,
-        after=after,
-    )  # fmt: skip
+    return joint
+
+
+@contextmanager
+def float64_throughout() -> Iterator[None]:
+    """torch as a reference finds it: new tensors are float64, attention is computed by its formula, autograd is on."""
+    flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
+    torch._C._set_sdp_use_flash(False)
+    torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        torch._C._set_sdp_use_flash(flash)
+        torch.set_default_dtype(dtype)
 
 
 def _run(reference: Reference, inputs: Mapping[str, Input], members: Members, stacked: bool) -> Stacks:
@@ -131,15 +164,8 @@ def _run(reference: Reference, inputs: Mapping[str, Input], members: Members, st
         members.device = device
     arithmetic = Arithmetic(members, RULES, resolve)
     arguments = {name: _argument(arithmetic, x, stacked) for name, x in inputs.items()}
-    flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
-    torch._C._set_sdp_use_flash(False)  # scaled_dot_product_attention by its formula
-    torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n): a reference is float64 throughout
-    try:
-        with torch.enable_grad(), arithmetic:
-            outputs = _checked(reference, reference(**arguments))
-    finally:
-        torch._C._set_sdp_use_flash(flash)
-        torch.set_default_dtype(dtype)
+    with float64_throughout(), arithmetic:
+        outputs = checked(reference, reference(**arguments))
     return {name: _stack(t) for name, t in outputs.items()}
 
 
@@ -156,7 +182,7 @@ def _argument(arithmetic: Arithmetic, x: Input, stacked: bool) -> Any:
     return wrap(arithmetic, x.expand(members.count, *x.shape).clone(memory_format=torch.contiguous_format))
 
 
-def _checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
+def checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
     """The outputs, if they are a mapping of tensors."""
     if not isinstance(outputs, Mapping):
         raise TypeError(f"reference {_name(reference)} returned {type(outputs).__name__}, not a mapping of tensors")

@@ -33,7 +33,7 @@ class Progress:
     def started(self, run: Run, target: Target, backend: str) -> None:
         planted = f" with the planted bug {run.planted}" if run.planted else ""
         self.console.print(f"seed {run.seed}: fuzzing {run.target}{planted} on {backend}", highlight=False)
-        self.console.print(f"promised: {target.promises()}", highlight=False)
+        self.console.print(f"promised: {target.promises()}", highlight=False, soft_wrap=True)
         if run.seconds is None and run.cases is None:
             text = f"no budget given: ends after {SECONDS:g} s; --seconds N or --cases N goes on longer"
             self.console.print(text, highlight=False)
@@ -57,12 +57,12 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.finding)
+        entry = Entry(record.case, record.finding, seen=record.told)
         tries = f"{record.executions} executions"
         self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
 
-    def unconfirmed(self, finding: Finding, index: int) -> None:
-        self._print(f"case {index} did not disagree again in clean processes; not counted as a finding")
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None:
+        self._print(f"case {index} {why}; not counted as a finding")
 
     def finish(self) -> None:
         if self.live:
@@ -106,4 +106,4 @@ class Quiet:
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int) -> None: ...
+    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...

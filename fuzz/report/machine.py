@@ -45,7 +45,9 @@ def finding_json(record: Record) -> Mapping[str, Any]:
         "message": record.finding.message,
         "also": [f"{found.oracle} {found.output} {found.symptom}" for found in record.also],
         "seen": "known" if record.known else "new",
-        "verdict": "unadjudicated",
+        "verdict": record.verdict.name,
+        "reason": record.verdict.reason,
+        "digits": record.verdict.digits,
         "path": record.path,
         "calls": len(record.case.calls),
         "dims": dict(record.case.last.dims),
@@ -56,5 +58,6 @@ def finding_json(record: Record) -> Mapping[str, Any]:
         "first_seconds": round(record.first_seconds, 3),
         "hits": record.hits,
         "executions": record.executions,
-        "diagnosis": record.finding.message,
+        "witnesses": dict(record.witnesses),
+        "diagnosis": "; ".join(record.diagnosis) or record.finding.message,
     }

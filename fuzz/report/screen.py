@@ -9,11 +9,12 @@ from fuzz.case import Argument, Call, Case
 from fuzz.dtypes import decimal
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
-from fuzz.finding import Element, Finding
+from fuzz.finding import Element, Finding, Verdict
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.rate import Rate
 from fuzz.values import Exact, Patched
 
+SIDES = {"kernel": "the kernel", "reference": "the reference"}
 LISTED = 12
 """Values that are told one by one."""
 
@@ -26,6 +27,8 @@ def screen(entry: Entry, path: str, command: str) -> str:
     lines += [f"  {line}" for line in case_lines(entry.case)]
     if finding:
         lines += ["", *(f"  {line}" for line in element_lines(finding))]
+        lines += [f"  {line}" for line in verdict_lines(finding, entry.seen)]
+        lines += [f"  {text}" for text in entry.seen.get("diagnosis", "").split("; ") if text]
         lines += [f"  also: {text}" for text in entry.also]
     lines += ["", *(f"  {line}" for line in seen_lines(entry.seen))]
     status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
@@ -84,6 +87,15 @@ def element_lines(finding: Finding) -> Iterator[str]:
         yield f"shown by call {finding.call + 1}"
 
 
+def verdict_lines(finding: Finding, seen: Mapping[str, str]) -> Iterator[str]:
+    """What arbitrary precision says, where there is an exact value."""
+    side = SIDES.get(seen.get("verdict", ""))
+    if side and finding.elements and finding.elements[0].exact:
+        first = finding.elements[0]
+        yield f"{side} is wrong, certified by mpmath at {seen.get('digits', '?')} digits:"
+        yield f"  {first.output}{list(first.index)} is exactly {first.exact}"
+
+
 def element_text(element: Element) -> str:
     text = f"{element.output}{list(element.index)}  got {element.got}"
     if element.got_word:
@@ -103,5 +115,8 @@ def _ulps(text: str) -> str:
 def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
     if seen:
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
-        rate = Rate.parse(seen["rate"]).told() if "rate" in seen else "?"
-        yield f"seen     {where}; {rate} runs; verdict {seen.get('verdict', 'unadjudicated')}"
+        rate = f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else ""
+        parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
+        yield f"seen     {'; '.join(filter(None, parts))}"
+        if "witnesses" in seen:
+            yield f"others   {seen['witnesses']}"

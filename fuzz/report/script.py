@@ -60,6 +60,8 @@ def script(entry: Entry, target: Target, plant: Plant | None, expected: Mapping[
         f'"""{title}\n\nrepeat   {repeat}\n"""\n',
         "\n".join(["import sys", "", *imports]),
         'DEVICE = "cuda" if torch.cuda.is_available() else "cpu"',
+        "# Memory that nobody wrote is NaN, not what happens to lie there.\n"
+        "torch.use_deterministic_algorithms(True, warn_only=True)",
         'if DEVICE == "cpu":\n    from fuzz.backends import cpu\n\n    cpu.activate()',
         body,
         TENSOR_HELPER.strip("\n"),

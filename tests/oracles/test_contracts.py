@@ -131,6 +131,11 @@ def test_underflow_does_not_count_against_what_is_linear() -> None:
     assert fired(tiny, matrix(tiny)) == []
 
 
+def test_results_that_become_subnormal_do_not_count_against_what_is_linear() -> None:
+    small = made(lambda x: dict(y=(x * 2.0**-14).half()), reference=lambda x: dict(y=x * 2.0**-14), linear=("x",))
+    assert fired(small, matrix(made(twice))) == []
+
+
 def test_what_may_be_shifted_keeps_its_bits() -> None:
     def centred(x: torch.Tensor) -> Outputs:
         return dict(y=(x - x.amax(-1, keepdim=True)).contiguous())

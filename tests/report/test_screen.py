@@ -18,6 +18,7 @@ from fuzz.question import Report
 from fuzz.report.live import Progress, progress_line
 from fuzz.report.machine import finding_json
 from fuzz.report.screen import screen
+from fuzz.target import Target
 from fuzz.triage import Record
 from fuzz.values import Exact, recipe
 
@@ -63,18 +64,19 @@ def watched() -> tuple[Progress, io.StringIO]:
     return Progress(Console(file=text, width=120), "fuzz show"), text
 
 
-def test_the_seed_is_the_first_thing_that_is_told() -> None:
+def test_the_seed_is_the_first_thing_that_is_told(gelu: Target) -> None:
     progress, text = watched()
-    progress.started(Run("gelu_bw", seed=7), "cpu")
+    progress.started(Run("gelu_bw", seed=7), gelu, "cpu")
     lines = text.getvalue().splitlines()
     assert lines[0] == "seed 7: fuzzing gelu_bw on cpu"
-    assert lines[1] == "no budget given: ends after 60 s; --seconds N or --cases N goes on longer"
+    assert lines[1] == f"promised: {gelu.promises()}" and "inside the envelope" in lines[1]
+    assert lines[2] == "no budget given: ends after 60 s; --seconds N or --cases N goes on longer"
 
 
-def test_a_budget_that_is_given_is_not_remarked_upon() -> None:
+def test_a_budget_that_is_given_is_not_remarked_upon(gelu: Target) -> None:
     progress, text = watched()
-    progress.started(Run("gelu_bw", cases=3), "cpu")
-    assert len(text.getvalue().splitlines()) == 1
+    progress.started(Run("gelu_bw", cases=3), gelu, "cpu")
+    assert len(text.getvalue().splitlines()) == 2
 
 
 def test_progress_names_what_matters(case: Case, entry: Entry) -> None:

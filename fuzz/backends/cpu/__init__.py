@@ -5,20 +5,30 @@ from fuzz.backends import cpu
 with cpu.active():
     kernel[grid](...)  # on CPU tensors; raises OutOfBounds with kernel, line, argument, program and lane
 
-with cpu.active(), cpu.observe(order=7) as log:
+with cpu.active(), cpu.observe(order=7, unwritten=True, conflicts=True) as log:
     kernel[grid](...)  # programs in a permuted order; log.violations instead of an exception
 """
 
 from .activation import activate, active, deactivate
 from .compiler import compiler, version
+from .counters import counters
 from .errors import MalformedIR, NoCompiler, UnsupportedOperation
+from .failures import DeviceAssertion, Failure
+from .instruments import INSTRUMENTS
 from .knobs import knobs
-from .runtime import Log, OutOfBounds, Violation, observe
+from .runtime import Log, observe
 from .source import c_source
+from .unwritten import Memory
+from .violations import MemoryFault, OutOfBounds, Violation
 
 __all__ = [
+    "DeviceAssertion",
+    "Failure",
+    "INSTRUMENTS",
     "Log",
     "MalformedIR",
+    "Memory",
+    "MemoryFault",
     "NoCompiler",
     "OutOfBounds",
     "UnsupportedOperation",
@@ -27,6 +37,7 @@ __all__ = [
     "active",
     "c_source",
     "compiler",
+    "counters",
     "deactivate",
     "knobs",
     "observe",

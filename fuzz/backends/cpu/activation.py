@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
 
+from . import hosts, tuning
 from .backend import CPUBackend
-from .driver import CPUDriver
+from .driver import PATCHES, CPUDriver
+from .dynamo import Finder, watch
+from .hosts import Patch
 
 OURS = Backend(CPUBackend, CPUDriver)
 DRIVER = CPUDriver()
-# What was registered and active before each `activate()` that is not undone yet.
-before: list[tuple[Any, Any]] = []
+# One for each `activate()` that is not undone yet.
+undo: list[ExitStack] = []
+ABSENT = object()
 
 
 def activate() -> None:
-    """Let `kernel[grid](...)` run on the CPU from now on."""
-    before.append((backends.get("cpu"), drivers._active))
-    backends["cpu"] = OURS
-    drivers.set_active(DRIVER)
+    """Let `kernel[grid](...)` run on the CPU from now on, and answer what launchers ask of a GPU."""
+    with ExitStack() as stack:
+        stack.callback(register, backends.get("cpu", ABSENT))
+        backends["cpu"] = OURS
+        ours = (*hosts.PATCHES, *tuning.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
+        before = stack.enter_context(patched(ours))
+        stack.callback(watch(Finder(lambda: patched(before))))
+        undo.append(stack.pop_all())
 
 
 def deactivate() -> None:
-    """Undo the last `activate()`: what was active before is active again."""
-    if not before:
+    """Undo the last `activate()`: everything is as it was before it."""
+    if not undo:
         raise RuntimeError("the cpu backend is not active")
-    registered, driver = before.pop()
-    if registered is None:
-        backends.pop("cpu", None)
-    else:
-        backends["cpu"] = registered
-    drivers._active = driver
+    undo.pop().close()
 
 
 @contextmanager
@@ -45,3 +47,33 @@ def active() -> Iterator[None]:
         yield
     finally:
         deactivate()
+
+
+def register(backend: object) -> None:
+    """What Triton knows as the backend `cpu`."""
+    backends["cpu"] = backend
+    if backend is ABSENT:
+        del backends["cpu"]
+
+
+@contextmanager
+def patched(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
+    """Other attributes for a block, which gets those of before."""
+    before: list[Patch] = []
+    try:
+        for patch in patches:
+            old = patch._replace(value=vars(patch.owner).get(patch.name, ABSENT))
+            put(patch)
+            before.append(old)
+        yield before
+    finally:
+        for old in reversed(before):
+            put(old)
+
+
+def put(patch: Patch) -> None:
+    """Set an attribute, or remove it: an inherited one then shows again."""
+    if patch.value is ABSENT:
+        delattr(patch.owner, patch.name)
+    else:
+        setattr(patch.owner, patch.name, patch.value)

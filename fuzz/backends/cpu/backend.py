@@ -12,6 +12,8 @@ from triton.backends.compiler import BaseBackend, GPUTarget
 
 from .compiler import build, version
 from .emit import translate
+from .instruments import PLAIN
+from .runtime import instruments
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class CPUOptions:
     instrumentation_mode: str = ""
     fpsan_homomorphic_casts: bool = False
     fpsan_options: str = ""
+    instruments: tuple[str, ...] = PLAIN
 
     def hash(self) -> str:
         return hashlib.sha256(repr(self).encode()).hexdigest()
@@ -85,10 +88,12 @@ class CPUBackend(BaseBackend):  # type: ignore[misc]
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         known = {field.name for field in fields(CPUOptions)}
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = {"instruments": instruments()}
         for name, value in options.items():
             if name in known and value is not None:
                 given[name] = tuple(value) if isinstance(value, list) else value
+        # As for CUDA, debug mode also asserts that integers do not overflow.
+        given.setdefault("sanitize_overflow", bool(given.get("debug")))
         return CPUOptions(**given)
 
     def pack_metadata(self, metadata: Any) -> Any:
@@ -130,12 +135,14 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 
 def make_c(module: Any, metadata: dict[str, Any]) -> str:
-    program = translate(str(module))
+    program = translate(str(module), metadata["instruments"])
     metadata["name"] = program.name
     metadata["shared"] = 0
     metadata["warp_size"] = 1
     metadata["sites"] = [site.as_json() for site in program.sites]
     metadata["parameters"] = program.parameters
+    metadata["counters"] = [counter.as_json() for counter in program.counters]
+    metadata["wraps"] = [(place.file, place.line) for place in program.wraps]
     return program.c
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .ir import Block, Op, Value
 from .lower import Lowering, lowers
+from .provenance import shifted
 from .views import Operand, Uniform
 
 
@@ -19,9 +20,9 @@ def num_programs(lowering: Lowering, op: Op) -> None:
     lowering.values[op.result] = lowering.declare(op.result.typed, lowering.names.pick(op.result.name), text)
 
 
-@lowers("ttg.barrier", "gpu.barrier", "llvm.intr.assume", "tt.print", "tt.assert")
+@lowers("ttg.barrier", "gpu.barrier")
 def nothing(lowering: Lowering, op: Op) -> None:
-    """Barriers: an operation ends for the whole tensor before the next begins. Hints and messages: no value."""
+    """Barriers: an operation ends for the whole tensor before the next begins."""
 
 
 @lowers("scf.for")
@@ -29,6 +30,7 @@ def counted_loop(lowering: Lowering, op: Op) -> None:
     block = op.regions[0][0]
     induction, *carried = block.arguments
     variables = start(lowering, carried, op.operands[3:])
+    note_shifted(lowering, op)
     low, high, step = (lowering.operand(value).at((), None) for value in op.operands[:3])
     name = lowering.names.pick(induction.name)
     lowering.values[induction] = Uniform(induction.typed, name)
@@ -38,6 +40,15 @@ def counted_loop(lowering: Lowering, op: Op) -> None:
     body(lowering, block, variables)
     lowering.statement("}")
     lowering.values.update(zip(op.results, variables, strict=True))
+
+
+def note_shifted(lowering: Lowering, op: Op) -> None:
+    """Keep where tensors that the loop only shifts start."""
+    for carried, first in shifted(op, lowering.makers):
+        name = lowering.names.pick(f"{carried.name}_start")
+        start_text = lowering.operand(carried).at(tuple("0" for _ in carried.typed.shape), None)
+        lowering.statement(f"const i64 {name} = (i64){start_text};")
+        lowering.shifted[carried] = first, name
 
 
 @lowers("scf.if")
@@ -60,6 +71,8 @@ def while_loop(lowering: Lowering, op: Op) -> None:
     lowering.statement("for (;;) {")
     for inner in before.ops[:-1]:
         lowering.op(inner)
+    if lowering.watcher is not None:
+        lowering.watcher(before.ops[-1])
     condition, *values = lowering.operands(before.ops[-1])
     lowering.assign_all(passed, values)
     lowering.statement(f"if (!{condition.at((), None)}) break;")
@@ -88,6 +101,61 @@ def body(lowering: Lowering, block: Block, variables: list[Operand]) -> None:
     lowering.close()
 
 
+def lower_blocks(lowering: Lowering, blocks: list[Block]) -> None:
+    """All blocks of a function or region; arguments of blocks are variables, assigned before a jump."""
+    outer = lowering.labels
+    lowering.labels = {}
+    first, *rest = blocks
+    for block in rest:
+        variables = [lowering.variable(value.typed, value.name) for value in block.arguments]
+        lowering.labels[block.label] = (lowering.names.pick(block.label), variables)
+        lowering.values.update(zip(block.arguments, variables, strict=True))
+    for block in (first, *rest):
+        if block is not first:
+            lowering.statement(f"{lowering.labels[block.label][0]}:;")
+        lowering.block(block)
+    lowering.labels = outer
+
+
+def inlined(lowering: Lowering, blocks: list[Block], variables: list[Operand]) -> None:
+    """Blocks of which every return assigns the variables and goes on after them."""
+    after = lowering.names.pick("after")
+    lowering.returns.append((after, variables))
+    lower_blocks(lowering, blocks)
+    lowering.returns.pop()
+    lowering.statement(f"{after}:;")
+
+
+@lowers("tt.call")
+def call(lowering: Lowering, op: Op) -> None:
+    blocks = op.regions[0]
+    variables = [lowering.variable(result.typed, result.name) for result in op.results]
+    lowering.values.update(zip(blocks[0].arguments, lowering.operands(op), strict=True))
+    inlined(lowering, blocks, variables)
+    lowering.values.update(zip(op.results, variables, strict=True))
+
+
+@lowers("tt.map_elementwise")
+def map_elementwise(lowering: Lowering, op: Op) -> None:
+    """The region for every `pack` neighbouring elements, in row-major order."""
+    blocks, pack = op.regions[0], op.integer("pack")
+    sources = [lowering.materialise(operand) for operand in lowering.operands(op)]
+    targets = [lowering.array(result.typed, lowering.names.pick(result.name)) for result in op.results]
+    lowering.statement(f"for (int p = 0; p < {sources[0].type.count}; p += {pack}) {{")
+    for number, argument in enumerate(blocks[0].arguments):
+        place = f"{sources[number // pack].array}[p + {number % pack}]"
+        name = lowering.names.pick(argument.name)
+        lowering.values[argument] = lowering.declare(argument.typed, name, place)
+    scalars = [
+        lowering.variable(result.typed.with_shape(()), result.name) for result in op.results for _ in range(pack)
+    ]
+    inlined(lowering, blocks, scalars)
+    for number, scalar in enumerate(scalars):
+        lowering.statement(f"{targets[number // pack].array}[p + {number % pack}] = {scalar.at((), None)};")
+    lowering.statement("}")
+    lowering.values.update(zip(op.results, targets, strict=True))
+
+
 @lowers("cf.br")
 def jump(lowering: Lowering, op: Op) -> None:
     go(lowering, op, 0)
@@ -103,11 +171,17 @@ def conditional_jump(lowering: Lowering, op: Op) -> None:
 
 
 def go(lowering: Lowering, op: Op, number: int) -> None:
-    label, values = op.successors[number]
-    lowering.assign_all(lowering.labels[label], [lowering.operand(value) for value in values])
+    block, values = op.successors[number]
+    label, variables = lowering.labels[block]
+    lowering.assign_all(variables, [lowering.operand(value) for value in values])
     lowering.statement(f"goto {label};")
 
 
-@lowers("tt.return")
+@lowers("tt.return", "tt.map_elementwise.return")
 def leave(lowering: Lowering, op: Op) -> None:
-    lowering.statement("return;")
+    if not lowering.returns:
+        lowering.statement("return;")
+        return
+    after, variables = lowering.returns[-1]
+    lowering.assign_all(variables, lowering.operands(op))
+    lowering.statement(f"goto {after};")

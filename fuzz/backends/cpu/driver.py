@@ -13,12 +13,18 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.driver import DriverBase
+from triton.compiler.compiler import CompiledKernel
+from triton.runtime.driver import driver as drivers
 
+from .hosts import Patch
+from .instruments import device
 from .knobs import knobs
 from .launcher import Launcher
+from .runtime import instruments
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30
+really_load = CompiledKernel._init_handles
 
 
 class Utilities:
@@ -46,6 +52,20 @@ class Utilities:
             os.unlink(path)
         return library, entry(library), 0, 0, UNLIMITED
 
+    def unload_module(self, module: Any) -> None:
+        """A kernel of the GPU that ends while this driver is active; Triton 3.9 asks the active driver."""
+        if drivers._default is not None:
+            drivers._default.utils.unload_module(module)
+
+
+def load(kernel: CompiledKernel) -> None:
+    """Load a kernel that no driver is to unload: when it ends, another one may be active."""
+    really_load(kernel)
+    kernel._module_pid = None
+
+
+PATCHES = [Patch(CompiledKernel, "_init_handles", load)]
+
 
 def entry(library: ctypes.CDLL) -> Any:
     """The function that runs a launch: packed arguments to the address of a report, which its `release` frees."""
@@ -72,7 +92,7 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # Plain functions: these are called at every launch.
-        self.get_current_device: Callable[[], str] = lambda: "cpu"
+        self.get_current_device: Callable[[], str] = lambda: device(instruments())
         self.get_current_stream: Callable[[Any], int] = lambda device: 0
         self.set_current_device: Callable[[Any], None] = lambda device: None
 
@@ -91,10 +111,11 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        return torch.cpu
+        """What `hosts` answers for: timers and `synchronize`."""
+        return torch.cuda
 
     def get_device_capability(self, device: Any = None) -> tuple[int, int]:
-        return (0, 0)
+        return knobs.capability
 
     def get_benchmarker(self) -> Callable[..., Any]:
         return benchmark

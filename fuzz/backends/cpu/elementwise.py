@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from .errors import UnsupportedOperation
 from .ir import Op
 from .libdevice import extern_call, math_call
-from .literals import literal
+from .literals import float_bits, literal
 from .lower import HANDLERS, Lowering, lowers
+from .provenance import is_table
 from .types import Type
-from .views import Uniform
+from .views import Lane, Uniform
 
 # (operation, operand types, result type, operand texts) -> C expression. Operands may be used once only,
 # as they can be long; what needs them twice is a function of the prelude.
@@ -35,14 +37,30 @@ def elementwise(lowering: Lowering, op: Op) -> None:
 
 
 def rounded(type: Type, text: str) -> str:
-    """16-bit floats round after every operation."""
+    """Floats of 8 and 16 bits round after every operation."""
     return f"round_{type.element}({text})" if type.is_narrow else text
 
 
 @lowers("arith.constant")
 def constant(lowering: Lowering, op: Op) -> None:
-    type = op.result.typed
-    lowering.values[op.result] = Uniform(type, literal(str(op.attributes["value"]), type.element))
+    type, text = op.result.typed, str(op.attributes["value"])
+    if is_table(op):
+        lowering.values[op.result] = table(lowering, type, text)
+    else:
+        lowering.values[op.result] = Uniform(type, literal(text, type.element))
+
+
+def table(lowering: Lowering, type: Type, text: str) -> Lane:
+    """A constant of several values: numbers in nested brackets, or all bytes as one hexadecimal string."""
+    if text.startswith('"'):
+        raw, size = bytes.fromhex(text.strip('"').removeprefix("0x")), type.size
+        words = [int.from_bytes(raw[at : at + size], "little") for at in range(0, len(raw), size)]
+        values = [float_bits(w, type.element) if type.is_float else literal(str(w), type.element) for w in words]
+    else:
+        values = [literal(number, type.element) for number in re.findall(r"[^\s,\[\]]+", text)]
+    name = lowering.names.pick("table")
+    lowering.statement(f"static const {type.c} {name}[] = {{{', '.join(values)}}};")
+    return Lane(type, name, None, kept=True)
 
 
 @lowers("ub.poison")
@@ -108,7 +126,7 @@ def clamp(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
 
 @expression("arith.remf")
 def remainder(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
-    return f"{'fmod' if type.element == 'f64' else 'fmodf'}({texts[0]}, {texts[1]})"
+    return rounded(type, f"remf_{type.c}({texts[0]}, {texts[1]})")
 
 
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -150,8 +168,7 @@ def select(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
 def fused(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     if type.is_narrow:
         # The product of two 16-bit floats is exact in double; the sum is rounded to odd, then once to 16 bits.
-        first, second, third = texts
-        return f"round_{type.element}(odd_f32(fma((f64){first}, (f64){second}, (f64){third})))"
+        return f"round_{type.element}(odd_f32(odd_fma({', '.join(texts)})))"
     return f"{'fma' if type.element == 'f64' else 'fmaf'}({', '.join(texts)})"
 
 

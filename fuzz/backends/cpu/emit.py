@@ -4,67 +4,64 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import casts, control, dot, elementwise, memory, reduce, shapes  # noqa: F401  (they register what they lower)
-from .errors import UnsupportedOperation
+from . import assembly, atomics, casts, dot, elementwise, memory, messages, reduce, scaled, shapes  # noqa: F401  (they register)
+from .calls import merge
+from .control import lower_blocks
+from .instruments import PLAIN, Instruments
+from .intervals import Intervals
+from .ir import Location
+from .launch import launch_text, pointer_parameters
 from .lower import Lowering
 from .parse import parse
-from .prelude import PRELUDE
+from .prelude import prelude
 from .provenance import trace
-from .sites import Site
+from .sites import Counter, Site
+from .tally import Tally
 from .types import Type
 from .views import Loop, Uniform, flat, identity, loop_heads
 
 STACK_BYTES = 256 * 1024
-HEADER = ("gx", "gy", "gz", "order", "limit", "tf32")
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A translated kernel: its C text, its places of access, and its parameters in order."""
+    """A translated kernel: its C text, its places of access, its parameters in order, its places that are counted, and
+    those whose 32-bit arithmetic makes offsets."""
 
     name: str
     c: str
     sites: list[Site]
     parameters: list[tuple[str, str]]
+    counters: list[Counter]
+    wraps: list[Location]
 
 
-def translate(text: str) -> Program:
-    """Translate a module of one function."""
-    functions = parse(text)
-    if len(functions) != 1:
-        raise UnsupportedOperation("tt.call", functions[-1].name, str(functions[-1].location))
-    function = functions[0]
+def translate(text: str, instruments: Instruments = PLAIN) -> Program:
+    """Translate a module: a kernel and what it calls."""
+    function = merge(parse(text))
     trace(function)
-    lowering = Lowering(function)
+    lowering = Lowering(function, instruments)
+    lowering.intervals = Intervals(lowering)
+    if "counters" in instruments:
+        lowering.watcher = Tally(lowering)
     parameters = [(value.name, value.typed.element) for value in function.parameters]
     names = bind_parameters(lowering)
-    lower_blocks(lowering)
+    lower_blocks(lowering, function.blocks)
     where = f"/* {function.name}, from {function.location} */"
-    texts = [PRELUDE, where, program(lowering, names), launch(lowering, names)]
-    return Program(function.name, "\n".join(texts), lowering.sites, parameters)
+    body = program(lowering, names)
+    c = "\n".join([prelude(body), where, body, launch_text(lowering, arena_bytes(lowering))])
+    return Program(function.name, c, lowering.sites, parameters, lowering.counters, lowering.wraps)
 
 
 def bind_parameters(lowering: Lowering) -> list[str]:
     names = []
     for value in lowering.function.parameters:
         name = lowering.names.pick(value.name)
-        lowering.names.taken |= {f"{name}_length", *(f"{name}_room{size}" for size in (1, 2, 4, 8))}
+        suffixes = ("length", "shadow", "poison", "owner", "reader", *(f"room{size}" for size in (1, 2, 4, 8)))
+        lowering.names.taken |= {f"{name}_{suffix}" for suffix in suffixes}
         lowering.values[value] = Uniform(value.typed, name)
         names.append(name)
     return names
-
-
-def lower_blocks(lowering: Lowering) -> None:
-    """All blocks of the function; arguments of blocks are variables, assigned before a jump."""
-    first, *rest = lowering.function.blocks
-    for block in rest:
-        variables = [lowering.variable(value.typed, value.name) for value in block.arguments]
-        lowering.labels[block.label] = variables
-        lowering.values.update(zip(block.arguments, variables, strict=True))
-    for block in (first, *rest):
-        if block is not first:
-            lowering.statement(f"{block.label}:;")
-        lowering.block(block)
 
 
 # text
@@ -82,7 +79,7 @@ def signature(lowering: Lowering, names: list[str]) -> str:
     for name, value in zip(names, lowering.function.parameters, strict=True):
         parts.append(f"{value.typed.c} {name}")
         if value.typed.is_pointer:
-            parts.append(f"i64 {name}_length")
+            parts += pointer_parameters(lowering, name)
     return ", ".join(parts)
 
 
@@ -122,10 +119,26 @@ def body_lines(lowering: Lowering) -> list[str]:
 
 
 def loop_lines(loop: Loop) -> list[str]:
-    """A loop nest; lanes that are read elsewhere are kept in their arrays."""
+    """The loop nest; where it has a fast text, that one first, and the slow one if a lane needs a closer look."""
+    sums = [f"{name} = 0;" for name in loop.sums]
+    declared = [f"int {line}" for line in sums]
+    if not loop.fast:
+        if not (loop.before or loop.after or sums):
+            return nest_lines(loop, fast=False)
+        return ["{", *loop.before, *declared, *nest_lines(loop, fast=False), *loop.after, "}"]
+    lines = ["{", "int slow = 0;", *loop.before, *declared, "if (!slow) {", *nest_lines(loop, fast=True), "}"]
+    lines += ["if (__builtin_expect(slow, 0)) {", *sums, *nest_lines(loop, fast=False), "}"]
+    return [*lines, *loop.after, "}"]
+
+
+def nest_lines(loop: Loop, fast: bool) -> list[str]:
+    """Lanes that are read elsewhere are kept in their arrays."""
     lines = loop_heads(loop.shape)
     here = flat(identity(loop.shape), loop.shape)
-    for lane, text in loop.lines:
+    for number, (lane, text) in enumerate(loop.lines):
+        if fast and number in loop.fast:
+            statements, text = loop.fast[number]
+            lines += statements
         lines.append(text if lane is None else f"const {lane.type.c} {lane.name} = {text};")
         if lane is not None and lane.kept:
             lines.append(f"{lane.array}[{here}] = {lane.name};")
@@ -142,48 +155,3 @@ def indented(lines: list[str]) -> list[str]:
         out.append("    " * max(depth, 1) + line)
         depth += opened - (closed - code[:leading].count("}"))
     return out
-
-
-def launch(lowering: Lowering, names: list[str]) -> str:
-    """The C function that runs a launch. `packed` holds 8 bytes each of the header and of the parameters
-    (pointers as address and length, floats as double)."""
-    passed, slot = ["&run", "arena"], len(HEADER)
-    for value in lowering.function.parameters:
-        kind = value.typed
-        if kind.is_pointer:
-            passed += [f"packed[{slot}].i", f"packed[{slot + 1}].i"]
-            slot += 2
-            continue
-        passed.append(scalar_argument(kind, f"packed[{slot}]"))
-        slot += 1
-    return LAUNCH.replace("ARENA", str(arena_bytes(lowering))).replace("PASSED", ", ".join(passed))
-
-
-def scalar_argument(type: Type, slot: str) -> str:
-    if type.is_narrow:
-        return f"round_{type.element}(odd_f32({slot}.f))"
-    return f"({type.c}){slot}.{'f' if type.is_float else 'i'}"
-
-
-LAUNCH = """
-typedef union { i64 i; f64 f; } Slot;
-/* Returns NULL, or a report that the caller frees. */
-__attribute__((visibility("default"))) void *launch(const Slot *packed) {
-    Run run;
-    char *arena = ARENA ? malloc(ARENA) : NULL;
-    const i64 *order = (const i64 *)packed[3].i;
-    const i64 programs = packed[0].i * packed[1].i * packed[2].i;
-    run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
-    run.limit = packed[4].i, run.tf32 = packed[5].i, run.report = NULL;
-    if (!_setjmp(run.stop)) {
-        for (i64 k = 0; k < programs; k++) {
-            const i64 p = order ? order[k] : k;
-            run.program = p, run.x = p % run.nx, run.y = p / run.nx % run.ny, run.z = p / run.nx / run.ny;
-            program(PASSED);
-        }
-    }
-    free(arena);
-    return run.report;
-}
-__attribute__((visibility("default"))) void release(void *report) { free(report); }
-"""

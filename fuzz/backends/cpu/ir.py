@@ -74,6 +74,7 @@ class Function:
     name: str
     blocks: list[Block]
     location: Location
+    public: bool = True
 
     @property
     def parameters(self) -> list[Value]:

@@ -9,16 +9,22 @@ from os.path import basename
 from struct import Struct
 from typing import Any
 
-from .emit import HEADER
+from .counters import counters
+from .descriptors import expanded
+from .failures import DeviceAssertion, Failure
 from .knobs import knobs
-from .runtime import OBSERVED, Observation, OutOfBounds, Violation
-from .sites import Site
+from .launch import HEADER
+from .runtime import OBSERVED, Observation
+from .sites import Counter, Site
+from .violations import PROBLEMS, MemoryFault, OutOfBounds, Program, Violation
 
 Extent = tuple[int, int]
 Extents = dict[int, Extent]
 Grid = tuple[int, int, int]
 Pack = Callable[[int, int, int], bytes]
-RECORD = Struct("4q")
+RECORD = Struct("6q")
+# A poison that data seldom equals, for memory that is not watched.
+UNWATCHED = (0, 0x5A5A5A5A5A5A5A5A)
 
 
 def extent(tensor: Any) -> Extent:
@@ -44,6 +50,8 @@ def leaves(types: Any, path: str) -> Iterator[tuple[str, str]]:
         place = f"{path}[{index}]" if path else f"a{index}"
         if isinstance(kind, tuple):
             yield from leaves(kind, place)
+        elif kind.startswith("tensordesc"):
+            yield from expanded(kind, place)
         elif kind != "constexpr":
             yield kind, place
 
@@ -65,6 +73,12 @@ class Launcher:
         self.file = source_file(src)
         self.sites = [Site.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
+        self.wraps: list[list[Any]] = metadata.wraps
+        self.instruments = frozenset(metadata.instruments)
+        self.counted = 0
+        if "counters" in self.instruments:
+            counted = [Counter.from_json(counter) for counter in metadata.counters]
+            self.counted = counters.place(metadata.hash, self.name, self.file, counted)
         self.run = self.compiled(list(src.signature.values()))
 
     def compiled(self, types: list[Any]) -> Callable[..., None]:
@@ -77,18 +91,30 @@ class Launcher:
             if kind.startswith("*"):
                 lines.append(f"    p{number}, n{number} = extent({place})")
                 packed += [f"p{number}", f"n{number}"]
+                if "unwritten" in self.instruments:
+                    lines.append(f"    s{number}, w{number} = shadow({place})")
+                    packed += [f"s{number}", f"w{number}"]
                 extents.append(f"{number}: (p{number}, n{number})")
             else:
                 packed.append(place)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
         source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
-        layout = Struct(f"={len(HEADER)}q" + "".join(slot_format(kind) for kind, _ in live))
-        space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack}
-        space |= {"observed": OBSERVED.get, "knobs": knobs}
+        watched = "unwritten" in self.instruments
+        formats = (slot_format(kind) * (1 + (watched and kind.startswith("*"))) for kind, _ in live)
+        layout = Struct(f"={len(HEADER)}q" + "".join(formats))
+        space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
+        space |= {"observed": OBSERVED.get, "knobs": knobs, "counted": self.counted, "threads": self.threads}
         exec(source, space)
         run: Callable[..., None] = space["run"]
         return run
+
+    def threads(self) -> int:
+        """How many threads run the programs: one, unless the kernel was compiled for more."""
+        if "threads" not in self.instruments:
+            return 1
+        watch = OBSERVED.get()
+        return knobs.threads if watch is None else watch.threads
 
     def observed(self, function: Any, watch: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
         """Run inside `observe()`."""
@@ -97,33 +123,75 @@ class Launcher:
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        report = function(pack(address, max(left, 1), knobs.dot_precision == "tf32"))
+        report = function(pack(address, max(left, 1), knobs.modes))
         if report:
-            count, found = self.read(function, report, grid, extents)
+            count, found, failure = self.read(function, report, grid, extents)
             log.count += count
             log.violations += found[: max(left, 0)]
+            if failure:
+                raise DeviceAssertion(failure)
 
     def fail(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
-        raise OutOfBounds(self.read(function, report, grid, extents)[1][0])
+        _, found, failure = self.read(function, report, grid, extents)
+        if failure:
+            raise DeviceAssertion(failure)
+        raise (OutOfBounds if found[0].problem == "out-of-bounds" else MemoryFault)(found[0])
 
-    def read(self, function: Any, report: int, grid: Grid, extents: Extents) -> tuple[int, list[Violation]]:
-        """How many violations a report counts, and those that it kept; frees it."""
+    def read(
+        self, function: Any, report: int, grid: Grid, extents: Extents
+    ) -> tuple[int, list[Violation], Failure | None]:
+        """How many violations a report counts, those that it kept, and the assertion that ended it; frees it."""
         count, kept = Struct("2q").unpack(ctypes.string_at(report, 16))
         data = ctypes.string_at(report + 16, RECORD.size * kept)
         function.release(report)
-        return count, [self.violation(record, grid, extents) for record in RECORD.iter_unpack(data)]
+        if count < 0:
+            raise MemoryError(f"no memory for what kernel {self.name} is to be checked with")
+        records = list(RECORD.iter_unpack(data))
+        failed = [record for record in records if PROBLEMS[record[0]] == "failed"]
+        found = [self.violation(record, grid, extents) for record in records if record not in failed]
+        return count, found, self.failure(failed[0], grid) if failed else None
+
+    def failure(self, record: tuple[int, ...], grid: Grid) -> Failure:
+        _, number, program, _, lane, _ = record
+        site = self.sites[number]
+        file, place, index = self.shown(site.file), placed(program, grid), unravel(lane, site.shape)
+        return Failure(self.name, file, site.line, site.kind, site.message, place, index)
 
     def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
-        number, program, lane, address = record
-        site = self.sites[number]
+        problem, number, program, other, lane, address = record
+        site, kind = self.sites[number], PROBLEMS[problem]
         argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
-        place = (program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1])
         offset = (address - extents[argument][0]) // site.size
         name = self.parameters[argument][0]
-        index = unravel(lane, site.shape)
-        # Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file elsewhere.
-        file = self.file if basename(self.file) == basename(site.file) else site.file
-        return Violation(self.name, file, site.line, name, site.kind, place, index, offset, site.size)
+        index, cause, beside = unravel(lane, site.shape), "", None
+        if kind == "overflow":
+            cause = self.cause(other, site)
+        elif other >= 0:
+            beside = placed(other, grid)
+        file, place = self.shown(site.file), placed(program, grid)
+        return Violation(
+            self.name, file, site.line, name, site.kind, place, index, offset, site.size, kind, beside, cause
+        )
+
+    def shown(self, file: str) -> str:
+        """Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file."""
+        return self.file if basename(self.file) == basename(file) else file
+
+    def cause(self, number: int, site: Site) -> str:
+        """The place of the arithmetic, where it is not that of the access."""
+        file, line = self.wraps[number]
+        return "" if (file, line) == (site.file, site.line) else f"{self.shown(file)}:{line}"
+
+
+def placed(program: int, grid: Grid) -> Program:
+    """The place in the grid of a program's number."""
+    return program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1]
+
+
+def shadow(tensor: Any) -> tuple[int, int]:
+    """How far away a tensor's shadow is, and its poison."""
+    watch = OBSERVED.get()
+    return UNWATCHED if watch is None or watch.memory is None else watch.memory.shadow(tensor)
 
 
 def source_file(src: Any) -> str:
@@ -153,11 +221,11 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     watch = observed()
     if watch is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.dot_precision == "tf32"{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, threads(), counted{values}))
         if report:
             self.fail(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, tf32: pack(gx, gy, gz, order, limit, tf32{values})
+        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, threads(), counted{values})
         self.observed(function, watch, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

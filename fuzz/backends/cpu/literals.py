@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
-import struct
 
-UNPACK = {"f16": ("<H", "<e"), "f32": ("<I", "<f"), "f64": ("<Q", "<d")}
+from .types import SIZES
+
+# Bits of the fraction, and the exponent of the least normal number.
+FORMATS = {"f16": (10, -14), "bf16": (7, -126), "f8E4M3FN": (3, -6), "f8E5M2": (2, -14), "f32": (23, -126)}
+FORMATS |= {"f64": (52, -1022)}
 
 
 def literal(text: str, element: str) -> str:
@@ -13,31 +16,48 @@ def literal(text: str, element: str) -> str:
     if text in ("true", "false"):
         return "1" if text == "true" else "0"
     if element.startswith(("f", "bf")):
-        return float_literal(float_value(text, element), element)
+        return float_bits(int(text, 16), element) if text.startswith("0x") else decimal(float(text), element)
     value = int(text, 0)
     if element == "i64":
         return "INT64_MIN" if value == -(2**63) else f"(i64){value}" if abs(value) < 2**31 else f"{value}LL"
     return "INT32_MIN" if value == -(2**31) else str(value)
 
 
-def float_value(text: str, element: str) -> float:
-    if not text.startswith("0x"):
-        # MLIR prints as many digits as the type needs: the value is the nearest one of the type.
-        return nearest(float(text), element)
-    bits = int(text, 16)
-    if element == "bf16":
-        element, bits = "f32", bits << 16
-    integer, real = UNPACK[element]
-    return float(struct.unpack(real, struct.pack(integer, bits))[0])
+def decimal(value: float, element: str) -> str:
+    """MLIR prints as many digits as the type needs: the value is the nearest one of the type."""
+    return float_literal(nearest(value, element), element)
+
+
+def float_bits(bits: int, element: str) -> str:
+    """The literal of a float given by its bits, as MLIR prints NaN and infinities."""
+    value = from_bits(bits, element)
+    if math.isnan(value) and element in ("f32", "f64") and bits not in (0x7FC00000, 0x7FF8000000000000):
+        return f"{element}_bits({bits:#x}u{'ll' if element == 'f64' else ''})"
+    return float_literal(value, element)
+
+
+def from_bits(bits: int, element: str) -> float:
+    """The value of a float's bits."""
+    fraction, least = FORMATS[element]
+    width = 8 * SIZES[element]
+    sign = -1.0 if bits >> (width - 1) else 1.0
+    exponent, rest = (bits & ((1 << (width - 1)) - 1)) >> fraction, bits & ((1 << fraction) - 1)
+    last = (1 << (width - 1 - fraction)) - 1
+    if exponent == last and element != "f8E4M3FN":
+        return math.nan if rest else sign * math.inf
+    if exponent == last and rest == (1 << fraction) - 1:
+        return math.nan
+    if exponent == 0:
+        return sign * math.ldexp(rest, least - fraction)
+    return sign * math.ldexp(rest + (1 << fraction), exponent - 1 + least - fraction)
 
 
 def nearest(value: float, element: str) -> float:
-    """A decimal rounded to a 16-bit type (C rounds the wider ones)."""
-    if element == "f16":
-        return float(struct.unpack("<e", struct.pack("<e", value))[0])
-    if element != "bf16" or value == 0:
+    """A decimal rounded to a type that C lacks (C rounds the others)."""
+    if element in ("f32", "f64") or value == 0:
         return value
-    step = math.ldexp(1.0, max(math.frexp(value)[1] - 8, -133))
+    fraction, least = FORMATS[element]
+    step = math.ldexp(1.0, max(math.frexp(value)[1] - 1, least) - fraction)
     return round(value / step) * step
 
 

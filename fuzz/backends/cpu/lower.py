@@ -6,13 +6,19 @@ import linecache
 import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from .errors import UnsupportedOperation
-from .ir import Block, Function, Location, Op, Value
+from .instruments import PLAIN, Instruments
+from .ir import Block, Function, Location, Op, Value, walk
 from .names import Names
-from .sites import Site
+from .provenance import synchronises
+from .sites import Counter, Site
 from .types import Type
 from .views import Index, Lane, Loop, Operand, Uniform, View, flat, identity
+
+if TYPE_CHECKING:
+    from .intervals import Intervals
 
 Handler = Callable[["Lowering", Op], None]
 Compute = Callable[[list[str]], str]
@@ -32,14 +38,25 @@ def lowers(*names: str) -> Callable[[Handler], Handler]:
 class Lowering:
     """State of lowering one function. Tensor operations join the open loop where that changes no result."""
 
-    def __init__(self, function: Function) -> None:
+    intervals: Intervals
+
+    def __init__(self, function: Function, instruments: Instruments = PLAIN) -> None:
         self.function = function
+        self.instruments = instruments
+        self.makers = makers(function)
+        # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
+        self.shifted: dict[Value, tuple[Value, str]] = {}
+        self.wraps: list[Location] = []
+        self.counters: list[Counter] = []
+        self.synchronises = "conflicts" in instruments and any(map(synchronises, self.makers.values()))
+        self.watcher: Callable[[Op], None] | None = None
         self.names = Names()
         self.code: list[str | Loop] = []
         self.arrays: list[Lane] = []
         self.values: dict[Value, Operand] = {}
         self.sites: list[Site] = []
-        self.labels: dict[str, list[Operand]] = {}
+        self.labels: dict[str, tuple[str, list[Operand]]] = {}
+        self.returns: list[tuple[str, list[Operand]]] = []
         self.rooms: dict[str, str] = {}
         self.open: Loop | None = None
         self.location = function.location
@@ -57,6 +74,8 @@ class Lowering:
             self.location = op.location
         if handler is None:
             raise self.unsupported(op.name)
+        if self.watcher is not None:
+            self.watcher(op)
         try:
             handler(self, op)
         except UnsupportedOperation as refused:
@@ -171,7 +190,8 @@ class Lowering:
             self.statement(f"{target.text} = {source.at((), None)};")
             return
         assert isinstance(target, Lane)
-        if self.open is not None and target in self.open.foreign:
+        if self.open is not None and (target in self.open.foreign or self.open.retries and target in self.open.read):
+            # What is read and then changed in a loop that is done twice would be changed twice.
             self.close()
         shape = target.type.shape
         here = flat(identity(shape), shape)
@@ -217,6 +237,16 @@ class Lowering:
         """Bind a result that is its source read at rewritten indexes."""
         fetch = lambda index, loop: source.at(remap(index), loop)  # noqa: E731
         self.values[result] = View(result.typed, fetch, [(source, remap)])
+
+
+def makers(function: Function) -> dict[Value, Op]:
+    """The operation that each value is the result of; what a call is given is the result of its caller's."""
+    found = {result: op for _, op in walk(function.blocks) for result in op.results}
+    for _, op in walk(function.blocks):
+        if op.name == "tt.call":
+            given = zip(op.regions[0][0].arguments, op.operands, strict=True)
+            found |= {argument: found[operand] for argument, operand in given if operand in found}
+    return found
 
 
 def joins(loop: Loop, shape: tuple[int, ...], operands: Iterable[Operand], effect: str) -> bool:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 
-from .prelude import PRELUDE
+from .prelude import LIBDEVICE, PRELUDE
 
 KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof
 bool true false nullptr constexpr main linux unix i386 near far errno y0 y1 yn j0 j1 jn gamma signgam""".split()
 WORD = re.compile(r"[A-Za-z_]\w*")
 # Locals of the prelude are short; what it defines at top level is not.
-PRELUDE_WORDS = frozenset(word for word in WORD.findall(PRELUDE) if len(word) > 2) | {"u8", "i8", "i1"}
+PRELUDE_WORDS = frozenset(word for word in WORD.findall(PRELUDE + LIBDEVICE) if len(word) > 2) | {"u8", "i8", "i1"}
 # Names that the emitted text uses for itself.
 LOCALS = set("i j k p z outer inner scale row right_row half step run arena packed launch release program Slot".split())
+LOCALS |= set("slow first last address value bits before after tag".split())
+LOCALS |= {f"{side}{axis}" for side in ("low", "high") for axis in range(32)}
 RESERVED = frozenset(KEYWORDS) | PRELUDE_WORDS | {f"d{axis}" for axis in range(32)} | LOCALS
 
 

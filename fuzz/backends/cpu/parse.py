@@ -14,6 +14,7 @@ from .types import SIZES, Type
 
 TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
 POINTER = re.compile(r"!tt\.ptr<(.*?)(?:, (\d+))?>$")
+NO_RESULTS = ("tt.store", "tt.return", "tt.assert", "llvm.intr.assume")
 Scope = dict[str, Value]
 
 
@@ -64,17 +65,21 @@ class Parser:
     def function(self) -> Function:
         tokens = self.tokens
         tokens.expect("tt.func")
-        if tokens.next.text in ("public", "private"):
-            tokens.take()
+        public = not tokens.accept("private")
+        tokens.accept("public")
+        start = tokens.next.start
         self.kernel = tokens.expect_kind("symbol").text[1:].strip('"')
         self.scopes = [{}]
-        parameters = self.block_arguments()
-        if tokens.accept("->"):
-            raise UnsupportedOperation("tt.func with results", self.kernel)
+        try:
+            parameters = self.block_arguments()
+            if tokens.accept("->"):
+                self.types()
+        except UnsupportedOperation as refused:
+            raise self.refusal(refused, "tt.func", start) from None
         if tokens.accept("attributes"):
             tokens.balanced("{", "}")
         blocks = self.region(parameters, own_scope=False)
-        return Function(self.kernel, blocks, self.location())
+        return Function(self.kernel, blocks, self.location(), public)
 
     # names
 
@@ -208,7 +213,7 @@ class Parser:
     def plain(self, name: str) -> Op:
         """`name operands, words, key = value {attributes} : types -> types`."""
         tokens, op = self.tokens, Op(name)
-        while tokens.next.text not in (":", "loc"):
+        while tokens.next.text not in (":", "->", "loc"):
             self.piece(op)
         inputs, outputs = self.type_section(op)
         op.results = [Value("", type) for type in result_types(op, inputs, outputs)]
@@ -239,9 +244,7 @@ class Parser:
 
     def type_section(self, op: Op) -> tuple[list[Type], list[Type]]:
         tokens = self.tokens
-        if not tokens.accept(":"):
-            return [], []
-        inputs = self.types()
+        inputs = self.types() if tokens.accept(":") else []
         if tokens.accept("->") or tokens.accept("to"):
             return inputs, self.types()
         return inputs, []
@@ -282,6 +285,11 @@ class Parser:
         if token.text == "array":
             items = tokens.balanced("<", ">").partition(":")[2]
             return [int(item) for item in items.split(",")] if items.strip() else []
+        if token.text == "dense":
+            text = tokens.balanced("<", ">")
+            tokens.expect(":")
+            tokens.take()
+            return text
         if token.kind == "number":
             if tokens.accept(":"):
                 tokens.take()
@@ -301,7 +309,7 @@ def result_types(op: Op, inputs: list[Type], outputs: list[Type]) -> list[Type]:
         return outputs * 2
     if outputs:
         return outputs
-    if op.name in ("tt.store", "tt.return", "tt.assert") or not inputs or op.name.endswith((".yield", ".return")):
+    if op.name in NO_RESULTS or not inputs or op.name.endswith((".yield", ".return")):
         return []
     if op.name in ("arith.cmpi", "arith.cmpf"):
         return [inputs[0].with_element("i1")]

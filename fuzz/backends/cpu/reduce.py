@@ -12,12 +12,15 @@ from .views import Lane, Uniform
 
 @lowers("tt.reduce")
 def reduce(lowering: Lowering, op: Op) -> None:
-    """Element i is combined with element i + h for h = N/2, N/4, ..., 1: an error like that of a GPU's tree."""
+    """Element i is combined with element i + h for h = N/2, N/4, ..., 1: an error like that of a GPU's tree. A run that
+    permutes reductions (knob `reduction_order`) shuffles the elements first, as combining is to be commutative and
+    associative."""
     axis = op.integer("axis")
     arrays = copies(lowering, op)
     shape = arrays[0].type.shape
     extents = before, size, after = collapsed(shape, axis)
     if size > 1:
+        shuffle(lowering, arrays, extents)
         lowering.statement(f"for (int half = {size // 2}; half > 0; half /= 2) {{")
         braces = nest(lowering, (("outer", before), ("i", "half"), ("inner", after)))
         combine(lowering, op, arrays, *(position(extents, i) for i in ("i", "i + half", "i")))
@@ -29,6 +32,13 @@ def reduce(lowering: Lowering, op: Op) -> None:
             name = lowering.names.pick(result.name)
             first = array.at(tuple("0" for _ in shape), None)
             lowering.values[result] = lowering.declare(result.typed, name, first)
+
+
+def shuffle(lowering: Lowering, arrays: Sequence[Lane], extents: tuple[int, int, int]) -> None:
+    """One permutation along the axis for all arrays."""
+    calls = [f"shuffle(run->shuffle, {array.array}, sizeof *{array.array}, {', '.join(map(str, extents))});"
+             for array in arrays]  # fmt: skip
+    lowering.statement(f"if (run->shuffle) {{ {' '.join(calls)} }}")
 
 
 @lowers("tt.scan")

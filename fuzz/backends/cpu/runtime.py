@@ -1,47 +1,22 @@
-"""Violations, and the observation of launches."""
+"""The observation of launches, and which instruments are on."""
 
 from __future__ import annotations
 
 import functools
-import linecache
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
+from .instruments import Instruments, ordered
+from .knobs import knobs
+from .violations import Violation
 
-@dataclass(frozen=True)
-class Violation:
-    """One access outside of its argument's view. `offset` counts elements from the argument's data pointer."""
-
-    kernel: str
-    file: str
-    line: int
-    argument: str
-    kind: str
-    program: tuple[int, int, int]
-    lane: tuple[int, ...]
-    offset: int
-    size: int
-
-    def __str__(self) -> str:
-        source = linecache.getline(self.file, self.line).strip()
-        text = (
-            f"out-of-bounds {self.kind} of {self.size} bytes at element {self.offset} of argument {self.argument!r}"
-            f" in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
-        )
-        return f"{text}: {source}" if source else text
-
-
-class OutOfBounds(RuntimeError):
-    """A kernel accessed memory outside of an argument."""
-
-    def __init__(self, violation: Violation) -> None:
-        super().__init__(str(violation))
-        self.violation = violation
+if TYPE_CHECKING:
+    from .unwritten import Memory
 
 
 @dataclass
@@ -59,6 +34,9 @@ class Observation:
 
     order: int | None
     reports: int
+    threads: int
+    instruments: Instruments
+    memory: Memory | None
     log: Log
 
     def permutation(self, programs: int) -> Any:
@@ -77,14 +55,51 @@ def permutation(seed: int, programs: int) -> Any:
 OBSERVED: ContextVar[Observation | None] = ContextVar("observed", default=None)
 
 
+def instruments() -> Instruments:
+    """Those that launches have at the moment."""
+    watch = OBSERVED.get()
+    return knobs.instruments if watch is None else watch.instruments
+
+
 @contextmanager
-def observe(order: int | None = None, reports: int = 16) -> Iterator[Log]:
-    """Inside, accesses out of bounds do not raise: loads give NaN or the largest integer, stores and atomics are
-    dropped, and `log.violations` holds the first `reports`. `order` permutes the programs of every launch by a seeded
-    permutation (-1 reverses them)."""
+def observe(
+    order: int | None = None,
+    reports: int = 16,
+    *,
+    unwritten: bool | Memory = False,
+    conflicts: bool = False,
+    races: bool = False,
+    overflow: bool = False,
+    counters: bool = False,
+    threads: int = 1,
+) -> Iterator[Log]:
+    """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
+    and atomics out of bounds are dropped, and `log.violations` holds the first `reports`. `order` permutes the programs
+    of every launch by a seeded permutation (-1 reverses them); with `threads` that many programs run at once.
+
+    The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
+    (a `Memory` is one that somebody else tells of torch's operations), `conflicts` and `races` compare programs of one
+    launch, `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
+    if threads < 1:
+        raise ValueError(f"threads is at least 1, not {threads}")
+    asked = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
+    asked |= {"unwritten": unwritten is not False, "threads": threads > 1}
+    chosen = ordered([*knobs.instruments, *(name for name, wanted in asked.items() if wanted)])
+    memory, watching = watched(unwritten) if "unwritten" in chosen else (None, nullcontext())
     log = Log()
-    token = OBSERVED.set(Observation(order, reports, log))
+    token = OBSERVED.set(Observation(order, reports, threads, chosen, memory, log))
     try:
-        yield log
+        with watching:
+            yield log
     finally:
         OBSERVED.reset(token)
+
+
+def watched(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
+    """The memory to use, and what tells it of torch's operations."""
+    from .unwritten import Memory, Watching
+
+    if isinstance(memory, Memory):
+        return memory, nullcontext()
+    memory = Memory()
+    return memory, Watching(memory)

@@ -34,8 +34,9 @@ CACHE: dict[str, tuple[Attribute, ...] | None] = {
     "isVolatile": None,
 }
 
+SCALED_FORMATS: tuple[Attribute, ...] = ("e2m1", "e4m3", "e5m2", "bf16", "fp16")
+
 BINARY_INTEGER = "addi subi muli divsi divui remsi remui andi ori xori shli shrsi shrui maxsi maxui minsi minui"
-BINARY_INTEGER += " ceildivsi ceildivui floordivsi"
 BINARY_FLOAT = "addf subf mulf divf remf maxnumf minnumf maximumf minimumf"
 CASTS = "extf truncf extsi extui trunci sitofp uitofp fptosi fptoui bitcast index_cast"
 UNARY_MATH = "absf absi exp exp2 expm1 log log2 log10 log1p sin cos tan sqrt rsqrt erf tanh floor ceil round roundeven"
@@ -47,8 +48,6 @@ SIGNATURES: dict[str, Signature] = {
     "arith.cmpf": signature(2, words=FLOAT_PREDICATES, fastmath=None),
     "arith.select": signature(3),
     "arith.negf": signature(1, fastmath=None),
-    "arith.mulsi_extended": signature(2),
-    "arith.mului_extended": signature(2),
     **{f"arith.{name}": signature(2, overflow=None) for name in BINARY_INTEGER.split()},
     **{f"arith.{name}": signature(2, fastmath=None) for name in BINARY_FLOAT.split()},
     **{f"arith.{name}": signature(1) for name in CASTS.split()},
@@ -87,10 +86,18 @@ SIGNATURES: dict[str, Signature] = {
     "tt.reduce": signature(*range(1, 9), axis=None, reduction_ordering=("unordered",)),
     "tt.scan": signature(*range(1, 9), axis=None, reverse=(True, False)),
     "tt.dot": signature(3, inputPrecision=("ieee", "tf32", "tf32x3"), maxNumImpreciseAcc=None),
+    "tt.dot_scaled": signature(3, 4, 5, lhs=SCALED_FORMATS, rhs=SCALED_FORMATS, fastMath=(True, False),
+                               lhs_k_pack=(True, False), rhs_k_pack=(True, False), lhs_scaled=None, rhs_scaled=None),
+    "tt.ptr_to_int": signature(1),
+    "tt.int_to_ptr": signature(1),
+    "tt.call": signature(*range(33), callee=None),
+    "tt.map_elementwise": signature(*range(1, 33), pack=None),
+    "tt.map_elementwise.return": signature(*range(1, 33)),
+    "tt.elementwise_inline_asm": signature(*range(17), constraints=None, packed_element=None, pure=None),
     "tt.gather": signature(2, axis=None, efficient_layout=None, words="efficient_layout"),
     "tt.histogram": signature(1, 2),
     "tt.assert": signature(1, words="", message=None),
-    "tt.return": signature(0),
+    "tt.return": signature(*range(33)),
     "tt.reduce.return": signature(*range(1, 9)),
     "tt.scan.return": signature(*range(1, 9)),
     "ttg.barrier": signature(0, words="all local global_read global_write none"),
@@ -98,7 +105,7 @@ SIGNATURES: dict[str, Signature] = {
     "llvm.intr.assume": signature(1),
     "ub.poison": signature(0),
 }
-FREE_TEXT = {"tt.assert", "tt.print"}
+FREE_TEXT = {"tt.assert", "tt.print", "tt.elementwise_inline_asm"}
 STRUCTURED = {"scf.for", "scf.if", "scf.while", "scf.condition", "scf.yield", "cf.br", "cf.cond_br", "tt.print"}
 # Hints to the optimiser of a GPU's compiler; they change no value.
 IGNORED = {"tt.divisibility", "tt.contiguity", "tt.constancy", "tt.num_stages", "tt.warp_specialize", "noinline"}

@@ -1,4 +1,4 @@
-"""Places in a kernel that touch memory. The launcher turns a report from C into a violation with their help."""
+"""Places in a kernel that touch memory or are counted. The launcher reads reports from C with their help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One load, store or atomic: where it is, its tensor's shape, and the parameters it may address."""
+    """One load, store, atomic or assertion: where it is, its tensor's shape, and the parameters it may address."""
 
     kind: str
     file: str
@@ -16,6 +16,7 @@ class Site:
     shape: tuple[int, ...]
     arguments: tuple[int, ...]
     size: int
+    message: str = ""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -23,3 +24,20 @@ class Site:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Site:
         return cls(**data | {"shape": tuple(data["shape"]), "arguments": tuple(data["arguments"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """One place that is counted, with a counter for each of its outcomes."""
+
+    kind: str
+    file: str
+    line: int
+    outcomes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Counter:
+        return cls(**data | {"outcomes": tuple(data["outcomes"])})

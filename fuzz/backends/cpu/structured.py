@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .errors import UnsupportedOperation
 from .ir import Op, Value
 from .parse import Parser
 from .types import Type
@@ -14,11 +13,7 @@ def constant(parser: Parser, name: str) -> Op:
     """`arith.constant true`, `arith.constant 1 : i32`, `arith.constant dense<0.0> : tensor<...>`."""
     tokens, op = parser.tokens, Op(name)
     text = tokens.take().text
-    if text == "dense":
-        text = tokens.balanced("<", ">")
-        if text.startswith(("[", '"')):
-            raise UnsupportedOperation("arith.constant of several different values")
-    op.attributes["value"] = text
+    op.attributes["value"] = tokens.balanced("<", ">") if text == "dense" else text
     type = Type("i1")
     if tokens.accept(":"):
         type = parser.type()
@@ -157,6 +152,38 @@ def display(parser: Parser, name: str) -> Op:
     return op
 
 
+def call(parser: Parser, name: str) -> Op:
+    """`tt.call @function(%a, %b) : (types) -> (types)`."""
+    tokens, op = parser.tokens, Op(name)
+    op.attributes["callee"] = tokens.expect_kind("symbol").text[1:].strip('"')
+    tokens.expect("(")
+    while not tokens.accept(")"):
+        op.operands.append(parser.operand())
+        tokens.accept(",")
+    if tokens.next.text == "{":
+        parser.attributes(op)
+    _, outputs = parser.type_section(op)
+    op.results = [Value("", type) for type in outputs]
+    return op
+
+
+def scaled_dot(parser: Parser, name: str) -> Op:
+    """`tt.dot_scaled %a [scale %s], %b [scale %t], %c lhs = e4m3 rhs = e2m1 {attributes} : types -> type`."""
+    tokens, op = parser.tokens, Op(name)
+    for side in ("lhs", "rhs"):
+        op.operands.append(parser.operand())
+        op.attributes[f"{side}_scaled"] = tokens.accept("scale")
+        if op.attributes[f"{side}_scaled"]:
+            op.operands.append(parser.operand())
+        tokens.expect(",")
+    op.operands.append(parser.operand())
+    while tokens.next.text != ":":
+        parser.piece(op)
+    _, outputs = parser.type_section(op)
+    op.results = [Value("", type) for type in outputs]
+    return op
+
+
 def gather(parser: Parser, name: str) -> Op:
     """`tt.gather %source[%index] {axis = 0 : i32} : (types) -> type`."""
     tokens, op = parser.tokens, Op(name)
@@ -201,6 +228,8 @@ STRUCTURED: dict[str, Callable[[Parser, str], Op]] = {
     "scf.condition": condition,
     "cf.br": jump,
     "cf.cond_br": jump,
+    "tt.call": call,
+    "tt.dot_scaled": scaled_dot,
     "tt.gather": gather,
     "tt.print": display,
 }

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-FLOATS = ("f16", "bf16", "f32", "f64")
+EIGHT_BIT_FLOATS = ("f8E4M3FN", "f8E5M2")
+NARROW = ("f16", "bf16", *EIGHT_BIT_FLOATS)
+FLOATS = (*NARROW, "f32", "f64")
 INTS = ("i1", "i8", "i16", "i32", "i64")
 SIZES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8}
+SIZES |= dict.fromkeys(EIGHT_BIT_FLOATS, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +35,7 @@ class Type:
     @property
     def is_narrow(self) -> bool:
         """Held in C as float and rounded after every operation."""
-        return self.element in ("f16", "bf16")
+        return self.element in NARROW
 
     @property
     def pointee(self) -> str:
@@ -72,7 +75,7 @@ class Type:
 
 
 def c_type(element: str) -> str:
-    """The C type of one element: addresses are integers, 16-bit floats are held as float."""
+    """The C type of one element: addresses are integers, floats of 8 and 16 bits are held as float."""
     if element.startswith("*"):
         return "i64"
-    return "f32" if element in ("f16", "bf16") else element
+    return "f32" if element in NARROW else element

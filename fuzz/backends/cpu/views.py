@@ -57,10 +57,30 @@ class Loop:
     loads: bool = False
     stores: bool = False
     foreign: set[Lane] = field(default_factory=set)
+    read: set[Lane] = field(default_factory=set)
+    # Statements before and after the loop, and by line: what the fast loop has instead (statements, expression).
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+    fast: dict[int, tuple[list[str], str]] = field(default_factory=dict)
+    # Sums over the lanes, which either loop computes from the start.
+    sums: list[str] = field(default_factory=list)
+
+    def needs(self, line: str) -> None:
+        """Have a statement before the loop, once."""
+        if line not in self.before:
+            self.before.append(line)
 
     def reads(self, operand: Operand) -> None:
-        """Note the arrays that an operand reads at other lanes than the current one."""
-        self.foreign.update(lane for lane, index in operand.lanes(identity(self.shape)) if index != lane.here)
+        """Note the arrays that an operand reads, and those of them at other lanes than the current one."""
+        for lane, index in operand.lanes(identity(self.shape)):
+            self.read.add(lane)
+            if index != lane.here:
+                self.foreign.add(lane)
+
+    @property
+    def retries(self) -> bool:
+        """Whether all lanes may be done twice: the fast loop may find that one needs a closer look."""
+        return any("slow |=" in line for statements, _ in self.fast.values() for line in statements)
 
 
 class Operand:

@@ -2,7 +2,9 @@
 
 import numpy as np
 import torch
+import triton
 
+TRITON = tuple(map(int, triton.__version__.split(".")[:2]))
 BITS = {
     torch.float16: torch.int16, torch.bfloat16: torch.int16, torch.float32: torch.int32, torch.float64: torch.int64,
 }  # fmt: skip

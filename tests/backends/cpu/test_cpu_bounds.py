@@ -230,5 +230,5 @@ def pointer_table(table, out):
 
 
 def test_pointers_of_unknown_origin_are_refused():
-    with pytest.raises(cpu.UnsupportedOperation, match=r"tt\.int_to_ptr.*pointer_table.*:\d+"):
+    with pytest.raises(cpu.UnsupportedOperation, match=r"pointer of unknown origin.*pointer_table.*:\d+"):
         pointer_table[(1,)](torch.zeros(1, dtype=torch.int64), torch.zeros(1))

@@ -145,13 +145,14 @@ def test_floats_to_integers_saturate(source, to):
     cast[(N // 1024,)](x, out, B=1024)
     # PTX converts to 16 bits at least; fewer are cut from those.
     wide = np.iinfo(kind.str.replace("1", "2") if kind.itemsize == 1 else kind)
-    want = [saturated(value, wide) % (1 << 8 * kind.itemsize) for value in x.double().tolist()]
+    # NaN is 0, or the upper bit alone where either type has 64 bits (seen on an H200).
+    nan = 1 << (wide.bits - 1) if source == torch.float64 or kind.itemsize == 8 else 0
+    found = [nan if value != value else saturated(value, wide) for value in x.double().tolist()]
+    want = [value % (1 << 8 * kind.itemsize) for value in found]
     np.testing.assert_array_equal(out.numpy(), np.array(want, np.uint64).astype(kind))
 
 
 def saturated(value, limits):
-    if value != value:
-        return 0
     if abs(value) >= 2.0**62:
         return extreme(value, limits)
     return int(min(max(value, float(limits.min)), float(limits.max)))

@@ -156,7 +156,7 @@ def test_device_properties_are_knobs():
 def assembly(x, B: tl.constexpr):
     i = tl.arange(0, B)
     a = tl.load(x + i)
-    b = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [a], tl.float32, True, 1)
+    b = tl.inline_asm_elementwise("prmt.b32 $0, $1, $1, 0x3210;", "=r,r", [a], tl.float32, True, 1)
     tl.store(x + i, b)
 
 

@@ -1,0 +1,73 @@
+"""`triton.autotune` without a benchmark: the drawn configuration runs, and nothing but that one is compiled.
+
+Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the
+best in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep
+their meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache: a GPU's
+choice and the CPU's never mix.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from triton.runtime.autotuner import Autotuner, Config
+
+from .hosts import Patch
+from .knobs import knobs
+
+Draw = tuple[int, int | None]
+caches: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
+tuned: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
+really_prune, really_bench = Autotuner.prune_configs, Autotuner._bench
+
+
+def cache(tuner: Autotuner) -> dict[Any, Config]:
+    """What was chosen under the present draw."""
+    draw = (knobs.config, knobs.config_seed)
+    return caches.setdefault(tuner, {}).setdefault(draw, {})
+
+
+def set_cache(tuner: Autotuner, value: dict[Any, Config]) -> None:
+    """A tuner made while the backend is active has a cache of its own for afterwards."""
+    tuner.__dict__["cache"] = value
+
+
+def prune(tuner: Autotuner, arguments: dict[str, Any]) -> list[Config]:
+    """What Triton's pruning leaves, turned so that the drawn configuration comes first."""
+    kept = list(really_prune(tuner, arguments))
+    tuned.pop(tuner, None)
+    start = drawn(tuner.base_fn.__qualname__, len(kept))
+    return kept[start:] + kept[:start]
+
+
+def drawn(kernel: str, count: int) -> int:
+    """Which of `count` configurations: `knobs.config`, or a draw of its own for each kernel from `config_seed`."""
+    if knobs.config_seed is None:
+        return knobs.config % count
+    return random.Random(f"{knobs.config_seed} {kernel}").randrange(count)
+
+
+def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) -> list[float]:
+    """Zero for the first configuration that compiles, which is not launched; the others are not even compiled."""
+    if tuned.get(tuner):
+        return [1.0] * 3
+    times: list[float] = really_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
+    tuned[tuner] = times == [0.0] * 3
+    return times
+
+
+def once(call: Callable[[], Any], **_: Any) -> list[float]:
+    """In the place of a benchmark."""
+    call()
+    return [0.0] * 3
+
+
+PATCHES = [
+    Patch(Autotuner, "cache", property(cache, set_cache)),
+    Patch(Autotuner, "prune_configs", prune),
+    Patch(Autotuner, "_bench", bench),
+    Patch(Autotuner, "do_bench", property(lambda tuner: once)),
+]

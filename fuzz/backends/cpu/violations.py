@@ -1,0 +1,67 @@
+"""What may be wrong with an access to memory."""
+
+from __future__ import annotations
+
+import linecache
+from dataclasses import dataclass
+
+PROBLEMS = ("out-of-bounds", "unwritten", "conflict", "race", "overflow", "failed")
+"""In the order of the C enumeration in prelude.c. What `failed` is no access, but an assertion (failures.py)."""
+
+Program = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Violation:
+    """One access that is wrong. `kind` is load, store or atomic; `offset` counts elements from the argument's data
+    pointer. `other` is the other program of a conflict or race, `cause` the place (file:line) of the arithmetic that
+    wrapped around, where that is another line than the access."""
+
+    kernel: str
+    file: str
+    line: int
+    argument: str
+    kind: str
+    program: Program
+    lane: tuple[int, ...]
+    offset: int
+    size: int
+    problem: str = "out-of-bounds"
+    other: Program | None = None
+    cause: str = ""
+
+    def __str__(self) -> str:
+        source = linecache.getline(self.file, self.line).strip()
+        text = (
+            f"{self.what} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
+        )
+        return f"{text}: {source}" if source else text
+
+    @property
+    def what(self) -> str:
+        access = f"{self.kind} of {self.size} bytes at element {self.offset} of argument {self.argument!r}"
+        other = "another program" if self.other is None else f"program {self.other}"
+        match self.problem:
+            case "unwritten":
+                return f"read of memory that nobody wrote: {access}"
+            case "conflict":
+                return f"write conflict: {other} of the same launch stored another value before this {access}"
+            case "race":
+                seen = "stored what is read by" if self.kind == "load" else "loaded what is overwritten by"
+                return f"race: {other} of the same launch {seen} this {access}"
+            case "overflow":
+                where = f" (computed at {self.cause})" if self.cause else ""
+                return f"int32 overflow in the offset{where} of this {access}"
+        return f"out-of-bounds {access}"
+
+
+class MemoryFault(RuntimeError):
+    """A kernel did to memory what it must not."""
+
+    def __init__(self, violation: Violation) -> None:
+        super().__init__(str(violation))
+        self.violation = violation
+
+
+class OutOfBounds(MemoryFault):
+    """A kernel accessed memory outside of an argument."""

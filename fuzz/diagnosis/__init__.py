@@ -1,0 +1,32 @@
+"""Diagnosis: what is wrong, in words, recognised from all outputs of a case. Add yours to the list."""
+
+from fuzz.diagnosis.picture import Pattern, Picture, picture
+from fuzz.diagnosis.places import columns_or_rows, region
+from fuzz.diagnosis.ratios import negated, scaled
+from fuzz.diagnosis.swaps import stale, swapped, transposed
+from fuzz.diagnosis.words import truncated, unwritten, zero
+
+PATTERNS: tuple[Pattern, ...] = (
+    swapped,
+    transposed,
+    negated,
+    unwritten,
+    stale,
+    zero,
+    truncated,
+    scaled,
+    region,
+    columns_or_rows,
+)
+"""In the order in which they are tried; the first one that fits an output speaks for it."""
+
+__all__ = ["PATTERNS", "Pattern", "Picture", "diagnosed", "picture"]
+
+
+def diagnosed(seen: Picture) -> tuple[str, ...]:
+    """One sentence for each wrong output that fits a pattern, each sentence once."""
+    found = []
+    for output in seen.wrong:
+        sentence = next((text for pattern in PATTERNS if (text := pattern(seen, output))), "")
+        found += [sentence] if sentence else []
+    return tuple(dict.fromkeys(found))

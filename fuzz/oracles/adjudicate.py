@@ -1,0 +1,205 @@
+"""Adjudicate: where output and reference disagree, the exact value says which of them is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fuzz.contract import ENVELOPE, Contract
+from fuzz.errors import Unadjudicated
+from fuzz.finding import Element, Finding, Verdict
+from fuzz.oracles.base import SHOWN, Examination, element
+from fuzz.oracles.doubt import doubtful, worse
+from fuzz.oracles.expect import STAGES, expect, reference_inputs
+from fuzz.oracles.judge import SAFETY, judge
+from fuzz.reference import COTANGENT, Expected, Precision, with_gradients
+
+if TYPE_CHECKING:
+    from fuzz.exact import Exactly
+
+LAST = len(STAGES) - 1
+ELEMENTS = 4096
+"""Elements of the largest call that is adjudicated."""
+NUDGES, EXPLAINED = 2, 4.0
+"""How often inputs are changed in their last digits, and how much more than that a stable reference may err."""
+
+
+def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
+    """The verdict on what the accuracy oracle found in this examination."""
+    index = finding.call
+    if finding.symptom == "bits":
+        return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
+    try:
+        exact = exact_values(exam, index, seconds)
+    except Unadjudicated as reason:
+        return Verdict("unadjudicated", str(reason), finding=finding)
+    expected = expect(exam, index, LAST)
+    outputs = exam.returned.calls[index].outputs
+    kernel, reference = {}, {}
+    for name, output in outputs.items():
+        kernel[name], reference[name] = sides(
+            output, expected[name], exact.values[name], exam.precision, exam.target.contract
+        )
+    for name, unstable in blamed(exam, index, expected, exact, seconds).items():
+        reference[name] = reference[name] | unstable
+    if any(bool(one.any()) for one in kernel.values()):
+        told = tuple(certified(one, exact) for one in finding.elements)
+        return Verdict("kernel", "", exact.digits, replace(finding, elements=told))
+    if any(bool(one.any()) for one in reference.values()):
+        return Verdict("reference", "", exact.digits, at_fault(exam, index, reference, expected, exact))
+    return Verdict("undecided", "", exact.digits, finding)
+
+
+def blamed(
+    exam: Examination, index: int, expected: Mapping[str, Expected], exact: Exactly, seconds: float
+) -> dict[str, torch.Tensor]:
+    """Elements of each output where the reference is in doubt and its formula is at fault, not the problem.
+
+    A stable formula errs by no more than a change of its inputs in their last digits would explain. So sums that
+    cancel are nobody's fault: there a kernel is right by luck, because it adds up in another order.
+    """
+    outputs = exam.returned.calls[index].outputs
+    true = {name: nearest(exact.values[name]) for name in expected}
+    suspect = {
+        name: doubtful(outputs[name], one, exam.precision).cpu() & worse(outputs[name].cpu(), local(one), true[name])
+        for name, one in expected.items()
+    }
+    for seed in range(NUDGES):
+        if not any(bool(one.any()) for one in suspect.values()):
+            break
+        try:
+            moved = exact_values(exam, index, seconds, quick=True, nudge=seed)
+        except Unadjudicated:
+            return {name: torch.zeros_like(one) for name, one in suspect.items()}
+        for name, one in suspect.items():
+            explained = EXPLAINED * (nearest(moved.values[name]) - true[name]).abs()
+            suspect[name] = one & ((local(expected[name]).value - true[name]).abs() > explained)
+    return suspect
+
+
+def exact_values(
+    exam: Examination,
+    index: int,
+    seconds: float,
+    elements: int = ELEMENTS,
+    *,
+    quick: bool = False,
+    nudge: int | None = None,
+) -> Exactly:
+    """The exact outputs of a call, or of one whose inputs differ a little. Unadjudicated where there are none."""
+    try:
+        from fuzz.exact import elementwise, evaluate
+    except ImportError:
+        raise Unadjudicated("mpmath is not installed") from None
+    target = exam.target
+    assert target.reference is not None
+    inputs, cotangents = reference_inputs(exam, index)
+    given: dict[str, Any] = {name: doubles(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
+    given |= {COTANGENT + name: doubles(x) for name, x in cotangents.items()}
+    if nudge is not None:
+        given = nudged(given, nudge)
+    how: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
+    if target.exact is not None:
+        found = elementwise(target.exact, given, **how)
+    elif target.differentiable:
+        arguments = exam.case.calls[index].arguments
+        joint = with_gradients(target.reference, tuple(cotangents), [n for n in arguments if arguments[n].is_float])
+        found = evaluate(joint, given, **how)
+    else:
+        found = evaluate(target.reference, given, **how)
+    outputs = exam.returned.calls[index].outputs
+    for name, output in outputs.items():
+        if name not in found.values or found.values[name].shape != tuple(output.shape):
+            raise Unadjudicated(f"exact values have no output {name!r} of shape {tuple(output.shape)}")
+    return found
+
+
+def doubles(x: torch.Tensor) -> torch.Tensor:
+    """Floating tensors as float64, which holds their values."""
+    return x.double() if x.is_floating_point() else x
+
+
+def nudged(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Floating inputs changed by up to 2^-48 of themselves, at random."""
+    drawn = torch.Generator().manual_seed(seed)
+    out = dict(given)
+    for name, x in given.items():
+        if isinstance(x, torch.Tensor) and x.is_floating_point():
+            noise = torch.rand(x.shape, generator=drawn, dtype=torch.float64) * 2 - 1
+            out[name] = torch.where(torch.isfinite(x), x * (1 + noise * 2.0**-48), x)
+    return out
+
+
+def nearest(exact: np.ndarray[Any, Any]) -> torch.Tensor:
+    """Exact values as doubles; whole numbers as they are."""
+    if exact.dtype != object:
+        return torch.from_numpy(np.array(exact))
+    return torch.tensor([float(x) for x in exact.reshape(-1).tolist()], dtype=torch.float64).view(exact.shape)
+
+
+def sides(
+    output: torch.Tensor,
+    expected: Expected,
+    exact: np.ndarray[Any, Any],
+    precision: Precision,
+    contract: Contract = ENVELOPE,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(elements where the kernel is wrong, elements where the reference is) of one output.
+
+    The kernel is wrong where it disagrees with the reference, and with the exact value under the reference's envelope.
+    The reference is wrong where it is not finite and the exact value is; where the kernel is right though they
+    disagree, and it is further from the exact value than its own uncertainty. Where the exact value is a pole and the
+    reference is finite, nobody is wrong.
+    """
+    value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
+    apart = judge(output, expected, precision, contract).symptom.cpu() > 0
+    uncertainty = torch.zeros(value.shape) if expected.uncertainty is None else expected.uncertainty.cpu()
+    if not value.is_floating_point():
+        return apart & (output != true), apart & (output == true) & (value != true)
+    overflows = torch.isfinite(true) & ~torch.isfinite(value)
+    apart = apart & (torch.isfinite(true) | ~torch.isfinite(value))
+    centred = judge(output, Expected(true, expected.spread.cpu(), None), precision, contract)
+    wrong = apart & ~overflows & (centred.symptom > 0)
+    off = (value - true).abs() > SAFETY * uncertainty + 2.0**-52 * true.abs()
+    return wrong, (apart & overflows) | (apart & ~wrong & off)
+
+
+def local(expected: Expected) -> Expected:
+    """The same on the host."""
+    return replace(expected, value=expected.value.cpu())
+
+
+def certified(one: Element, exact: Exactly) -> Element:
+    """An element with its exact value."""
+    from fuzz.exact import told
+
+    return replace(one, exact=told(exact.values[one.output][one.index]))
+
+
+def at_fault(
+    exam: Examination,
+    index: int,
+    reference: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    exact: Exactly,
+) -> Finding:
+    """The finding that the reference is wrong, with some of the elements that show it."""
+    outputs = exam.returned.calls[index].outputs
+    places = [(name, tuple(place)) for name, wrong in reference.items() for place in wrong.nonzero().tolist()]
+    shown = [
+        certified(element(name, place, outputs[name], repr(expected[name].value[place].item())), exact)
+        for name, place in places[:SHOWN]
+    ]
+    names = tuple(dict.fromkeys(name for name, _ in places))
+    first, total = shown[0], sum(one.numel() for one in reference.values())
+    message = (
+        f"the reference of {exam.target.name} is wrong in {len(places)} of {total} elements: {first.output}"
+        f"{list(first.index)} is {first.want} by the reference, {first.exact} in truth; the kernel returns {first.got}"
+    )
+    return Finding(
+        "accuracy", names, "reference", message, tuple(shown), index, disagreeing=len(places), compared=total
+    )

@@ -1,0 +1,28 @@
+"""Trigger: what about a shrunk case is needed to show its finding, because it could not be made plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fuzz.case import Case
+from fuzz.layout import CONTIGUOUS
+from fuzz.target import Target
+
+
+def trigger(case: Case, target: Target) -> tuple[str, ...]:
+    """What is off its default in the least case, in words. Shrinking tried the default of each."""
+    return tuple(dict.fromkeys(_departures(case, target)))
+
+
+def _departures(case: Case, target: Target) -> Iterator[str]:
+    if len(case.calls) > 1:
+        yield f"only after {'another call' if len(case.calls) == 2 else f'{len(case.calls) - 1} other calls'}"
+    for name, value in case.last.tensors.items():
+        default = target.defaults.get(name)
+        if value.dtype != default and default is not None:
+            yield f"only with {name} in {value.dtype}"
+        if value.layout != CONTIGUOUS:
+            yield f"only where {name} is {value.layout.kind}"
+    for name, option in case.last.options.items():
+        if option != target.defaults.get(name):
+            yield f"only with {name}={option!r}"

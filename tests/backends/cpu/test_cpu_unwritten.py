@@ -1,0 +1,149 @@
+"""Loads of memory that nobody wrote: found and named to the line, and silent where somebody did."""
+
+import numpy as np
+import pytest
+import torch
+import triton
+import triton.language as tl
+from cpu_lines import line_of
+
+from fuzz.backends import cpu
+from fuzz.backends.poison import POISON
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int16, torch.int32, torch.int64]
+
+
+@triton.jit
+def partial_sums(x, partial, n, written, B: tl.constexpr):
+    program = tl.program_id(0)
+    i = program * B + tl.arange(0, B)
+    if program < written:
+        tl.store(partial + program, tl.sum(tl.load(x + i, mask=i < n, other=0), 0))
+
+
+@triton.jit
+def add_up(partial, out, count, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out, tl.sum(tl.load(partial + i, mask=i < count, other=0), 0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_partial_sum_that_is_lost(dtype):
+    x = torch.ones(40).to(dtype)
+    for written in (5, 4):
+        with cpu.observe(unwritten=True) as log:
+            partial, out = torch.empty(5, dtype=dtype), torch.empty(1, dtype=dtype)
+            partial_sums[(5,)](x, partial, 40, written, B=8)
+            add_up[(1,)](partial, out, 5, B=8)
+        if written == 5:
+            assert not log.violations and out.item() == 40
+    line = line_of(add_up, "tl.load")
+    want = cpu.Violation("add_up", __file__, line, "partial", "load", (0, 0, 0), (4,), 4, dtype.itemsize, "unwritten")
+    assert log.violations == [want]
+    assert "nobody wrote" in str(want) and f"{__file__}:{line}" in str(want) and "'partial'" in str(want)
+
+
+@triton.jit
+def accumulate(x, out, rows, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    for row in range(rows):
+        total = tl.load(out + i, mask=i < n)
+        tl.store(out + i, total + tl.load(x + row * n + i, mask=i < n), mask=i < n)
+
+
+def test_accumulating_into_memory_that_is_not_zeroed():
+    x = torch.randn(3, 5)
+    with cpu.observe(unwritten=True) as log:
+        accumulate[(1,)](x, torch.empty(5), 3, 5, B=8)
+        accumulate[(1,)](x, torch.zeros(5), 3, 5, B=8)
+        accumulate[(1,)](x, torch.empty(5).zero_(), 3, 5, B=8)
+        accumulate[(1,)](x, torch.empty(5).copy_(x[0]), 3, 5, B=8)
+        torch.add(x[0], x[1], out=(given := torch.empty(5)))
+        accumulate[(1,)](x, given, 3, 5, B=8)
+    assert [v.lane for v in log.violations] == [(0,), (1,), (2,), (3,), (4,)]
+    assert {(v.line, v.problem) for v in log.violations} == {(line_of(accumulate, "total ="), "unwritten")}
+
+
+@triton.jit
+def tally(x, counts, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.atomic_add(counts + tl.load(x + i, mask=i < n, other=0), 1, mask=i < n)
+
+
+@triton.jit
+def scalar_carry(state, out):
+    tl.store(out, tl.load(state + 2) + 1)
+
+
+def test_atomics_and_scalars():
+    x = torch.tensor([0, 2, 2], dtype=torch.int32)
+    with cpu.observe(unwritten=True) as log:
+        tally[(1,)](x, torch.empty(3, dtype=torch.int32), 3, B=4)
+        tally[(1,)](x, torch.zeros(3, dtype=torch.int32), 3, B=4)
+        state = torch.empty(3)
+        state[:2] = 1
+        scalar_carry[(1,)](state, torch.empty(1))
+        state[2:] = 1
+        scalar_carry[(1,)](state, torch.empty(1))
+    seen = [(v.kernel, v.kind, v.offset, v.line) for v in log.violations]
+    first = [("tally", "atomic", at, line_of(tally, "atomic_add")) for at in (0, 2)]
+    assert seen == [*first, ("scalar_carry", "load", 2, line_of(scalar_carry, "tl.load"))]
+
+
+@triton.jit
+def copy(x, out, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int16, torch.int32, torch.int64])
+def test_values_that_look_like_poison_are_written_by_whom_writes_them(dtype):
+    word = POISON[str(dtype).removeprefix("torch.")]
+    bits = {2: np.int16, 4: np.int32, 8: np.int64}[dtype.itemsize]
+    poison = torch.from_numpy(np.full(8, word, bits)).view(dtype)
+    with cpu.observe(unwritten=True) as log:
+        first, second = torch.empty(8, dtype=dtype), torch.empty(2, 8, dtype=dtype).T
+        copy[(1,)](poison, first, 8, B=8)
+        copy[(1,)](first, torch.empty(8, dtype=dtype), 8, B=8)
+        second[:, 1].copy_(poison)
+        second[:, 0].copy_(poison)
+        copy[(1,)](second.reshape(-1), torch.empty(16, dtype=dtype), 16, B=16)
+        copy[(1,)](poison, torch.empty(8, dtype=dtype), 8, B=8)
+        assert not log.violations
+        copy[(1,)](torch.empty(8, dtype=dtype), torch.empty(8, dtype=dtype), 3, B=8)
+    assert [v.offset for v in log.violations] == [0, 1, 2]
+
+
+def test_memory_from_outside_and_bytes_are_not_watched():
+    before = torch.empty(8)
+    before.view(torch.int32).fill_(POISON["float32"])
+    with cpu.observe(unwritten=True) as log:
+        copy[(1,)](before, torch.empty(8), 8, B=8)
+        copy[(1,)](torch.empty(8, dtype=torch.int8), torch.empty(8, dtype=torch.int8), 8, B=8)
+    with cpu.observe() as plain:
+        copy[(1,)](torch.empty(8), torch.empty(8), 8, B=8)
+    assert not log.violations and not plain.violations
+
+
+@triton.jit
+def sum_of_rows(x, out, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    total = tl.zeros([B], dtype=tl.float32)
+    for row in range(n):
+        total += tl.load(x + row * B + i).to(tl.float32)
+    tl.store(out + i, total)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int16, torch.int32])
+def test_data_that_equals_a_poison_is_added_once(dtype):
+    """A lane that holds the poison makes its loop look again at all lanes: what the loop adds up must not count twice."""
+    words = torch.tensor([0x5A5A, 0x7DA5, 0x7FA5, 0x5A5A5A5A, 0x7FA5A5A5, 0, 1, 2], dtype=torch.int64)
+    size = 8 * torch.empty(0, dtype=dtype).element_size()
+    fitting = (words & ((1 << size) - 1)).to(torch.int32 if size == 32 else torch.int16)
+    x = fitting.repeat(3, 1).view(dtype)
+    x = torch.where(x.isnan(), torch.ones_like(x), x) if dtype.is_floating_point else x
+    out = torch.zeros(8)
+    with cpu.observe(unwritten=True, conflicts=True) as log:
+        sum_of_rows[(1,)](x, out, 3, B=8)
+    assert not log.violations
+    assert torch.equal(out, x[0].float() + x[1].float() + x[2].float())

@@ -1,0 +1,166 @@
+"""The rules by which a side is blamed, on numbers chosen for them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from mpmath import mp, mpf
+
+from fuzz.backends import BACKENDS
+from fuzz.backends.execute import run
+from fuzz.case import Argument, Call, Case
+from fuzz.contract import ulps
+from fuzz.errors import TargetError, Unadjudicated
+from fuzz.finding import SYMPTOMS, VERDICTS, Finding, Verdict
+from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.adjudicate import adjudicate, exact_values, sides
+from fuzz.oracles.base import Examination
+from fuzz.oracles.screen import screen
+from fuzz.reference import Expected, precision
+from fuzz.target import declare, size, tensor
+from fuzz.values import Exact
+
+CPU = precision("cpu")
+N = size("N", 1, 64)
+NAN, INF = float("nan"), float("inf")
+Outputs = dict[str, torch.Tensor]
+
+
+@pytest.mark.parametrize(
+    ("out", "value", "exact", "kernel", "reference"),
+    [
+        (1.0, 1.0, 1.0, False, False),
+        (1.1, 1.0, 1.0, True, False),
+        (1.1, 1.0, 1.1, False, True),
+        (1.1, 1.0, 1.05, True, False),
+        (-1.0, 1.0, 1.0, True, False),
+        (NAN, 1.0, 1.0, True, False),
+        (1.0, NAN, 1.0, False, True),
+        (1.1, NAN, 1.0, False, True),
+        (1.0, NAN, NAN, True, False),
+        (INF, 1e30, 1e50, False, True),
+        (1.0, INF, INF, True, False),
+        (2.0, 1.0, INF, False, False),
+        (2.0, 1.0, NAN, False, False),
+    ],
+)
+def test_sides_of_one_element(out: float, value: float, exact: float, kernel: bool, reference: bool) -> None:
+    expected = Expected(torch.tensor([value]).double(), torch.tensor([1e-9]).double(), torch.tensor([1e-18]).double())
+    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), CPU)
+    assert [bool(side) for side in found] == [kernel, reference]
+
+
+def test_whole_numbers_are_equal_or_wrong() -> None:
+    value = torch.tensor([3, 3, 3])
+    expected = Expected(value, torch.zeros(3).double(), None)
+    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), CPU)
+    assert kernel.tolist() == [True, False, False] and reference.tolist() == [False, False, True]
+
+
+def examined(
+    launcher: Callable[..., Outputs], reference: Callable[..., Outputs], *words: int, **more: Any
+) -> Examination:
+    target = declare(launcher, x=tensor(N), dtypes=("float32",), reference=reference, **more)
+    x = Argument(("N",), "float32", Exact(words, "float32"))
+    case = Case("t", (Call({"N": len(words)}, {"x": x}),))
+    return Examination(target, launcher, case, BACKENDS["cpu"], run(target, launcher, case.calls, BACKENDS["cpu"]))
+
+
+def words(*values: float) -> list[int]:
+    return [int(word) for word in np.array(values, np.float32).view(np.uint32)]
+
+
+def stable(x: torch.Tensor) -> Outputs:
+    return dict(y=x * torch.special.erfc(-x))
+
+
+def unstable(x: torch.Tensor) -> Outputs:
+    return dict(y=x * (1 + torch.erf(x)))
+
+
+def test_an_output_that_float64_cannot_confirm_is_settled_by_its_exact_value() -> None:
+    found = Accuracy().examine(examined(stable, unstable, *words(-6.5, 1.0)))
+    assert found is not None and (found.symptom, found.elements[0].index, found.disagreeing) == ("reference", (0,), 1)
+    assert Accuracy().examine(examined(stable, stable, *words(-6.5, 1.0))) is None
+    assert Accuracy().examine(examined(unstable, unstable, *words(-6.5, 1.0))) is None
+
+
+def test_replicas_in_doubt_are_not_cleared_together() -> None:
+    exams = [examined(stable, unstable, *words(x)) for x in (-6.5, 1.0)]
+    screen(exams)
+    assert [exam.cleared for exam in exams] == [False, True]
+
+
+def test_a_sum_that_cancels_is_nobodys_fault() -> None:
+    """Added from the ends inward the terms cancel first; in float64, from one end, the 1 is lost."""
+
+    def inward(x: torch.Tensor) -> Outputs:
+        return dict(y=(x + x.flip(0))[: (len(x) + 1) // 2].sum(0, keepdim=True))
+
+    def in_order(x: torch.Tensor) -> Outputs:
+        return dict(y=torch.cumsum(x, 0)[-1:])
+
+    exam = examined(inward, in_order, *words(2.0**100, 1.0, 0.0, 0.0, -(2.0**100)))
+    assert float(exam.returned.calls[0].outputs["y"]) == 1
+    assert Accuracy().examine(exam) is None
+
+
+def test_the_exact_value_of_a_target_may_be_its_own() -> None:
+    """The reference is wrong on purpose; `exact=` says so."""
+
+    def exact(x: Any) -> Mapping[str, Any]:
+        return dict(y=x * mp.erfc(-x))
+
+    exam = examined(stable, lambda x: dict(y=x), *words(2.0), exact=exact)
+    found = Accuracy().examine(exam)
+    assert found is not None and found.symptom == "value"
+    verdict = adjudicate(exam, found, 10.0)
+    assert verdict.name == "reference" and verdict.finding is not None
+    assert verdict.finding.elements[0].exact.startswith("3.99064")
+
+
+def test_exact_values_must_be_those_of_the_outputs() -> None:
+    exam = examined(stable, stable, *words(2.0), exact=lambda x: dict(z=x))
+    with pytest.raises(Unadjudicated, match="no output 'y' of shape"):
+        exact_values(exam, 0, 1.0)
+    with pytest.raises(TargetError, match="exact= goes with a reference"):
+        declare(stable, x=tensor(N), exact=stable)
+
+
+def test_a_promise_of_ulps_is_adjudicated_by_it() -> None:
+    def rough(x: torch.Tensor) -> Outputs:
+        return dict(y=torch.exp(x) * (1 + 2.0**-22))
+
+    exam = examined(rough, lambda x: dict(y=torch.exp(x)), *words(2.0), contract=ulps(2))
+    found = Accuracy().examine(exam)
+    assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
+
+
+def test_a_baselines_bits_are_not_adjudicated() -> None:
+    exam = examined(stable, stable, *words(2.0))
+    found = Finding("accuracy", ("y",), "bits", "other bits")
+    assert adjudicate(exam, found, 1.0).text == "unadjudicated (it was compared with a baseline's bits)"
+
+
+def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fuzz.exact", None)
+    found = Finding("accuracy", ("y",), "value", "wrong")
+    verdict = adjudicate(examined(stable, stable, *words(2.0)), found, 1.0)
+    assert verdict == Verdict("unadjudicated", "mpmath is not installed", finding=found)
+
+
+@pytest.mark.parametrize("verdict", [Verdict("kernel", digits=100), Verdict("unadjudicated", "no rule for x")])
+def test_an_entry_recalls_the_verdict_that_it_tells(verdict: Verdict) -> None:
+    assert Verdict.recalled({"backend": "cpu", **verdict.told}) == verdict
+    assert Verdict.recalled({"verdict": "guilty", "digits": "many"}) == Verdict("unadjudicated")
+
+
+def test_a_verdict_is_one_of_a_list() -> None:
+    assert VERDICTS == ("kernel", "reference", "undecided", "unadjudicated") and "reference" in SYMPTOMS["accuracy"]
+    with pytest.raises(ValueError, match="no verdict 'maybe'"):
+        Verdict("maybe")

@@ -1,0 +1,85 @@
+"""Other backends are heard on accuracy findings, where they can compute the case; a lone backend is not believed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.case import Argument, Call, Case
+from fuzz.finding import Finding
+from fuzz.layout import Layout
+from fuzz.question import Setting
+from fuzz.values import Exact, recipe
+from fuzz.witness import AGREES, DISAGREES, parity, unfit, witnesses
+
+WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
+
+TWICE = """
+from fuzz import size, target, tensor
+
+
+@target(x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=2 * x))
+def twice(x):
+    return dict(y=2 * x)
+"""
+
+
+def gelu_case(dtype: str = "float32", layout: Layout | None = None, size: int = 1) -> Case:
+    four, one = Exact((0xC0800000,) * size, "float32"), Exact((0x3F800000,) * size, "float32")
+    arguments = {
+        "dy": Argument(("N",), dtype, one if dtype == "float32" else recipe("ones"), layout or Layout()),
+        "x": Argument(("N",), dtype, four if dtype == "float32" else recipe("ones")),
+    }
+    return Case("gelu_bw", (Call({"N": size}, arguments, {}),))
+
+
+def heard(planted: str | None, finding: Finding = WRONG) -> dict[str, str]:
+    return witnesses(gelu_case(), finding, Setting("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
+
+
+def test_the_interpreter_agrees_that_a_planted_bug_is_one() -> None:
+    assert heard("erf_saturates")["interpreter"] == AGREES
+
+
+def test_the_interpreter_does_not_see_what_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "twice.py"
+    path.write_text(TWICE, encoding="utf-8")
+    one = {"x": Argument(("N",), "float32", recipe("ones"))}
+    found = Finding("accuracy", ("y",), "value", "y[0] is 3.0, should be 2.0")
+    case = Case("twice", (Call({"N": 1}, one, {}),))
+    assert witnesses(case, found, Setting(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
+
+
+def test_only_wrong_values_are_asked_about() -> None:
+    assert heard(None, Finding("invariance", ("dx",), "bits", "m")) == {}
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (gelu_case("bfloat16"), "cannot compute with dy in bfloat16"),
+        (gelu_case(layout=Layout(reach=30), size=3), "cannot reach as far as dy does"),
+        (gelu_case(size=4096), "would take too long"),
+        (gelu_case(), ""),
+    ],
+)
+def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) -> None:
+    assert unfit(case) == why
+
+
+def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
+    assert parity(WRONG, {"interpreter": AGREES}) is WRONG and parity(WRONG, {}) is WRONG
+    assert parity(WRONG, {"cuda": DISAGREES}) is WRONG
+    found = parity(WRONG, {"interpreter": DISAGREES})
+    assert (found.oracle, found.symptom, found.outputs) == ("parity", "value", ("dx",))
+    assert "do not compute the same" in found.message
+
+
+def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
+    from fuzz.triage import Record
+
+    record = Record(WRONG, gelu_case(), gelu_case(), 0, 0.0)
+    record.witnesses, record.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)
+    assert record.told["witnesses"] == "interpreter agrees; cuda disagrees"
+    assert record.told["diagnosis"] == "dx is negated"
