@@ -70,9 +70,11 @@ class Scaling:
         touched = underflow(exam, words, name)
         for output, (got, due) in pairs.items():
             kind = format_of(exam, output)
-            # Where terms cancel, the kernel's result may be subnormal though the reference's is not.
+            # Where terms cancel, a sum of the kernel's may be subnormal though none of the reference's is: what that
+            # loses can turn the rounding of a small result.
+            small = max(2 * kind.smallest_normal, exam.precision.eta / exam.precision.u**2)
             least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
-            excused = touched[output] | (due.abs() >= overflow_threshold(kind)) | (least < 2 * kind.smallest_normal)
+            excused = touched[output] | (due.abs() >= overflow_threshold(kind)) | (least < small)
             pairs[output] = (torch.where(excused, due, got), due)
         what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
         return compare_bits("scaling", what, pairs, "scale")

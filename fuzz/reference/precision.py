@@ -32,6 +32,7 @@ class Precision:
     largest: float
     ulps: Mapping[str, Ulps]
     dot: str = "ieee"
+    cuts: bool = False
 
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""
@@ -98,4 +99,5 @@ def precision(backend: str, accumulate: str = "float32", dot: str = "ieee") -> P
         raise ValueError(f"dot {dot!r}: one of ieee, tf32")
     u, subnormal, normal, largest = _FORMATS[accumulate]
     flushes = backend == "cuda" and accumulate in ("float32", "bfloat16")
-    return Precision(u, normal if flushes else subnormal, largest, MappingProxyType(_TABLES[backend]), dot)
+    eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[backend])
+    return Precision(u, eta, largest, ulps, dot, cuts=backend == "cuda")

@@ -19,7 +19,7 @@ TF32 = 2.0**-10
 
 
 def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
-    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; tf32 cuts both operands."""
+    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; twice that where sums are cut."""
     members = arithmetic.members
     t = torch.matmul(a, b)
     k = a.shape[-1]
@@ -29,7 +29,7 @@ def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
         members.round_(t)
         factor = 0.0
     else:
-        factor = steps(k) + 1
+        factor = (steps(k) + 1) * (2 if members.precision.cuts else 1)
     if members.precision.dot == "tf32" and members.precision.u == 2.0**-24:
         factor += 2 * TF32 / members.precision.u
     return members.add_(t, torch.matmul(a.abs(), b.abs()), factor, float(k)) if factor else t
