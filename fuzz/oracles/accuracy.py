@@ -76,7 +76,7 @@ class Accuracy:
             check_shapes(exam.target, outputs, expected)
             contract = exam.target.contract
             judged = {name: judge(outputs[name], expected[name], exam.precision, contract) for name in expected}
-            if not any(bool(one.symptom.any()) for one in judged.values()):
+            if not any(one.wrong for one in judged.values()):
                 exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
                 return _doubted(exam, index, stage, expected)
             worst = max(one.worst for one in judged.values())
@@ -111,7 +111,7 @@ def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) 
 def _finding(
     outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], judged: Mapping[str, Judgement], index: int
 ) -> Finding:
-    wrong = {name: one for name, one in judged.items() if bool(one.symptom.any())}
+    wrong = {name: one for name, one in judged.items() if one.wrong}
     symptom = SYMPTOMS[min(int(one.symptom[one.symptom > 0].min()) for one in wrong.values()) - 1]
     elements = tuple(
         found for name, one in wrong.items() for found in _elements(name, outputs[name], expected[name], one)

@@ -16,6 +16,7 @@ from .knobs import knobs
 from .launch import HEADER
 from .runtime import OBSERVED, Observation
 from .sites import Counter, Site
+from .unwritten import NOTHING
 from .violations import PROBLEMS, MemoryFault, OutOfBounds, Program, Violation
 
 Extent = tuple[int, int]
@@ -23,8 +24,6 @@ Extents = dict[int, Extent]
 Grid = tuple[int, int, int]
 Pack = Callable[[int, int, int], bytes]
 RECORD = Struct("6q")
-# A poison that data seldom equals, for memory that is not watched.
-UNWATCHED = (0, 0x5A5A5A5A5A5A5A5A)
 
 
 def extent(tensor: Any) -> Extent:
@@ -191,7 +190,7 @@ def placed(program: int, grid: Grid) -> Program:
 def shadow(tensor: Any) -> tuple[int, int]:
     """How far away a tensor's shadow is, and its poison."""
     watch = OBSERVED.get()
-    return UNWATCHED if watch is None or watch.memory is None else watch.memory.shadow(tensor)
+    return NOTHING if watch is None or watch.memory is None else watch.memory.shadow(tensor)
 
 
 def source_file(src: Any) -> str:
