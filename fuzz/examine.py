@@ -31,6 +31,7 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
     backend = named_backend(setting.backend)
+    backend.prepare()
     if not setting.planted:
         check_precision(target)
 

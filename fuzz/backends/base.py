@@ -29,6 +29,9 @@ class Backend(Protocol):
     def unusable(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
 
+    def prepare(self) -> None:
+        """Sets up once, for good, what sessions would each set up: for a process that does nothing else."""
+
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
 

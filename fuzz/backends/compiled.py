@@ -28,6 +28,11 @@ class Compiled:
             return str(error)
         return ""
 
+    def prepare(self) -> None:
+        from fuzz.backends import cpu
+
+        cpu.activate()
+
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu

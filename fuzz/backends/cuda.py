@@ -23,6 +23,9 @@ class Cuda:
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
         return ""
 
+    def prepare(self) -> None:
+        """Nothing: sessions need nothing."""
+
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         yield Session()

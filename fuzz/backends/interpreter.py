@@ -24,6 +24,9 @@ class Interpreter:
             return "backend interpreter is a witness in a process of its own; choose cpu or cuda"
         return ""
 
+    def prepare(self) -> None:
+        """Nothing: sessions need nothing."""
+
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         yield Session()

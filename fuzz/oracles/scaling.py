@@ -63,21 +63,28 @@ class Scaling:
         pairs = {}
         for output, first in exam.returned.calls[-1].outputs.items():
             if first.is_floating_point():
-                pairs[output] = (again[output].cpu().double(), first.cpu().double() * factor)
+                got, due = again[output].cpu().double(), first.cpu().double() * factor
+                pairs[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
         if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
         assert words is not None
         touched = underflow(exam, words, name)
-        for output, (got, due) in pairs.items():
-            kind = format_of(exam, output)
-            # Where terms cancel, a sum of the kernel's may be subnormal though none of the reference's is: what that
-            # loses can turn the rounding of a small result.
-            small = max(2 * kind.smallest_normal, exam.precision.eta / exam.precision.u**2)
-            least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
-            excused = touched[output] | (due.abs() >= overflow_threshold(kind)) | (least < small)
-            pairs[output] = (torch.where(excused, due, got), due)
+        pairs = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in pairs.items()}
         what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
         return compare_bits("scaling", what, pairs, "scale")
+
+    def _inexact(
+        self, exam: Examination, output: str, got: torch.Tensor, due: torch.Tensor, factor: float
+    ) -> torch.Tensor:
+        """Elements so large or small that no power of two goes through them exactly.
+
+        Where terms cancel, a sum of the kernel's may be subnormal though none of the reference's is: what that loses
+        can turn the rounding of a small result.
+        """
+        kind = format_of(exam, output)
+        small = max(2 * kind.smallest_normal, exam.precision.eta / exam.precision.u**2)
+        least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
+        return (due.abs() >= overflow_threshold(kind)) | (least < small)
 
     def _shifted(self, exam: Examination, name: str, shift: float) -> Finding | None:
         words = changed(exam.case.last, name, lambda x: x + shift, lambda x: x - shift)

@@ -23,6 +23,9 @@ ABSENT = object()
 
 def activate() -> None:
     """Let `kernel[grid](...)` run on the CPU from now on, and answer what launchers ask of a GPU."""
+    if undo and drivers._active is DRIVER:
+        undo.append(ExitStack())
+        return
     with ExitStack() as stack:
         stack.callback(register, backends.get("cpu", ABSENT))
         backends["cpu"] = OURS
