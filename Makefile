@@ -19,7 +19,7 @@ fuzz: $(if $(TARGET),$(STAMP))
 	@$(VENV)/bin/fuzz run $(TARGET) $(ARGS)
 
 test: $(STAMP)
-	@$(VENV)/bin/python -m pytest -q $(ARGS)
+	@$(VENV)/bin/python -m pytest -q --numprocesses auto --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .

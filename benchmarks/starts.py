@@ -1,0 +1,115 @@
+"""From many random starts one and the same case: every planted bug, found anew from each seed and shrunk.
+
+    python3 benchmarks/starts.py --starts 50 --jobs 16
+    python3 benchmarks/starts.py --starts 50 --jobs 2 --targets layernorm_bw --only bessel drops_c1
+
+Each start is a run of its own seed that ends with its first finding; other witnesses are not asked. Prints one line a
+bug: how many starts ended in the case that most ended in, and the others; then a table for docs/scoreboard.md. Exit
+code 1 where a bug ends in one case from less than nine in ten of its starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+from fuzz import machine
+from fuzz.campaign import Campaign
+from fuzz.config import Run
+from fuzz.entry import digest
+from fuzz.loader import load
+from fuzz.report.live import Quiet
+from fuzz.triage import Record
+from fuzz.worker import preload
+
+SHARE = 0.9
+"""Of the starts of one bug, how many must end in the same case."""
+LIMIT = 90.0
+"""Seconds within which a start finds something."""
+
+
+@dataclass(frozen=True)
+class End:
+    """Where one start came to: the digest and the dims of the least case, executions of shrinking and seconds."""
+
+    seed: int
+    case: str
+    dims: str
+    executions: int
+    seconds: float
+
+
+class Start(Campaign):
+    """A run that asks no other witness, which would take most of its time."""
+
+    def _hear_witnesses(self, record: Record) -> None:
+        """Nobody is asked."""
+
+
+def end(target: str, planted: str, seed: int, backend: str) -> End:
+    """One start, in this process and workers of its own."""
+    preload("fuzz.warm")
+    with tempfile.TemporaryDirectory() as folder:
+        asked = Run(target, planted, backend, seed=seed, seconds=LIMIT, max_findings=1)
+        began = time.monotonic()
+        records = Start(asked, load(target), backend, Path(folder), Quiet(), machine.versions()).go().records
+        seconds = time.monotonic() - began
+    if not records:
+        return End(seed, "nothing found", "", 0, seconds)
+    case = records[0].case
+    return End(seed, digest(case), str(dict(case.last.dims)), records[0].executions, seconds)
+
+
+def line(name: str, ends: list[End]) -> str:
+    """The cases that the starts ended in, most frequent first, each with its seeds where they are few."""
+    parts = []
+    for case, count in Counter(one.case for one in ends).most_common():
+        same = [one for one in ends if one.case == case]
+        seeds = f" seeds {', '.join(str(one.seed) for one in same)}" if count <= 5 else ""
+        parts.append(f"{count} x {case} {same[0].dims}{seeds}")
+    return f"{name}: " + "; ".join(parts)
+
+
+def row(name: str, ends: list[End]) -> str:
+    """One line of the table."""
+    most = Counter(one.case for one in ends).most_common(1)[0][1]
+    runs, seconds = sorted(one.executions for one in ends), sorted(one.seconds for one in ends)
+    middle = len(ends) // 2
+    return f"| {name} | {most} of {len(ends)} | {runs[middle]} | {seconds[middle]:.1f} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--starts", type=int, default=50)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--targets", nargs="+", default=["layernorm_bw", "gelu_bw"])
+    parser.add_argument("--only", nargs="+", help="names of planted bugs")
+    asked = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = "1"
+    bugs = [(name, bug) for name in asked.targets for bug in load(name).plants if not asked.only or bug in asked.only]
+    rows, poor = ["| planted bug | starts in one case | executions (median) | seconds (median) |"], 0
+    rows.append("|---|---|---|---|")
+    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
+        futures: dict[tuple[str, str], list[Future[End]]] = {
+            bug: [pool.submit(end, *bug, seed, asked.backend) for seed in range(asked.starts)] for bug in bugs
+        }
+        for (target, bug), running in futures.items():
+            ends = [future.result() for future in running]
+            print(line(f"{target} {bug}", ends), flush=True)
+            rows.append(row(f"{target} {bug}", ends))
+            poor += Counter(one.case for one in ends).most_common(1)[0][1] < SHARE * len(ends)
+    print("\n".join(rows))
+    return int(poor > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
