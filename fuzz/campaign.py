@@ -19,6 +19,7 @@ from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
+from fuzz.scout import Scout
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
@@ -92,10 +93,13 @@ class Campaign:
         start = time.monotonic()
         self.watcher.started(self.run, self.target, self.backend)
         worker = Worker(ENTRY, setting, self.run.resident, self.target.timeout)
-        pool = Pool(ENTRY, setting, self.run.resident, self.target.timeout, self.run.workers)
-        with Triage(self.target, worker, tuple(SHARES)) as triage, pool:
+        limits = self.run.resident, self.target.timeout
+        pool = Pool(ENTRY, setting, *limits, self.run.workers)
+        scout = Scout.beside(self.run.workers, setting, *limits)
+        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout:
             try:
-                for wave, reports in pool.answers(self._waves(start)):
+                plans = scout.before(RandomEngine(self.target, self.run.seed).waves())
+                for wave, reports in pool.answers(self._waves(plans, start)):
                     for number, report in enumerate(reports):
                         case = wave.plan.replica(number)
                         self._learn(triage, wave.first + number, case, report)
@@ -126,9 +130,9 @@ class Campaign:
     def _enough(self) -> bool:
         return bool(self.run.max_findings) and self._found_count >= (self.run.max_findings or 0)
 
-    def _waves(self, start: float) -> Iterator[Wave]:
+    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
         index = 0
-        for plan, size in RandomEngine(self.target, self.run.seed).waves():
+        for plan, size in plans:
             if self.run.cases is not None:
                 size = min(size, self.run.cases - index)
             if not size or self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:

@@ -8,7 +8,9 @@ import torch
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.execute import Fatal, run
+from fuzz.case import Case
 from fuzz.diagnosis import diagnosed, picture
+from fuzz.errors import UsageError
 from fuzz.finding import Finding, Verdict, order
 from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
@@ -46,6 +48,28 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
+
+    return handle
+
+
+def rehearsal(setting: Setting) -> Callable[[Case], bool | Final]:
+    """The scout's handler: runs a case for what it leaves in Triton's cache, and answers whether it returned.
+
+    What is wrong with a case is told by the worker that examines it.
+    """
+    torch.set_num_threads(1)
+    target = load(setting.target)
+    launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
+    backend = named_backend(setting.backend)
+    backend.prepare()
+
+    def handle(case: Case) -> bool | Final:
+        try:
+            return isinstance(run(target, launcher, case.calls, backend), Returned)
+        except UsageError:
+            return False
+        except Fatal:
+            return Final(False)
 
     return handle
 

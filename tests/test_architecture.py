@@ -21,7 +21,7 @@ ORDER = (
     # generation
     "target", "indices", "loader", "strategies", "engines",
     # execution
-    "backends", "worker", "pool",
+    "backends", "worker", "pool", "scout",
     # comparison
     "reference", "exact", "oracles", "diagnosis", "examine", "warm",
     # memory

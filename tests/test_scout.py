@@ -1,0 +1,63 @@
+"""A scout changes nothing about the plans, and sees them before their turn; its own end matters to nobody."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz.case import Case
+from fuzz.question import Setting
+from fuzz.scout import AHEAD, QUEUED, Scout
+from fuzz.worker import Worker
+
+SERVICE = "test_scout:service"
+
+
+def service(folder: str) -> Callable[[Case], bool]:
+    """Leaves a file named after the first number of the case's dims; some numbers are deadly."""
+
+    def handle(case: Case) -> bool:
+        number = case.last.dims["N"]
+        Path(folder, str(number)).touch()
+        if number % 10 == 9:
+            ctypes.string_at(0)
+        return True
+
+    return handle
+
+
+def plans(case: Case, count: int) -> Iterator[tuple[Case, int]]:
+    for number in range(count):
+        yield case.with_call(0, replace(case.last, dims={**case.last.dims, "N": number})), number
+
+
+@pytest.mark.parametrize("deadly", [False, True])
+def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Path, deadly: bool) -> None:
+    total, seen = 3 * AHEAD, 0
+    with Scout(Worker(SERVICE, str(tmp_path), 8 << 30, 20.0)) as scout:
+        for expected, (plan, number) in enumerate(scout.before(plans(case, total))):
+            assert (plan.last.dims["N"], number) == (expected, expected)
+            deadline = time.monotonic() + 10
+            while number >= QUEUED and not (tmp_path / str(number)).exists() and time.monotonic() < deadline:
+                time.sleep(0.001)
+            seen += (tmp_path / str(number)).exists()
+    assert seen >= total - QUEUED
+
+
+def test_without_a_processor_to_spare_there_is_no_scout(case: Case) -> None:
+    everyone = len(os.sched_getaffinity(0))
+    with Scout.beside(everyone, Setting("t", None, "cpu"), 1 << 30, 1.0) as scout:
+        assert scout.worker is None
+        assert [number for _, number in scout.before(plans(case, 200))] == list(range(200))
+
+
+def test_the_first_plan_is_given_as_soon_as_it_is_drawn(case: Case) -> None:
+    drawn = plans(case, 2 * AHEAD)
+    first = next(Scout(None).before(drawn))
+    assert first[1] == 0 and next(drawn)[1] <= 2
