@@ -1,6 +1,6 @@
 """Random Triton kernels through the cpu backend against numpy.
 
-    python -m benchmarks.random_kernels [--seconds 60] [--processes 2] [--seed 0] [--count N] [--one] [--verbose]
+    python -m benchmarks.random_kernels [--seconds 60] [--processes 2] [--seed 0] [--count N] [--one] [--coverage]
 
 Kernels are those of the seeds from --seed on. --one prints the kernel of the first seed, what became of it, and its C.
 --coverage prints in how many kernels each operation and dtype was. Exit code 1 if a kernel differs, is refused, or ends
@@ -45,9 +45,9 @@ def main() -> int:
 
 def show(total: Report, seconds: float, given: argparse.Namespace) -> None:
     kernels = sum(total.outcomes.values())
-    rate = kernels / seconds / given.processes
+    rate, alone = kernels / seconds / given.processes, kernels / max(total.processor, 1e-9)
     print(f"{kernels} kernels from seed {given.seed} on: {', '.join(f'{n} {w}' for w, n in total.outcomes.items())}")
-    print(f"{seconds:.0f} s on {given.processes} processes, {rate:.1f} kernels/s each")
+    print(f"{seconds:.0f} s on {given.processes} processes, {rate:.1f} kernels/s each, {alone:.1f} a second of processor")
     names = {name.split()[0] for name in total.operations}
     print(f"{len(names)} operations, {len(total.operations)} with their dtypes")
 

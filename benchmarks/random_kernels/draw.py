@@ -21,13 +21,13 @@ class Draw:
     """Draws for one kernel. `pure` is on inside of functions, which are of scalars and touch no memory; `budget` is how
     many operations may still be made."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: str) -> None:
         self.random = Random(seed)
         self.scope: dict[str, Type] = {}
         self.limits: dict[str, int] = {}
         self.buffers: list[Buffer] = []
         self.scalars: list[Scalar] = []
-        self.prefix = f"s{seed}_f"
+        self.prefix = "f"
         self.count = 0
         self.pure = False
         self.budget = 0
@@ -105,14 +105,14 @@ class Draw:
         self.scalars.append(Scalar(f"n{len(self.scalars)}", "int32", value))
         return Expr("var", Type("int32"), data=(self.scalars[-1].name,))
 
-    def function(self, parameters: Sequence[str], results: Sequence[str]) -> Function:
+    def function(self, parameters: Sequence[str], results: Sequence[str], noinline: bool = False) -> Function:
         """A new function of scalars."""
         outer = self.scope, self.pure, self.budget
         types = [Type(name) for name in parameters]
         self.scope, self.pure, self.budget = {f"p{n}": kind for n, kind in enumerate(types)}, True, 6
         values = tuple(self.expr(Type(name), 3) for name in results)
         self.scope, self.pure, self.budget = outer
-        return Function(self.fresh(self.prefix), tuple(types), values)
+        return Function(self.fresh(self.prefix), tuple(types), values, noinline)
 
     # memory
 

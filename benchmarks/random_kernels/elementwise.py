@@ -132,5 +132,5 @@ def call(draw: Draw, type: Type, depth: int) -> Expr | None:
     if draw.pure or draw.budget < 4:
         return None
     parameters = [draw.dtype() for _ in range(draw.random.randrange(1, 4))]
-    function = draw.function(parameters, [type.name])
+    function = draw.function(parameters, [type.name], not type.shape and draw.chance(0.5))
     return Expr("call", type, tuple(draw.expr(type.of(name), depth) for name in parameters), (function, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,8 +12,9 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from .build import compiled, operations
-from .check import CRASHED, DIFFERS, INVALID, SAME, Outcome, check
+from .check import CRASHED, DIFFERS, SAME, Outcome, check
 from .shrink import shrink
+from .source import source
 from .statements import kernel
 from .tree import Kernel
 
@@ -30,30 +32,39 @@ class Finding:
 
 @dataclass
 class Report:
-    """What many kernels gave: how many of each outcome, how many kernels had each operation and dtype, seconds of
-    processors, and the kernels that are not the same."""
+    """What many kernels gave: how many of each outcome, how many kernels had each operation and dtype, the kernels that
+    are not the same, and seconds of processors."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     operations: Counter[str] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
+    processor: float = 0.0
 
     def add(self, other: Report) -> None:
         self.outcomes += other.outcomes
         self.operations += other.operations
         self.findings += other.findings
+        self.processor += other.processor
 
 
 def run_batch(seeds: Sequence[int], small: bool = True) -> Report:
     """Check these kernels, and shrink those that differ."""
-    report = Report()
+    report, start = Report(), processor_seconds()
     for item in compiled([kernel(seed) for seed in seeds]):
         outcome = check(item)
         report.outcomes[outcome.what] += 1
         report.operations.update(set(operations(item.ttir)))
         if outcome.what != SAME:
-            shrinks = small and outcome.what in (DIFFERS, INVALID)
+            shrinks = small and outcome.what == DIFFERS
             report.findings.append(smallest(item.kernel, outcome) if shrinks else found(item.kernel, outcome))
+    report.processor = processor_seconds() - start
     return report
+
+
+def processor_seconds() -> float:
+    """Of this process and of the C compilers that it ran."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def smallest(first: Kernel, outcome: Outcome) -> Finding:
@@ -76,8 +87,6 @@ def kind(outcome: Outcome) -> str:
 
 
 def found(kernel: Kernel, outcome: Outcome) -> Finding:
-    from .source import source
-
     return Finding(kernel.seed, outcome, source(kernel))
 
 

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from .draw import Draw, binary, literal
 from .memory import affine
 from .structure import limited
-from .tree import Atomic, Expr, For, If, Kernel, Let, Statement, Store, Type, While
+from .tree import Atomic, Expr, For, If, Kernel, Let, Statement, Store, Type, While, walk
 
 INT32 = Type("int32")
 DEPTH = 4
 # How many operations a statement is made of.
 BUDGETS = (2, 3, 5, 10)
 PROGRAM = "program"
+# The time of the C compiler goes by size: many small kernels see more than few large ones.
+MOST_NODES = 200
 
 
 def kernel(seed: int) -> Kernel:
-    """The kernel of a seed."""
-    draw = Draw(seed)
+    """The kernel of a seed: the first that is not too large."""
+    drawn = (attempt(seed, number) for number in count())
+    return next(found for found in drawn if sum(1 for _ in walk(found)) <= MOST_NODES)
+
+
+def attempt(seed: int, number: int) -> Kernel:
+    draw = Draw(f"{seed} {number}")
     grid = draw.pick(((1, 1), (1, 1), (2, 1), (3, 1), (2, 2)))
     programs = grid[0] * grid[1]
     maker = Statements(draw, programs)
-    number = binary("add", binary("mul", pid(1), literal(grid[0])), pid(0))
+    here = binary("add", binary("mul", pid(1), literal(grid[0])), pid(0))
     draw.scope[PROGRAM] = INT32
     draw.limits[PROGRAM] = programs - 1
-    body: list[Statement] = [Let(PROGRAM, number)]
+    body: list[Statement] = [Let(PROGRAM, here)]
     for _ in range(draw.pick((1, 1, 1, 2))):
         body += maker.statement(0)
     for _ in range(draw.pick((1, 1, 1, 2))):
@@ -108,12 +117,12 @@ class Statements:
             dtype = draw.pick(("int32", "int64") if kind in ("xchg", "cas") else ("int32", "int64", "uint32", "uint64"))
         type = Type(dtype, draw.shape())
         apart = type.dtype.kind == "f" or kind in ("xchg", "cas") or draw.chance(0.3)
-        count = self.programs * type.count if apart else 64
+        size = self.programs * type.count if apart else 64
         value = draw.expr(type, 2)
         compare = draw.expr(type, 1) if kind == "cas" else None
-        index = self.region(type.shape) if apart else limited(draw.expr(type.of("int32"), 2), count)
+        index = self.region(type.shape) if apart else limited(draw.expr(type.of("int32"), 2), size)
         mask = draw.expr(type.of("int1"), 2) if kind != "cas" and draw.chance(0.4) else None
-        buffer, name = draw.buffer(dtype, count, True), draw.fresh("v")
+        buffer, name = draw.buffer(dtype, size, True), draw.fresh("v")
         if apart and mask is None:
             draw.scope[name] = type
         return [Atomic(name, kind, buffer.name, index, value, compare, mask)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from .draw import Draw, binary, literal, produces, small, wrapped
-from .dtypes import DTYPES
+from .dtypes import DTYPES, FLOATS, INTEGERS
 from .tree import Expr, Type
 
 
@@ -134,7 +134,7 @@ def lengthened(draw: Draw, type: Type) -> tuple[tuple[int, ...], int | None] | N
 def promoted(op: str, name: str) -> str:
     """The dtype in which the standard library computes."""
     dtype = DTYPES[name]
-    if op in ("argmax", "argmin", "xor_sum", "cumprod"):
+    if op in ("xor_sum", "cumprod"):
         return "float32" if name == "bfloat16" else name
     if dtype.kind == "f":
         wide = op in ("largest", "smallest") or (op == "cumsum" and name == "bfloat16")
@@ -148,16 +148,24 @@ def promoted(op: str, name: str) -> str:
 def reduction(draw: Draw, type: Type, depth: int) -> Expr | None:
     """One of the standard library's."""
     found = None if draw.pure else lengthened(draw, type)
-    op = draw.pick(("sum", "sum", "largest", "smallest", "xor_sum", "argmax", "argmin"))
-    if found is None or (op.startswith("arg") and found[1] is None):
+    options = sources(("sum", "largest", "smallest", "xor_sum", "argmax", "argmin"), type)
+    if found is None or not options:
         return None
-    source = draw.pick(draw.dtypes)
-    kind = DTYPES[source].kind
-    if kind == "b" or (op == "xor_sum" and kind == "f"):
-        return None
-    if (promoted(op, source) if not op.startswith("arg") else "int32") != type.name:
+    op, source = draw.pick(options)
+    if op.startswith("arg") and found[1] is None:
         return None
     return Expr(op, type, (draw.expr(Type(source, found[0]), depth),), (found[1],))
+
+
+def sources(ops: tuple[str, ...], type: Type) -> list[tuple[str, str]]:
+    """Operations of the standard library, and of which dtype each gives the wanted one."""
+    found = []
+    for op in ops:
+        for name in (*FLOATS, *INTEGERS):
+            fits = (type.name == "int32") if op.startswith("arg") else promoted(op, name) == type.name
+            if fits and not (op == "xor_sum" and DTYPES[name].kind == "f"):
+                found.append((op, name))
+    return found
 
 
 @produces(1.5)
@@ -179,11 +187,9 @@ def scan(draw: Draw, type: Type, depth: int) -> Expr | None:
     if not type.shape or draw.budget < 5:
         return None
     axis, reverse = draw.random.randrange(len(type.shape)), draw.chance(0.4)
-    op = draw.pick(("cumsum", "cumprod", "own"))
-    if op != "own":
-        source = draw.pick(draw.dtypes)
-        if DTYPES[source].kind == "b" or promoted(op, source) != type.name:
-            return None
+    options = sources(("cumsum", "cumprod"), type)
+    if options and draw.chance(0.6):
+        op, source = draw.pick(options)
         return Expr(op, type, (draw.expr(type.of(source), depth),), (axis, reverse))
     names = [draw.dtype() for _ in range(draw.pick((0, 0, 1)))]
     part = draw.random.randrange(len(names) + 1)
