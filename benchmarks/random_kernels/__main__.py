@@ -47,7 +47,7 @@ def show(total: Report, seconds: float, given: argparse.Namespace) -> None:
     kernels = sum(total.outcomes.values())
     rate, alone = kernels / seconds / given.processes, kernels / max(total.processor, 1e-9)
     print(f"{kernels} kernels from seed {given.seed} on: {', '.join(f'{n} {w}' for w, n in total.outcomes.items())}")
-    print(f"{seconds:.0f} s on {given.processes} processes, {rate:.1f} kernels/s each, {alone:.1f} a second of processor")
+    print(f"{seconds:.0f} s on {given.processes} processes: {rate:.1f} kernels/s each, {alone:.1f} a processor second")
     names = {name.split()[0] for name in total.operations}
     print(f"{len(names)} operations, {len(total.operations)} with their dtypes")
 

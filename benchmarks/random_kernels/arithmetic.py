@@ -118,9 +118,8 @@ def cast(source: DType, dtype: DType, values: Array, toward_zero: bool = False) 
     if dtype.kind == "f":
         if source.kind != "f":
             return integer_to_float(source, dtype, values)
-        return finish_from_double(dtype, values.astype(np.float64)) if not toward_zero else rounded(
-            dtype, values.astype(np.float64), True
-        )
+        wide = values.astype(np.float64)
+        return rounded(dtype, wide, True) if toward_zero else finish_from_double(dtype, wide)
     if source.kind == "f":
         return float_to_integer(source, dtype, values)
     return values.astype(dtype.held)
@@ -145,7 +144,8 @@ def divide(dtype: DType, x: Array, y: Array) -> tuple[Array, Array]:
     ones = ~nothing
     if dtype.bits == 64:
         ones = np.where(ux >> np.uint64(32) == 0, np.uint64(0xFFFFFFFF), ones)
-    return tuple(np.where(uy == 0, ones, part).view(dtype.held) for part in (quotient, rest))  # type: ignore[return-value]
+    first, second = (np.where(uy == 0, ones, part).view(dtype.held) for part in (quotient, rest))
+    return first, second
 
 
 def shift(dtype: DType, x: Array, y: Array, left: bool) -> Array:

@@ -7,7 +7,7 @@ import ctypes
 import inspect
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,7 +123,7 @@ def link(batch: Sequence[Compiled]) -> None:
         item.function = entry(library, number)
 
 
-def entry(library: ctypes.CDLL, number: int) -> Callable[..., Any]:
+def entry(library: ctypes.CDLL, number: int) -> Any:
     """As the driver takes it from the file of one kernel."""
     launch: Any = getattr(library, f"launch_{number}")
     launch.restype, launch.argtypes = ctypes.c_void_p, [ctypes.c_char_p]

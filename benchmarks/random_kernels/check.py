@@ -38,6 +38,8 @@ def contents(buffer: Buffer, random: np.random.Generator) -> Array:
         return random.integers(0, 2, count).astype(np.uint8)
     word = f"u{dtype.bits // 8}"
     bits = random.integers(0, 2**64, count, dtype=np.uint64).astype(word).view(dtype.memory)
+    special: Array
+    near: Array
     if dtype.kind == "f":
         special = random.choice(FLOATS, count)
         near = random.normal(size=count) * 4

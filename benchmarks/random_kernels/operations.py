@@ -247,12 +247,13 @@ def named(run: Evaluator, node: Expr, x: Array) -> Array:
         index = np.arange(len(array), dtype=np.int32).reshape(-1, *[1] * (array.ndim - 1))
         arrays = [array, np.broadcast_to(index, array.shape)]
         return np.reshape(tree(arrays, partial(argument, largest=node.op == "argmax"))[1], node.type.shape)
-    compute: Callable[[Array, Array], Array] = {
+    computes: dict[str, Callable[[Array, Array], Array]] = {
         "sum": lambda a, b: plain(dtype, a, b, np.add),
         "xor_sum": np.bitwise_xor,
         "largest": partial(better, dtype, True),
         "smallest": partial(better, dtype, False),
-    }[node.op]
+    }
+    compute = computes[node.op]
     return np.reshape(tree([array], lambda a, b: [compute(a[0], b[0])])[0], node.type.shape)
 
 

@@ -115,7 +115,7 @@ def run(first: int, count: int, processes: int, seconds: float) -> Iterator[Repo
     context = multiprocessing.get_context("fork")
     # Which batch each process is at; after a death the next process goes on behind it.
     shares = {number: share(first, count, number, processes) for number in range(processes)}
-    pipes: dict[Any, tuple[int, Any]] = {}
+    pipes: dict[Connection, tuple[int, Any]] = {}
     at: dict[int, range] = {}
 
     def start(number: int) -> None:
@@ -128,16 +128,17 @@ def run(first: int, count: int, processes: int, seconds: float) -> Iterator[Repo
     for number in shares:
         start(number)
     while pipes:
-        for pipe in wait(list(pipes)):
+        for ready in wait(list(pipes)):
+            pipe: Any = ready
             number, process = pipes[pipe]
             try:
                 message = pipe.recv()
             except EOFError:
-                message = died(at[number])
+                del pipes[pipe]
+                process.join()
                 skip(shares[number], at[number])
                 start(number)
-                yield message
-                del pipes[pipe]
+                yield died(at[number])
                 continue
             if message is None:
                 del pipes[pipe]

@@ -51,7 +51,7 @@ def inner(kernel: Kernel) -> list[Any]:
 
 
 def simpler(node: Expr) -> Iterator[Expr]:
-    if node.op in ("const", "pid", "arange") or node.type == ():
+    if node.op in ("const", "pid", "arange"):
         return
     kind = node.type.dtype.kind
     for value in (0.0, 1.5) if kind == "f" else (0, 1):
@@ -86,7 +86,8 @@ def substitute(kernel: Kernel, old: Any, new: Sequence[Any]) -> Kernel:
             done[id(node)] = rebuild(spliced(node, old, new), changed)
         return done[id(node)]
 
-    return changed(kernel)
+    made: Kernel = changed(kernel)
+    return made
 
 
 def spliced(node: Any, old: Any, new: Sequence[Any]) -> Any:

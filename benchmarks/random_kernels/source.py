@@ -182,7 +182,7 @@ def function(node: Function) -> list[str]:
 
 def source(kernel: Kernel) -> str:
     """A module with the functions of a kernel and itself."""
-    names = [item.name for item in (*kernel.buffers, *kernel.scalars)]
+    names = [*(buffer.name for buffer in kernel.buffers), *(scalar.name for scalar in kernel.scalars)]
     body = ["    " + line for node in kernel.body for line in lines(node)] or ["    pass"]
     made: list[Any] = [line for node in kernel.functions for line in function(node)]
     return "\n".join([HEADER, *made, "@triton.jit", f"def {kernel.name}({', '.join(names)}):", *body, "", ""])

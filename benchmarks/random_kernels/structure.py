@@ -31,7 +31,7 @@ def expand(draw: Draw, type: Type, depth: int) -> Expr | None:
 def reshape(draw: Draw, type: Type, depth: int) -> Expr | None:
     if not type.shape:
         return None
-    left, shape = type.count, []
+    left, shape = type.count, list[int]()
     while left > 1 and len(shape) < 2:
         shape.append(2 ** draw.random.randrange(left.bit_length()))
         left //= shape[-1]

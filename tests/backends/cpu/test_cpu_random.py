@@ -1,9 +1,13 @@
 """The differential test by random kernels: some of them, and that it sees a fault."""
 
+import os
+from collections import Counter
+
 import pytest
 
+from benchmarks.random_kernels import run as runner
 from benchmarks.random_kernels.build import compiled
-from benchmarks.random_kernels.check import DIFFERS, INVALID, SAME, check
+from benchmarks.random_kernels.check import CRASHED, DIFFERS, INVALID, SAME, check
 from benchmarks.random_kernels.draw import binary
 from benchmarks.random_kernels.registry import OPERATIONS
 from benchmarks.random_kernels.run import run, run_batch, smallest
@@ -11,6 +15,9 @@ from benchmarks.random_kernels.source import source
 from benchmarks.random_kernels.statements import kernel
 from benchmarks.random_kernels.tree import Buffer, Expr, Kernel, Let, Store, Type, walk
 from fuzz.backends.cpu import elementwise
+
+# Python 3.12 warns of it where torch has threads; the children use none of them.
+FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
 def subtraction():
@@ -65,6 +72,22 @@ def test_every_operation_is_drawn_and_evaluated():
     assert drawn == set(OPERATIONS)
 
 
+@FORKS
+def test_a_process_that_dies_is_an_outcome(monkeypatch):
+    """The batches behind the one that ended it are run all the same."""
+    monkeypatch.setattr(runner, "run_batch", dying)
+    reports = list(run(0, 4 * runner.BATCH, processes=2, seconds=60))
+    total = sum((report.outcomes for report in reports), Counter())
+    assert total == Counter({SAME: 3 * runner.BATCH, CRASHED: 1})
+
+
+def dying(seeds):
+    if 40 in seeds:
+        os._exit(1)
+    return runner.Report(Counter({SAME: len(seeds)}))
+
+
+@FORKS
 def test_processes_share_the_seeds():
     reports = list(run(500, 3, processes=2, seconds=60))
     assert sum(report.outcomes[SAME] for report in reports) == 3
