@@ -56,7 +56,7 @@ class Statements:
         draw.budget = draw.pick(BUDGETS)
         kinds = {self.let: 8.0, self.store: 1.0, self.again: 1.5, self.atomic: 1.5}
         if nested < 2:
-            kinds |= {self.loop: 3.0, self.until: 1.0, self.branch: 2.0}
+            kinds |= {self.loop: 6.0, self.until: 1.5, self.branch: 2.5}
         (kind,) = draw.random.choices(list(kinds), list(kinds.values()))
         return kind(nested)
 

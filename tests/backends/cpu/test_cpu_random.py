@@ -32,9 +32,9 @@ def subtraction():
 
 
 def test_random_kernels_give_the_bits_that_numpy_gives():
-    reports = [run_batch(range(first, first + 20)) for first in (0, 20, 40)]
-    assert [report.findings for report in reports] == [[], [], []]
-    assert sum(report.outcomes[SAME] for report in reports) == 60
+    report = run_batch(range(60))
+    assert not report.findings
+    assert report.outcomes == Counter({SAME: 60})
 
 
 def test_a_wrong_operation_is_seen_and_shrunk(monkeypatch):
@@ -68,7 +68,7 @@ def test_a_seed_is_one_kernel(seed):
 
 def test_every_operation_is_drawn_and_evaluated():
     """Of those that the evaluator knows none is never drawn."""
-    drawn = {node.op for seed in range(600) for node in walk(kernel(seed)) if isinstance(node, Expr)}
+    drawn = {node.op for seed in range(400) for node in walk(kernel(seed)) if isinstance(node, Expr)}
     assert drawn == set(OPERATIONS)
 
 
