@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu libraries scoreboard versions FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu random-kernels libraries scoreboard versions FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -37,6 +37,10 @@ bench: $(STAMP)
 
 bench-checks: $(STAMP)
 	@$(VENV)/bin/python benchmarks/checks.py $(ARGS)
+
+# The cpu backend against numpy: make random-kernels ARGS="--seconds 600 --seed 1"
+random-kernels: $(STAMP)
+	@$(VENV)/bin/python -m benchmarks.random_kernels $(ARGS)
 
 # Published libraries through their own launchers; the table goes into the document.
 libraries: $(VENV)/.libraries

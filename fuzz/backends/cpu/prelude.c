@@ -229,9 +229,12 @@ INLINE i32 mulhiui_i32(i32 a, i32 b) { return (i32)(((u64)(u32)a * (u32)b) >> 32
 INLINE i64 mulhiui_i64(i64 a, i64 b) { return (i64)(((unsigned __int128)(u64)a * (u64)b) >> 64); }
 
 /* Float to integer as cvt.rzi: out of range saturates (PTX ISA, cvt). NaN is 0 between types of at most 32 bits, and the
-   upper bit alone where either has 64, as an H200 was seen to give. */
+   upper bit alone where either has 64, as an H200 was seen to give. What becomes 0 is told apart because gcc, with
+   -fno-trapping-math, makes a conversion there and back a truncation, which keeps the sign of -0.3. */
 #define TO_INTEGER(from, to, low, high, min, max, nan) \
-    INLINE to to_##to##_##from(from x) { return x != x ? (to)(nan) : x <= low ? min : x >= high ? max : (to)x; }
+    INLINE to to_##to##_##from(from x) { \
+        return x != x ? (to)(nan) : x <= low ? min : x >= high ? max : x > -1 && x < 1 ? 0 : (to)x; \
+    }
 #define TO_INTEGERS(from, wide) \
     TO_INTEGER(from, i16, -0x1p15, 0x1p15, INT16_MIN, INT16_MAX, wide << 15) \
     TO_INTEGER(from, u16, 0, 0x1p16, 0, UINT16_MAX, wide << 15) \

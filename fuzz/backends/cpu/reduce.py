@@ -70,7 +70,7 @@ def position(extents: tuple[int, int, int], along: str) -> str:
 
 def nest(lowering: Lowering, counters: tuple[tuple[str, int | str], ...]) -> str:
     """Open loops, of which the innermost may run in any order unless it is a scan's; the braces that end them."""
-    opened = [(counter, size) for counter, size in counters if size != 1]
+    opened = [(counter, size) for counter, size in counters if size != 1 or counter == "step"]
     for number, (counter, size) in enumerate(opened):
         if number == len(opened) - 1 and counter != "step":
             lowering.statement("INDEPENDENT")

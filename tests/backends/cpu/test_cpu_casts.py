@@ -152,6 +152,26 @@ def test_floats_to_integers_saturate(source, to):
     np.testing.assert_array_equal(out.numpy(), np.array(want, np.uint64).astype(kind))
 
 
+@triton.jit
+def there_and_back(x, half, single, double, INTEGER: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    a = tl.load(x + i).to(INTEGER)
+    tl.store(half + i, a.to(tl.float16))
+    tl.store(single + i, a.to(tl.float32))
+    tl.store(double + i, a.to(tl.float64))
+
+
+@pytest.mark.parametrize("source", [torch.float32, torch.float64])
+@pytest.mark.parametrize("integer", [tl.int32, tl.int64])
+def test_integers_have_no_negative_zero(source, integer):
+    """gcc takes two conversions for one truncation, which would keep the sign."""
+    x = torch.tensor([-0.3, -0.0, 0.3, -0.99, -1.5, 1.5, 7.0, -7.0], dtype=source)
+    rows = [torch.empty(8, dtype=to) for to in (torch.float16, torch.float32, torch.float64)]
+    there_and_back[(1,)](x, *rows, INTEGER=integer, B=8)
+    for row in rows:
+        assert_same(row, x.trunc().to(row.dtype) + 0.0, x)
+
+
 def saturated(value, limits):
     if abs(value) >= 2.0**62:
         return extreme(value, limits)

@@ -150,6 +150,19 @@ def scans(x, out, M: tl.constexpr, N: tl.constexpr):
     tl.store(out + 5 * M * N + at, state)
 
 
+@triton.jit
+def short_scans(x, out):
+    i = tl.arange(0, 2)
+    tl.store(out + i, tl.cumsum(tl.load(x + i), 0))
+    tl.store(out + 2 + i, tl.cumsum(tl.load(x + i), 0, reverse=True))
+
+
+def test_scans_of_two_elements():
+    out = torch.empty(4)
+    short_scans[(1,)](torch.tensor([3.0, 5.0]), out)
+    assert out.tolist() == [3.0, 8.0, 8.0, 5.0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.int64])
 def test_scans_are_sequential(dtype):
     x = torch.randint(-3, 4, (8, 16)).to(dtype)
