@@ -84,6 +84,7 @@ class Target:
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
     exact: Callable[..., Mapping[str, Any]] | None = None
+    seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plants: dict[str, Plant] = field(default_factory=dict)
 
     @property
@@ -206,6 +207,7 @@ def declare(
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
     exact: Callable[..., Mapping[str, Any]] | None = None,
+    seeds: Mapping[str, Mapping[str, Any]] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -237,7 +239,7 @@ def declare(
         nonfinite=tuple(nonfinite),
         rejects=rejects or {},
         constants=tuple(constants),
-        timeout=timeout,
+        timeout=timeout, seeds=seeds or {},
     )  # fmt: skip
     _check(made, arguments)
     return made
