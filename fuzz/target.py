@@ -63,7 +63,7 @@ class Target:
     sizes: tuple[Size, ...]
     tensors: Mapping[str, TensorArgument]
     options: Mapping[str, OptionArgument]
-    passed_sizes: tuple[str, ...]
+    passed_sizes: Mapping[str, str]
     reference: Callable[..., Mapping[str, Any]] | None
     baseline: Launcher | None = None
     contract: Contract = ENVELOPE
@@ -225,7 +225,7 @@ def declare(
         sizes=sizes,
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
-        passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
+        passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
         contract=contract_of(contract), invariance=invariance, layout=layout,
         linear=tuple(linear), shifts=tuple(shifts),
@@ -235,8 +235,7 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
-        in_place=tuple(in_place),
-        nonfinite=tuple(nonfinite),
+        in_place=tuple(in_place), nonfinite=tuple(nonfinite),
         rejects=rejects or {},
         constants=tuple(constants),
         timeout=timeout, seeds=seeds or {},

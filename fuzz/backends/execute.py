@@ -82,7 +82,7 @@ def run_call(
         raise TooLarge(one_line(error)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
-    scalars = {**call.options, **{name: call.dims[name] for name in target.passed_sizes}}
+    scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
 
     def launch(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         return checked(target, launcher(**tensors, **scalars))

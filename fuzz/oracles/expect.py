@@ -101,7 +101,7 @@ def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, t
     tensors = {name: plain_tensor(value, call.dims) for name, value in call.tensors.items()}
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
-    inputs.update({name: call.dims[name] for name in exam.target.passed_sizes})
+    inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
     return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
 
 
