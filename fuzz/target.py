@@ -25,6 +25,7 @@ class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
     `below` is empty but for indices: whole numbers less than this size, or the `sentinel` (see fuzz/indices.py).
+    `grids` is empty but for locations: width and height of each grid that they lie in (see fuzz/locations.py).
     """
 
     shape: tuple[str, ...]
@@ -32,6 +33,9 @@ class TensorArgument:
     sizes: tuple[Size, ...] = field(default=(), compare=False)
     below: str = ""
     sentinel: int | str | None = None
+    grids: tuple[str, ...] = ()
+    align: str | bool = False
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,7 +274,7 @@ def _sizes(
         if found.setdefault(dim.name, dim) != dim:
             raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
     for key, value in tensors.items():
-        texts = (*value.shape, *([value.below] if value.below else []))
+        texts = (*value.shape, *([value.below] if value.below else []), *value.grids)
         for missing in [name for text in texts for name in names(text) if name not in found]:
             hint = f"which no argument declares: pass dims=({missing},)"
             raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
@@ -308,6 +312,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
             raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
         if value.below and evaluate(value.below, least) < 1:
             raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
+        if isinstance(value.align, str) and value.align not in target.options:
+            raise TargetError(f"{where}: argument {key!r} is aligned by {value.align!r}, which is no option")
         if isinstance(value.sentinel, str) and value.sentinel not in target.options:
             raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
 
