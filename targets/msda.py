@@ -13,7 +13,8 @@ B, Q, G, D, P = size("B", 1, 4), size("Q", 1, 128), size("G", 1, 4), size("D", 1
 H1, W1, H2, W2 = size("H1", 1, 32), size("W1", 1, 32), size("H2", 1, 16), size("W2", 1, 16)
 
 
-SIZES = ["q", "g", "p", "d", "h1", "w1", "h2", "w2"]
+CHANNELS = 64
+SIZES = ["q", "g", "p", "d", "h1", "w1", "h2", "w2", "border", "align"]
 STRIDES = [
     *("value_batch", "value_cell", "value_head", "value_channel"),
     *("place_batch", "place_query", "place_head", "place_level", "place_point", "place_axis"),
@@ -23,18 +24,13 @@ OF_DY = ["dy_batch", "dy_query", "dy_head", "dy_channel"]
 
 
 @triton.jit
-def pixel(place, extent, BORDER: tl.constexpr, ALIGN: tl.constexpr):
+def pixel(place, extent, border, align):
     """(position in cells, its derivative) of a place in [0, 1]; at the border itself the derivative is 0."""
-    if ALIGN:
-        slope = extent - 1.0
-        at = place * slope
-    else:
-        slope = extent * 1.0
-        at = place * slope - 0.5
-    if BORDER:
-        slope = tl.where((at > 0.0) & (at < extent - 1.0), slope, 0.0)
-        at = tl.minimum(tl.maximum(at, 0.0), extent - 1.0)
-    return at, slope
+    slope = tl.where(align != 0, extent - 1.0, extent * 1.0)
+    at = place * slope - tl.where(align != 0, 0.0, 0.5)
+    within = (border == 0) | ((at > 0.0) & (at < extent - 1.0))
+    at = tl.where(border != 0, tl.minimum(tl.maximum(at, 0.0), extent - 1.0), at)
+    return at, tl.where(within, slope, 0.0)
 
 
 @triton.jit
@@ -53,11 +49,11 @@ def corner(value, x, y, width, height, channels, cell_stride, channel_stride, d)
 @triton.jit
 def sampled_level(
     total, value, places, weights, place_stride, axis_stride, weight_stride, cell_stride, channel_stride,
-    channels, height, width, p, d, BORDER: tl.constexpr, ALIGN: tl.constexpr,
+    channels, height, width, p, d, border, align,
 ):  # fmt: skip
     for point in range(p):
-        x, _ = pixel(tl.load(places + point * place_stride).to(tl.float32), width, BORDER, ALIGN)
-        y, _ = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, BORDER, ALIGN)
+        x, _ = pixel(tl.load(places + point * place_stride).to(tl.float32), width, border, align)
+        y, _ = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, border, align)
         left, top = tl.floor(x), tl.floor(y)
         right_part, bottom_part = x - left, y - top
         x0, y0 = left.to(tl.int32), top.to(tl.int32)
@@ -76,11 +72,11 @@ def sampled_level(
 def backward_level(
     grad, dvalue, dplaces, dweights, value, places, weights, place_stride, axis_stride, weight_stride,
     cell_stride, channel_stride, channels, height, width, p, d, dcell_stride,
-    BORDER: tl.constexpr, ALIGN: tl.constexpr,
+    border, align,
 ):  # fmt: skip
     for point in range(p):
-        x, x_slope = pixel(tl.load(places + point * place_stride).to(tl.float32), width, BORDER, ALIGN)
-        y, y_slope = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, BORDER, ALIGN)
+        x, x_slope = pixel(tl.load(places + point * place_stride).to(tl.float32), width, border, align)
+        y, y_slope = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, border, align)
         left, top = tl.floor(x), tl.floor(y)
         right_part, bottom_part = x - left, y - top
         left_part, top_part = 1.0 - right_part, 1.0 - bottom_part
@@ -94,9 +90,10 @@ def backward_level(
         lower = v10 * left_part + v11 * right_part
         tl.store(dweights + point, tl.sum(grad * (upper * top_part + lower * bottom_part)))
         part = grad * weight
+        s00, s01, s10, s11 = tl.sum(part * v00), tl.sum(part * v01), tl.sum(part * v10), tl.sum(part * v11)
+        along_x = (s01 * top_part - s00 * top_part) + (s11 * bottom_part - s10 * bottom_part)
+        along_y = (s10 * left_part - s00 * left_part) + (s11 * right_part - s01 * right_part)
         # Where the slope is 0, an overflow must not make NaN of it.
-        along_x = tl.sum(part * ((v01 - v00) * top_part + (v11 - v10) * bottom_part))
-        along_y = tl.sum(part * ((v10 - v00) * left_part + (v11 - v01) * right_part))
         tl.store(dplaces + 2 * point, tl.where(x_slope == 0.0, 0.0, along_x * x_slope))
         tl.store(dplaces + 2 * point + 1, tl.where(y_slope == 0.0, 0.0, along_y * y_slope))
         add(dvalue, x0, y0, width, height, channels, dcell_stride, d, part * (left_part * top_part))
@@ -119,7 +116,7 @@ def forward_kernel(
     value_batch, value_cell, value_head, value_channel,
     place_batch, place_query, place_head, place_level, place_point, place_axis,
     weight_batch, weight_query, weight_head, weight_level, weight_point,
-    BORDER: tl.constexpr, ALIGN: tl.constexpr, CHANNELS: tl.constexpr,
+    border, align, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     head, query, batch = program % g, program // g % q, program // g // q
@@ -130,12 +127,12 @@ def forward_kernel(
     total = tl.zeros([CHANNELS], dtype=tl.float32)
     total = sampled_level(
         total, value, places, weights, place_point, place_axis, weight_point, value_cell, value_channel,
-        channels, h1, w1, p, d, BORDER, ALIGN,
+        channels, h1, w1, p, d, border, align,
     )  # fmt: skip
     second = h1 * w1
     total = sampled_level(
         total, value + second * value_cell, places + place_level, weights + weight_level,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, BORDER, ALIGN,
+        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, border, align,
     )  # fmt: skip
     tl.store(y + program * d + channels, total, mask=channels < d)
 
@@ -147,7 +144,7 @@ def backward_kernel(
     value_batch, value_cell, value_head, value_channel,
     place_batch, place_query, place_head, place_level, place_point, place_axis,
     weight_batch, weight_query, weight_head, weight_level, weight_point,
-    BORDER: tl.constexpr, ALIGN: tl.constexpr, CHANNELS: tl.constexpr,
+    border, align, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0).to(tl.int64)
     head, query, batch = program % g, program // g % q, program // g // q
@@ -162,13 +159,13 @@ def backward_kernel(
     dplaces += program * 4 * p
     backward_level(
         grad, dvalue, dplaces, dweights, value, places, weights,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h1, w1, p, d, g * d, BORDER, ALIGN,
+        place_point, place_axis, weight_point, value_cell, value_channel, channels, h1, w1, p, d, g * d, border, align,
     )  # fmt: skip
     first = h1 * w1
     backward_level(
         grad, dvalue + first * g * d, dplaces + 2 * p, dweights + p, value + first * value_cell,
         places + place_level, weights + weight_level,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, g * d, BORDER, ALIGN,
+        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, g * d, border, align,
     )  # fmt: skip
 
 
@@ -182,7 +179,7 @@ class DeformableAttention(torch.autograd.Function):
         forward_kernel[(batch * queries * heads,)](
             y, value, places, weights, queries, heads, points, channels, h1, w1, h2, w2,
             *value.stride(), *places.stride(), *weights.stride(),
-            BORDER=border, ALIGN=align, CHANNELS=16 if channels <= 16 else 64,
+            border, align, CHANNELS=CHANNELS,
         )  # fmt: skip
         ctx.save_for_backward(value, places, weights)
         ctx.grids, ctx.border, ctx.align = grids, border, align
@@ -200,14 +197,17 @@ class DeformableAttention(torch.autograd.Function):
         backward_kernel[(batch * queries * heads,)](
             dvalue, dplaces, dweights, dy, value, places, weights, queries, heads, points, channels, h1, w1, h2, w2,
             *dy.stride(), *value.stride(), *places.stride(), *weights.stride(),
-            BORDER=ctx.border, ALIGN=ctx.align, CHANNELS=16 if channels <= 16 else 64,
+            ctx.border, ctx.align, CHANNELS=CHANNELS,
         )  # fmt: skip
         return dvalue.to(value.dtype), dplaces, dweights, None, None, None
 
 
 def position(place, extent, padding, align_corners):
-    """A place in cells, as grid_sample takes it from -1 .. 1, without what 2 * place - 1 loses near 0."""
-    at = place * (extent - 1) if align_corners else place * extent - 0.5
+    """A place in cells, by as many steps as grid_sample takes, but for 2 * place - 1, which loses what is near 0.
+
+    The more steps are perturbed, the surer the envelope has both sides of an edge that rounding may cross.
+    """
+    at = (2 * place * (extent - 1) if align_corners else 2 * place * extent - 1) * 0.5
     if padding == "border":
         at = torch.where((at > 0) & (at < extent - 1), at, at.detach().clamp(0, extent - 1))
     return at
@@ -260,7 +260,7 @@ def msda(value, places, weights, padding, align_corners, h1, w1, h2, w2):
         shapes = [tuple(part.shape) for part in (value, places, weights)]
         raise ValueError(f"shapes do not fit: value {shapes[0]}, places {shapes[1]}, weights {shapes[2]}")
     grids = (h1, w1), (h2, w2)
-    return dict(y=DeformableAttention.apply(value, places, weights, grids, padding == "border", align_corners))
+    return dict(y=DeformableAttention.apply(value, places, weights, grids, int(padding == "border"), int(align_corners)))
 
 
 msda.planted(
@@ -279,14 +279,14 @@ msda.planted(
     oracle="accuracy",
     outputs=("dplaces",),
     meaning="a place that was clamped to the border keeps its gradient",
-    change=("slope = tl.where((at > 0.0) & (at < extent - 1.0), slope, 0.0)", "slope = slope"),
+    change=("tl.where(within, slope, 0.0)", "slope"),
 )
 msda.planted(
     "corners_off_by_half",
     oracle="accuracy",
     outputs=("y", "dvalue", "dplaces", "dweights"),
     meaning="with align_corners places are taken half a cell too low",
-    change=("at = place * slope\n", "at = place * slope - 0.5\n"),
+    change=("tl.where(align != 0, 0.0, 0.5)", "0.5"),
 )
 msda.planted(
     "add_not_atomic",
@@ -315,8 +315,8 @@ msda.planted(
     outputs=("y", "dvalue", "dplaces", "dweights"),
     meaning="x and y of a place change roles",
     change=(
-        ("*value.stride(), *places.stride(), *weights.stride(),\n            BORDER=border",
-         "*value.stride(), *places.stride()[:-1], -1, *weights.stride(),\n            BORDER=border"),
+        ("*value.stride(), *places.stride(), *weights.stride(),\n            border",
+         "*value.stride(), *places.stride()[:-1], -1, *weights.stride(),\n            border"),
         ("y, value, places, weights, queries, heads, points, channels, h1",
          "y, value, places[..., 1:], weights, queries, heads, points, channels, h1"),
     ),
