@@ -156,6 +156,7 @@ def split(value, dim, normalized, a, b):
 
 
 @target(
+    name="layer_norm",
     x=tensor(M, A * B * C),
     weight=tensor(A * B * C),
     bias=tensor(A * B * C),

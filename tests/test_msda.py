@@ -56,7 +56,8 @@ def test_the_reference_is_grid_sample(padding: str, align: bool) -> None:
         theirs = by_grid_sample(*given, padding, align, *sides)
         torch.testing.assert_close(mine, theirs)
         along = torch.rand(mine.shape, generator=generator, dtype=torch.float64)
-        for one, other in zip(*(torch.autograd.grad(y, made, along, retain_graph=True) for y in (mine, theirs)), strict=True):
+        both = [torch.autograd.grad(y, made, along, retain_graph=True) for y in (mine, theirs)]
+        for one, other in zip(*both, strict=True):
             torch.testing.assert_close(one, other)
 
 
