@@ -312,23 +312,23 @@ msda.planted(
 msda.planted(
     "swapped_xy",
     oracle="accuracy",
-    outputs=("y", "dvalue", "dplaces", "dweights"),
-    meaning="x and y of a place change roles",
+    outputs=("y",),
+    meaning="x and y of a place in the first grid change roles",
     change=(
-        ("*value.stride(), *places.stride(), *weights.stride(),\n            border",
-         "*value.stride(), *places.stride()[:-1], -1, *weights.stride(),\n            border"),
-        ("y, value, places, weights, queries, heads, points, channels, h1",
-         "y, value, places[..., 1:], weights, queries, heads, points, channels, h1"),
+        "total, value, places, weights, place_point, place_axis, weight_point",
+        "total, value, places + place_axis, weights, place_point, -place_axis, weight_point",
     ),
-)  # fmt: skip
+)
 msda.planted(
     "swapped_xy_gradients",
     oracle="accuracy",
     outputs=("dplaces",),
     meaning="the gradients of x and y change places",
-    change=(("tl.store(dplaces + 2 * point, a", "tl.store(dplaces + 2 * point + 1, a"),
-            ("tl.store(dplaces + 2 * point + 1, along_y", "tl.store(dplaces + 2 * point, along_y")),
-)  # fmt: skip
+    change=(
+        ("dplaces + 2 * point, tl.where(x_slope", "dplaces + 2 * point + 1, tl.where(x_slope"),
+        ("dplaces + 2 * point + 1, tl.where(y_slope", "dplaces + 2 * point, tl.where(y_slope"),
+    ),
+)
 msda.planted(
     "wrong_level_offset",
     oracle="accuracy",
