@@ -47,6 +47,12 @@ def corner(value, x, y, width, height, channels, cell_stride, channel_stride, d)
 
 
 @triton.jit
+def seen(part, value, x, y, width, height):
+    """What one cell adds up to over channels; 0 outside, where an overflow must not make NaN of it."""
+    return tl.where(inside(x, y, width, height), tl.sum(part * value), 0.0)
+
+
+@triton.jit
 def sampled_level(
     total, value, places, weights, place_stride, axis_stride, weight_stride, cell_stride, channel_stride,
     channels, height, width, p, d, border, align,
@@ -90,7 +96,10 @@ def backward_level(
         lower = v10 * left_part + v11 * right_part
         tl.store(dweights + point, tl.sum(grad * (upper * top_part + lower * bottom_part)))
         part = grad * weight
-        s00, s01, s10, s11 = tl.sum(part * v00), tl.sum(part * v01), tl.sum(part * v10), tl.sum(part * v11)
+        s00 = seen(part, v00, x0, y0, width, height)
+        s01 = seen(part, v01, x0 + 1, y0, width, height)
+        s10 = seen(part, v10, x0, y0 + 1, width, height)
+        s11 = seen(part, v11, x0 + 1, y0 + 1, width, height)
         along_x = (s01 * top_part - s00 * top_part) + (s11 * bottom_part - s10 * bottom_part)
         along_y = (s10 * left_part - s00 * left_part) + (s11 * right_part - s01 * right_part)
         # Where the slope is 0, an overflow must not make NaN of it.
