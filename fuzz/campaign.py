@@ -20,13 +20,21 @@ from fuzz.finding import Finding
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.scout import Scout
+from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
-SHARES = {"deterministic": (4, 8), "layout": (4, 8), "rejects": (12, 12), "invariance": (1, 2), "scaling": (8, 16)}
+SHARES = {
+    "deterministic": (4, 8),
+    "layout": (4, 8),
+    "rejects": (12, 12),
+    "invariance": (1, 2),
+    "scaling": (8, 16),
+    "autograd": (8, 16),
+}
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
@@ -132,6 +140,9 @@ class Campaign:
 
     def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
         index = 0
+        for case in seed_cases(self.target)[: self.run.cases]:
+            yield Wave(case, (tuple(SHARES),), index)
+            index += 1
         for plan, size in plans:
             if self.run.cases is not None:
                 size = min(size, self.run.cases - index)

@@ -31,6 +31,7 @@ SYMPTOMS = {
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),
     "accuracy": ("nonfinite", "sign", "value", "bits", "reference"),
+    "autograd": ("missing", "raised", "subset", "no-grad", "before", "beside", "after", "twice", "saved", "between"),
     "deterministic": ("bits",),
     "invariance": ("bits", "drift"),
     "layout": ("bits", "drift"),

@@ -1,7 +1,8 @@
 """Indices: the argument kind of whole numbers that point into another dim, and sentinels where these are legal.
 
 Every case that is drawn or tried holds legal indices only: `legal` moves those that a smaller dim, another option or a
-general recipe made illegal. A kernel may read anywhere when it is given an index that its contract rules out.
+general recipe made illegal, and keeps recipes of locations at the places of their grids. A kernel may read anywhere
+when it is given an index that its contract rules out.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from fuzz.dims import Expression, Size, evaluate
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.dtypes import from_words, to_words
 from fuzz.errors import TargetError
+from fuzz.locations import fitted
 from fuzz.target import Target, TensorArgument, tensor
 from fuzz.values import Exact, Patched, Recipe, Values, exact, recipe
 
@@ -71,6 +73,10 @@ def legal_call(call: Call, target: Target) -> Call:
             values = _legal(value, bound, sentinel_of(spec, call.options))
             if values != value.values:
                 call = call.with_argument(name, replace(value, values=values))
+        elif spec.grids and name in call.arguments:
+            value = call.arguments[name]
+            values = fitted(value, spec, call)
+            call = call if values == value.values else call.with_argument(name, replace(value, values=values))
     return call
 
 

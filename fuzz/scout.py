@@ -18,7 +18,7 @@ from fuzz.worker import Worker
 ENTRY = "fuzz.examine:rehearsal"
 """What the process runs."""
 AHEAD = 64
-"""Plans drawn before their turn, at most: to compile a new specialisation takes as long as to run some tens of plans."""
+"""Plans drawn before their turn, at most: compiling a specialisation takes as long as running tens of plans."""
 QUEUED = 8
 """Plans waiting at the process, so that it goes on while the workers are busy and no plan is drawn."""
 

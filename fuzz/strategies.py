@@ -139,7 +139,10 @@ def draw_argument(
 ) -> Argument:
     shape = resolve(spec.shape, dims)
     layout = draw_layout(draw, shape)
-    drawn = draw_indices(draw, spec) if spec.below else draw_recipe(draw, target, name, dtype)
+    if spec.below:
+        drawn = draw_indices(draw, spec)
+    else:
+        drawn = draw_locations(draw) if spec.grids else draw_recipe(draw, target, name, dtype)
     return Argument(spec.shape, dtype, drawn, layout)
 
 
@@ -185,15 +188,23 @@ def draw_indices(draw: Draw, spec: TensorArgument) -> Recipe:
     return recipe(name, draw(1 << 16), **rarity)
 
 
+def draw_locations(draw: Draw) -> Recipe:
+    """A recipe of locations; `legal_call` then gives it the sizes of the grids."""
+    name = pick(draw, LOCATIONS)
+    spread = {"spread": draw(3)} if name == "location_edges" else {}
+    return recipe(name, draw(1 << 16), **spread)
+
+
 @lru_cache
 def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
     """(weight, recipe) for a kind of dtype."""
-    fitting = [recipe for recipe in RECIPES.values() if kind in recipe.fits]
+    fitting = [recipe for recipe in RECIPES.values() if kind in recipe.fits and recipe.general]
     return tuple((WEIGHTS.get(recipe.name, 3), recipe) for recipe in fitting if recipe.finite or nonfinite)
 
 
 INDICES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
 WITH_SENTINEL = (*INDICES, (5, "indices_sentinel"))
+LOCATIONS = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
 WEIGHTS = {"normal": 12, "mean_shift": 8, "integers": 6, "exponents": 5, "zeros": 2, "constant": 4}
 
 

@@ -25,6 +25,7 @@ class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
     `below` is empty but for indices: whole numbers less than this size, or the `sentinel` (see fuzz/indices.py).
+    `grids` is empty but for locations: width and height of each grid that they lie in (see fuzz/locations.py).
     """
 
     shape: tuple[str, ...]
@@ -32,6 +33,9 @@ class TensorArgument:
     sizes: tuple[Size, ...] = field(default=(), compare=False)
     below: str = ""
     sentinel: int | str | None = None
+    grids: tuple[str, ...] = ()
+    align: str | bool = False
+    signed: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Target:
     sizes: tuple[Size, ...]
     tensors: Mapping[str, TensorArgument]
     options: Mapping[str, OptionArgument]
-    passed_sizes: tuple[str, ...]
+    passed_sizes: Mapping[str, str]
     reference: Callable[..., Mapping[str, Any]] | None
     baseline: Launcher | None = None
     contract: Contract = ENVELOPE
@@ -84,6 +88,7 @@ class Target:
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
     exact: Callable[..., Mapping[str, Any]] | None = None
+    seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     plants: dict[str, Plant] = field(default_factory=dict)
 
     @property
@@ -206,6 +211,7 @@ def declare(
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
     exact: Callable[..., Mapping[str, Any]] | None = None,
+    seeds: Mapping[str, Mapping[str, Any]] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -223,7 +229,7 @@ def declare(
         sizes=sizes,
         tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
-        passed_sizes=tuple(key for key, value in arguments.items() if isinstance(value, Size)),
+        passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
         contract=contract_of(contract), invariance=invariance, layout=layout,
         linear=tuple(linear), shifts=tuple(shifts),
@@ -233,11 +239,10 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
-        in_place=tuple(in_place),
-        nonfinite=tuple(nonfinite),
+        in_place=tuple(in_place), nonfinite=tuple(nonfinite),
         rejects=rejects or {},
         constants=tuple(constants),
-        timeout=timeout,
+        timeout=timeout, seeds=seeds or {},
     )  # fmt: skip
     _check(made, arguments)
     return made
@@ -269,7 +274,7 @@ def _sizes(
         if found.setdefault(dim.name, dim) != dim:
             raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
     for key, value in tensors.items():
-        texts = (*value.shape, *([value.below] if value.below else []))
+        texts = (*value.shape, *([value.below] if value.below else []), *value.grids)
         for missing in [name for text in texts for name in names(text) if name not in found]:
             hint = f"which no argument declares: pass dims=({missing},)"
             raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
@@ -307,6 +312,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
             raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
         if value.below and evaluate(value.below, least) < 1:
             raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
+        if isinstance(value.align, str) and value.align not in target.options:
+            raise TargetError(f"{where}: argument {key!r} is aligned by {value.align!r}, which is no option")
         if isinstance(value.sentinel, str) and value.sentinel not in target.options:
             raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
 

@@ -28,6 +28,8 @@ REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
+CONSEQUENCE = "autograd"
+"""The oracle that tells what a write over an input does."""
 BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
 ADJUDICATION = 30.0
@@ -229,7 +231,7 @@ class Triage:
 
     def diagnose(self, record: Record) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
-        found: tuple[str, ...] = ()
+        found: tuple[str, ...] = consequences(record)
         if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
             for case in (record.first, record.case):
                 if not found and case.elements() <= PICTURED:
@@ -243,6 +245,11 @@ class Triage:
         same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
         record.also = tuple(found for found in report.findings if found.oracle != record.finding.oracle)
+        if record.finding.oracle == "mutation" and self.target.differentiable:
+            # What a write over an input does to gradients shows badly in the least case, where most are 0.
+            report = self.ask(record.first, record.finding.oracle, everything=True)
+            seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
+            record.also = (*(found for found in record.also if not seen or found.oracle != CONSEQUENCE), *seen)
 
     def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
         tries, like = record.rate.tries, record.widened
@@ -263,6 +270,11 @@ class Triage:
             self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
             for _ in range(record.rate.deciding)
         )
+
+
+def consequences(record: Record) -> tuple[str, ...]:
+    """What the finding does to the gradients of other operations, in words."""
+    return tuple(found.message for found in (record.finding, *record.also) if found.oracle == CONSEQUENCE)
 
 
 def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Record | None:

@@ -19,7 +19,7 @@ ORDER = (
     "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
     "codec", "contract",
     # generation
-    "target", "indices", "loader", "strategies", "engines",
+    "target", "locations", "indices", "seeds", "loader", "strategies", "engines",
     # execution
     "backends", "worker", "pool", "scout",
     # comparison

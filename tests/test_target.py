@@ -41,8 +41,8 @@ def test_arguments_may_have_dtypes_of_their_own() -> None:
 
 def test_dims_are_gathered_once_in_the_order_of_the_declaration() -> None:
     K = size("K", 1, 4)
-    made = declare(lambda x, w, K: {}, x=tensor(2 * M, N), w=tensor(N, M), K=K, dims=(M,), name="t")
-    assert [dim.name for dim in made.sizes] == ["N", "M", "K"] and made.passed_sizes == ("K",)
+    made = declare(lambda x, w, depth: {}, x=tensor(2 * M, N), w=tensor(N, M), depth=K, dims=(M,), name="t")
+    assert [dim.name for dim in made.sizes] == ["N", "M", "K"] and made.passed_sizes == {"depth": "K"}
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [

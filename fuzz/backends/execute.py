@@ -11,6 +11,7 @@ import torch
 
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.base import Backend
+from fuzz.backends.gradients import Computation, forward, gradients
 from fuzz.backends.memory import NAMES, Buffer, place, poisoned
 from fuzz.case import Call
 from fuzz.errors import TargetError, UsageError, one_line
@@ -40,13 +41,16 @@ def run(
     backend: Backend,
     order: int | None = None,
     words: Words | None = None,
+    computation: Computation | None = None,
 ) -> Outcome:
     """Runs the calls in turn. `words` replaces the values of arguments; they have the layout's stored shape.
 
-    Raises TargetError for a target that contradicts itself.
+    `computation` says what is done with the launcher: without it, that it is called, and where the target is an
+    autograd function, differentiated. Raises TargetError for a target that contradicts itself.
     """
     try:
-        return Returned(tuple(run_call(target, launcher, call, backend, order, words or {}) for call in calls))
+        given = order, words or {}, computation
+        return Returned(tuple(run_call(target, launcher, call, backend, *given) for call in calls))
     except UsageError:
         raise
     except TooLarge as error:
@@ -61,7 +65,13 @@ def run(
 
 
 def run_call(
-    target: Target, launcher: Launcher, call: Call, backend: Backend, order: int | None, words: Words
+    target: Target,
+    launcher: Launcher,
+    call: Call,
+    backend: Backend,
+    order: int | None,
+    words: Words,
+    computation: Computation | None = None,
 ) -> CallResult:
     """One call in guarded, poisoned memory."""
     try:
@@ -71,12 +81,15 @@ def run_call(
     except (torch.OutOfMemoryError, MemoryError, OSError) as error:
         raise TooLarge(one_line(error)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
-    sizes = {name: call.dims[name] for name in target.passed_sizes}
+    cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
+    scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
+
+    def launch(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        return checked(target, launcher(**tensors, **scalars))
+
+    compute = computation or (gradients if target.differentiable else forward)
     with backend.session(order) as session, GuardedAllocations(session.after) as allocations:
-        if target.differentiable:
-            outputs = _with_gradients(target, launcher, inputs, {**call.options, **sizes}, buffers)
-        else:
-            outputs = checked(target, launcher(**inputs, **call.options, **sizes))
+        outputs = compute(launch, inputs, cotangents)
         backend.finish()
         accesses, kernels = session.accesses(), session.kernels()
     return observe(target, buffers, outputs, allocations, accesses, kernels)
@@ -103,6 +116,9 @@ def observe(
         for name, output in outputs.items()
         if output.numel() and output.untyped_storage().data_ptr() in storages
     ]
+    if target.differentiable:  # A gradient may be the cotangent itself, as that of torch's addition is.
+        gradients_of = [f"d{name}" for name in buffers]
+        aliases = [pair for pair in aliases if not (pair[0] in gradients_of and pair[1].startswith("grad "))]
     unwritten = {name: place for name, output in outputs.items() if (place := poisoned(output)) is not None}
     return CallResult(
         outputs={name: output.detach().clone() for name, output in outputs.items()},
@@ -124,32 +140,6 @@ def checked(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
             what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
             raise TargetError(f"target {target.name!r}: output {name!r} is {what}, not a tensor of a known dtype")
     return outputs
-
-
-def _with_gradients(
-    target: Target,
-    launcher: Launcher,
-    inputs: Mapping[str, torch.Tensor],
-    scalars: Mapping[str, Any],
-    buffers: Mapping[str, Buffer],
-) -> Mapping[str, torch.Tensor]:
-    """Outputs, and under ``dNAME`` the gradient of every floating input, by the kernel's own backward."""
-    leaves = {name: value.requires_grad_() if value.is_floating_point() else value for name, value in inputs.items()}
-    outputs = checked(target, launcher(**leaves, **scalars))
-    wanted = [name for name, value in leaves.items() if value.requires_grad]
-    pairs = [
-        (output, buffers[f"grad {name}"].tensor)
-        for name, output in outputs.items()
-        if output.requires_grad and f"grad {name}" in buffers
-    ]
-    gradients = torch.autograd.grad(
-        [output for output, _ in pairs],
-        [leaves[name] for name in wanted],
-        [cotangent for _, cotangent in pairs],
-        allow_unused=True,
-    )
-    found = {f"d{name}": value for name, value in zip(wanted, gradients, strict=True) if value is not None}
-    return {**outputs, **found}
 
 
 def _failure(error: Exception) -> Outcome:

@@ -1,6 +1,7 @@
 """Oracles: questions asked of a case, each a file with one class. Add yours to one of the two lists."""
 
 from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.autograd import Autograd
 from fuzz.oracles.base import Oracle
 from fuzz.oracles.bounds import Bounds
 from fuzz.oracles.deterministic import Deterministic
@@ -13,6 +14,6 @@ from fuzz.oracles.scaling import Scaling
 
 ALWAYS: tuple[Oracle, ...] = (Bounds(), Mutation(), Accuracy())
 """Oracles that examine every case that returns, in the order in which a case is filed."""
-SAMPLED: tuple[Oracle, ...] = (Rejects(), Deterministic(), Invariance(), Layout(), Scaling())
+SAMPLED: tuple[Oracle, ...] = (Rejects(), Autograd(), Deterministic(), Invariance(), Layout(), Scaling())
 """Oracles that examine a share of the cases."""
 ORACLES: tuple[Oracle, ...] = (Fault(), *ALWAYS, *SAMPLED)

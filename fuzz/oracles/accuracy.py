@@ -31,6 +31,8 @@ from fuzz.target import Target
 
 NARROW, NARROW_LARGE = 64.0, 4.0
 """Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
+FEW = 8
+"""Elements that may each lie beside an edge where a derivative jumps: the last stage finds its other side as well."""
 DOUBT_SECONDS, DOUBT_ELEMENTS = 2.0, 1 << 10
 """What settling a doubt may cost in a case that agrees, and the largest call that is asked."""
 LARGE = 1 << 12
@@ -65,11 +67,11 @@ class Accuracy:
         return compare_bits("accuracy", "than those of the baseline", pairs)
 
     def _examine_call(self, exam: Examination, index: int) -> Finding | None:
-        worst = 0.0
+        worst, wrong = 0.0, 0
         narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
         expected = None
         for stage in range(len(STAGES)):
-            if stage == LAST and worst > narrow:
+            if stage == LAST and worst > narrow and wrong > FEW:
                 break
             expected = expect(exam, index, stage, expected)
             outputs = exam.returned.calls[index].outputs
@@ -80,6 +82,7 @@ class Accuracy:
                 exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
                 return _doubted(exam, index, stage, expected)
             worst = max(one.worst for one in judged.values())
+            wrong = sum(int((one.symptom > 0).sum()) for one in judged.values())
         assert expected is not None
         return _finding(outputs, expected, judged, index)
 

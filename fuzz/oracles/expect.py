@@ -12,6 +12,7 @@ from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.oracles.base import Examination
+from fuzz.outcome import Returned
 from fuzz.reference import Expected, Precision, evaluate, evaluate_backward, wider
 from fuzz.target import Target
 from fuzz.values.torch_values import from_words
@@ -67,13 +68,21 @@ def _evaluate(
             found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
         else:
             found = evaluate(target.reference, inputs, precision, **how)
-        return wider(known or {}, found)
+        return wider(known or {}, of_kernel(exam, index, found))
     except UsageError:
         raise
     except Exception as error:
         raise TargetError(
             f"target {target.name!r}: its reference fails at {dict(call.dims)}: {one_line(error)}"
         ) from error
+
+
+def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> dict[str, Expected]:
+    """Without gradients that the kernel leaves out, which are for the autograd oracle."""
+    if not exam.target.differentiable or not isinstance(exam.outcome, Returned):
+        return expected
+    outputs, gradients = exam.outcome.calls[index].outputs, {f"d{name}" for name in exam.target.tensors}
+    return {name: one for name, one in expected.items() if name in outputs or name not in gradients}
 
 
 def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
@@ -92,7 +101,7 @@ def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, t
     tensors = {name: plain_tensor(value, call.dims) for name, value in call.tensors.items()}
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
-    inputs.update({name: call.dims[name] for name in exam.target.passed_sizes})
+    inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
     return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
 
 

@@ -38,7 +38,7 @@ def outputs(target: Target) -> Mapping[str, torch.Tensor]:
         for name, value in target.tensors.items()
     }
     inputs |= {name: option.choices[0] for name, option in target.options.items()}
-    inputs |= {name: dims[name] for name in target.passed_sizes}
+    inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
     try:
         return dict(target.reference(**inputs))
     except Exception as error:

@@ -32,7 +32,7 @@ class Rejects:
         call = exam.case.last
         buffers = {key: place(key, value, call.dims, exam.backend.device) for key, value in call.tensors.items()}
         inputs = {key: buffers[key].tensor for key in call.arguments} | dict(call.options)
-        inputs |= {key: call.dims[key] for key in exam.target.passed_sizes}
+        inputs |= {key: call.dims[dim] for key, dim in exam.target.passed_sizes.items()}
         try:
             changed = spoil(**inputs)
         except Exception as error:

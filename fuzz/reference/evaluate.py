@@ -112,7 +112,7 @@ def evaluate_backward(
 ) -> dict[str, Expected]:
     """Outputs of a forward reference by name, and by autograd the gradient of input x under "dx".
 
-    An input of `wrt` on which no output with a cotangent depends has no gradient: its key is missing.
+    That of an input on which no output with a cotangent depends is 0.
     """
 
     joint = with_gradients(reference, tuple(cotangents), wrt)
@@ -137,7 +137,8 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
         if ends and leaves:
             heads, seeds = [outputs[n] for n in ends], [given[n] for n in ends]
             grads = torch.autograd.grad(heads, list(leaves.values()), seeds, allow_unused=True)
-        return {**outputs, **{f"d{n}": g for n, g in zip(leaves, grads, strict=True) if g is not None}}
+        pairs = zip(leaves.items(), grads, strict=True)
+        return {**outputs, **{f"d{n}": torch.zeros_like(leaf) if g is None else g for (n, leaf), g in pairs}}
 
     joint.__name__ = _name(reference)
     return joint

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 from fuzz.dtypes import Kind
-from fuzz.values import edges, normals, plain
+from fuzz.values import edges, normals, places, plain
 from fuzz.values.counter import Array
 from fuzz.values.grid import Grid
 
@@ -27,7 +28,8 @@ class RecipeKind:
     """One recipe: `params` gives each parameter's range, both ends included, `defaults` its value where none is given.
 
     `constants` is the number of free float parameters c0, c1, .. that it takes. `finite` recipes make no infinity or
-    NaN in any format that they fit: where a value is too large for it, they stop at its largest.
+    NaN in any format that they fit: where a value is too large for it, they stop at its largest. Those that are not
+    `general` are for an argument kind of their own.
     """
 
     name: str
@@ -39,6 +41,7 @@ class RecipeKind:
     finite: bool = True
     constants: int = 0
     version: int = 1
+    general: bool = True
 
 
 def _kind(
@@ -62,6 +65,8 @@ def _kind(
 _SCALE = (-24, 13, 0)  # 6.01 * 2^13, the largest normal value then, is still below the largest of float16
 _RARE = (1, 8, 3)
 _BELOW = (1, 1 << 31, 16)
+_WHOLE = (0, 1, 0)
+_GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * places.LEVELS)}
 
 _KINDS = (
     _kind("zeros", plain.zeros, "0 everywhere", ANY),
@@ -155,9 +160,24 @@ _KINDS = (
         sentinel=(-(1 << 31), (1 << 31) - 1, -100),
         rarity=_RARE,
     ),
+    _kind("locations", places.locations, "anywhere in a grid, or up to a quarter of it outside", signed=_WHOLE),
+    _kind("location_outside", places.location_outside, "outside of a grid, up to 8 times its size", signed=_WHOLE),
+    _kind(
+        "location_edges",
+        places.location_edges,
+        "where a cell's neighbours change, and a grid's border, within `spread` steps",
+        signed=_WHOLE,
+        align=_WHOLE,
+        spread=(0, 16, 1),
+        levels=(1, places.LEVELS, 1),
+        points=(1, 1 << 31, 1),
+        **_GRIDS,
+    ),
     _kind("random_bits", plain.random_bits, "every bit random", BITS),
 )
 
 RECIPES: dict[str, RecipeKind] = {kind.name: kind for kind in _KINDS}
 RECIPES["boundaries"] = replace(RECIPES["boundaries"], constants=edges.CONSTANTS)
 RECIPES["nonfinite"] = replace(RECIPES["nonfinite"], finite=False)
+for _name in ("locations", "location_outside", "location_edges"):
+    RECIPES[_name] = replace(RECIPES[_name], general=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -123,6 +123,25 @@ def favours_its_first_row(x: torch.Tensor) -> Outputs:
     return {"y": y}
 
 
+class ScalesWhatItSaved(torch.autograd.Function):
+    """2 * x, whose backward doubles what it saved, once more each time."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.factor = torch.full_like(x, 2)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, dy: torch.Tensor) -> Any:
+        dx = dy * ctx.factor
+        ctx.factor.mul_(2)
+        return dx
+
+
+def has_another_second_gradient(x: torch.Tensor) -> Outputs:
+    return {"y": ScalesWhatItSaved.apply(x)}
+
+
 def alternates() -> Launcher:
     runs = Alternates()
 
@@ -145,6 +164,10 @@ class Bug:
 
 REJECTS = (("rejects", {"odd": lambda x: dict(x=x[:, :-1])}),)
 NAMESAKE = (("reference", lambda x: dict(y=x)),)
+DIFFERENTIABLE = (("differentiable", {"y": tensor(M, N)}),)
+WITH_COTANGENT = replace(
+    matrix(), calls=(replace(matrix().last, cotangents={"y": Argument(("M", "N"), "float32", recipe("normal", 2))}),)
+)
 BUGS = [
     Bug("fault", "raised", lambda: raises),
     Bug("bounds", "stray-write", lambda: writes_past_the_end),
@@ -154,6 +177,7 @@ BUGS = [
     Bug("accuracy", "value", lambda: a_little_wrong),
     Bug("accuracy", "sign", lambda: wrong_sign),
     Bug("accuracy", "nonfinite", lambda: overflows),
+    Bug("autograd", "twice", lambda: has_another_second_gradient, WITH_COTANGENT, DIFFERENTIABLE),
     Bug("deterministic", "bits", alternates),
     Bug("invariance", "bits", lambda: depends_on_its_batch, matrix(split=Split(2, 1))),
     Bug("layout", "bits", lambda: depends_on_its_layout, matrix(TRANSPOSED)),

@@ -20,6 +20,7 @@ class Expected:
 
 
 ONE = {"M": 1, "N": 1}
+ONE_ROW = {"M": 1, "A": 1, "B": 1, "C": 1}
 ONE_EACH = {"M": 1, "K": 1, "N": 1}
 PLANTED: dict[str, dict[str, Expected]] = {
     "layernorm_bw": {
@@ -143,12 +144,47 @@ PLANTED: dict[str, dict[str, Expected]] = {
             "accuracy", ("dlogits",), {"N": 1, "V": 65}, "the least vocabulary of two blocks of 64"
         ),
     },
+    "cross_entropy_function": {
+        "gradient_over_input": Expected("mutation", ("logits",), {"N": 1, "V": 1}, "one logit becomes its gradient, 0"),
+        "scales_what_it_saved": Expected(
+            "autograd", ("dlogits",), {"N": 1, "V": 2}, "at V=1 the gradient is 0, once scaled and twice"
+        ),
+        "saves_behind_autograd": Expected(
+            "autograd", ("dlogits",), {"N": 1, "V": 2}, "at V=1 the gradient is 0, of whatever logit"
+        ),
+        "label_lost": Expected("accuracy", ("dlogits",), {"N": 1, "V": 1}, "1 - 1 = 0 is due, with the bug 1"),
+    },
+    "layer_norm": {
+        "swapped_param_grads": Expected("accuracy", ("dweight", "dbias"), ONE_ROW, "dweight=0, dbias=dy, swapped"),
+        "one_pass_variance": Expected(
+            "accuracy", ("y", "dx", "dweight"), {**ONE_ROW, "C": 2}, "of one element the variance is 0 either way"
+        ),
+        "eps_outside_sqrt": Expected(
+            "accuracy", ("y", "dx", "dweight"), {**ONE_ROW, "C": 2}, "at one element y and dx are 0 whatever rstd is"
+        ),
+        "mean_of_last_dim": Expected(
+            "accuracy", ("y", "dx"), {**ONE_ROW, "A": 2}, "the last dim alone must differ from the normalized shape"
+        ),
+        "statistics_in_low_precision": Expected(
+            "accuracy", ("dx", "dweight"), {**ONE_ROW, "C": 2}, "at one element dx is 0 whatever rstd is"
+        ),
+        "drops_c1": Expected("accuracy", ("dx",), {**ONE_ROW, "C": 2}, "at one element the term is 0 anyway"),
+        "contiguous_gradient_assumed": Expected(
+            "accuracy", ("dx", "dweight", "dbias"), {**ONE_ROW, "M": 2},
+            "one element has no second place to be read from; of two, M=2 has fewer elements (6) than C=2 (8)",
+        ),
+        "shape_not_checked": Expected("rejects", ("mismatched_normalized_shape",), ONE_ROW, "at any size"),
+        "param_grads_only_with_dx": Expected("autograd", ("dweight", "dbias"), ONE_ROW, "None at any size"),
+        "gradient_over_cotangent": Expected("mutation", ("grad y",), ONE_ROW, "dx=0 over one cotangent"),
+    },
 }
 TESTED = {
     "rms_norm": ("eps_outside_sqrt", "truncates_to_bfloat16"),
     "softmax": ("max_sees_padding", "sum_of_last_block", "sum_in_bfloat16"),
     "matmul": ("k_off_by_one", "last_k_block_unmasked", "b_assumed_contiguous", "last_block_replaces"),
     "cross_entropy": ("ignored_in_denominator", "smoothing_keeps_whole_hit", "sentinel_read"),
+    "cross_entropy_function": ("saves_behind_autograd",),
+    "layer_norm": ("mean_of_last_dim", "param_grads_only_with_dx"),
     "cross_entropy_bw": ("ignored_in_denominator", "label_within_block", "ignored_rows_unwritten"),
 }
 """Of these targets, the bugs that tests run, one a class; of the others all. benchmarks/planted.py runs every one."""

@@ -42,7 +42,7 @@ def test_backward(name: str) -> None:
     cotangent = torch.linspace(-1, 1, y.numel(), dtype=torch.float64).view(y.shape)
     out = evaluate_backward(lambda x, w: {"y": formula(x, w)}, given, {"y": cotangent}, ["x", "w"], CPU)
     for key, g in zip(("dx", "dw"), torch.autograd.grad(y, [x, w], cotangent, allow_unused=True), strict=True):
-        assert (key in out) == (g is not None)
+        assert g is not None or not bool(out[key].value.any())
         if g is not None:
             torch.testing.assert_close(out[key].value, g, rtol=1e-10, atol=1e-12)
             assert math.isfinite(float(out[key].spread.max())) and float(out[key].spread.max()) < 1e-3

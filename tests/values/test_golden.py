@@ -35,6 +35,11 @@ GOLDEN = {
     "indices/1 seed=7 below=16": "00000000 00000000 00000001 0000000c 0000000d 0000000f",
     "indices_edges/1 seed=7 below=16": "0000000b 0000000f 0000000f 0000000f 00000008 00000000",
     "indices_sentinel/1 seed=7 below=16 sentinel=-1 rarity=3": "00000006 0000000d 0000000a 00000007 ffffffff ffffffff",
+    "locations/1 seed=7 signed=0": "3f3cd896 be40af0f 3f453317 3ddbe5e0 bdb75e69 3e523384",
+    "location_outside/1 seed=7 signed=0": "410cef48 c03c7bc0 40aecf2f 40b9c2a6 40229bdc 40c2b452",
+    "location_edges/1 seed=7 signed=0 align=0 spread=1 levels=1 points=1 s0=4 s1=4 s2=4 s3=4 s4=4 s5=4 s6=4 s7=4": (
+        "3f800000 bdffffff 3ec00000 3f8fffff 3ec00000 3ebfffff"
+    ),
     "random_bits/1 seed=7": "289169ab ae9a7ed2 bfd6251d a00b8d06 1c13123b e12501e4",
 }
 

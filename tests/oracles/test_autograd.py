@@ -1,0 +1,230 @@
+"""The autograd oracle: each company shows the mistake that it is there for; honest functions and clear errors pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.backends import BACKENDS
+from fuzz.backends.execute import run
+from fuzz.campaign import Campaign
+from fuzz.case import Argument, Call, Case
+from fuzz.config import Run
+from fuzz.finding import Finding
+from fuzz.layout import Layout
+from fuzz.loader import load, planted
+from fuzz.oracles import company
+from fuzz.oracles.autograd import Alone, Autograd, Company, examined
+from fuzz.oracles.base import Examination
+from fuzz.report.live import Quiet
+from fuzz.seeds import seed_cases
+from fuzz.target import Launcher, Target, declare, size, tensor
+from fuzz.values import recipe
+
+M, N = size("M", 1, 64), size("N", 1, 64)
+Outputs = dict[str, torch.Tensor]
+
+
+def function(forward: Callable[..., Any], backward: Callable[..., Any]) -> Launcher:
+    """A launcher that calls an autograd function of these two."""
+    methods = dict(forward=staticmethod(forward), backward=staticmethod(backward))
+    made = type("Made", (torch.autograd.Function,), methods)
+
+    def launcher(x: torch.Tensor, weight: torch.Tensor) -> Outputs:
+        return {"y": made.apply(x, weight)}  # type: ignore[attr-defined]
+
+    return launcher
+
+
+def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    ctx.save_for_backward(x, weight)
+    return x * weight
+
+
+def backward(ctx: Any, dy: torch.Tensor) -> Any:
+    x, weight = ctx.saved_tensors
+    return dy * weight, (dy * x).sum(0)
+
+
+def asked(launcher: Launcher, layout: Layout | None = None, **more: Any) -> Finding | None:
+    """What the oracle says of a product of every row with the weight."""
+    target = declare(
+        launcher, x=tensor(M, N), weight=tensor(N), dtypes=("float32",), differentiable={"y": tensor(M, N)},
+        **{"reference": lambda x, weight: dict(y=x * weight), **more},
+    )  # fmt: skip
+    x, dy = (Argument(("M", "N"), "float32", recipe("normal", seed), layout or Layout()) for seed in (1, 2))
+    weight = Argument(("N",), "float32", recipe("normal", 3))
+    case = Case(target.name, (Call({"M": 3, "N": 4}, {"x": x, "weight": weight}, {}, {"y": dy}),))
+    exam = examination(target, launcher, case)
+    assert Autograd().applies(target, case)
+    return Autograd().examine(exam)
+
+
+def examination(target: Target, launcher: Launcher, case: Case) -> Examination:
+    outcome = run(target, launcher, case.calls, BACKENDS["cpu"])
+    return Examination(target, launcher, case, BACKENDS["cpu"], outcome)
+
+
+def honest_refusal(ctx: Any, dy: torch.Tensor) -> Any:
+    if hasattr(ctx, "spent"):
+        raise RuntimeError("the gradient was computed in place; a second backward needs inplace=False")
+    ctx.spent = True
+    return backward(ctx, dy)
+
+
+@pytest.mark.parametrize("layout", [None, Layout(expand=(0,)), Layout(order=(1, 0)), Layout(pad=2, offset=1)])
+@pytest.mark.parametrize("gradient", [backward, honest_refusal])
+def test_honest_functions_pass(layout: Layout | None, gradient: Callable[..., Any]) -> None:
+    assert asked(function(forward, gradient), layout) is None
+
+
+def test_a_function_of_torchs_own_operations_passes() -> None:
+    """Its gradient of x is the cotangent's own memory, and so is no alias that it has to declare."""
+    launcher = lambda x, weight: dict(y=x + weight)  # noqa: E731
+    assert asked(launcher, reference=lambda x, weight: dict(y=x + weight)) is None
+
+
+def over_input(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    ctx.save_for_backward(x.clone(), weight)
+    y = x * weight
+    torch.as_strided(x.data, x.shape, x.stride()).fill_(0.5)
+    return y
+
+
+def over_cotangent(ctx: Any, dy: torch.Tensor) -> Any:
+    x, weight = ctx.saved_tensors
+    dweight = (dy * x).sum(0)
+    return dy.data.mul_(weight), dweight
+
+
+def behind_autograd(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    ctx.x, ctx.weight = x, weight
+    return x * weight
+
+
+def from_attributes(ctx: Any, dy: torch.Tensor) -> Any:
+    return dy * ctx.weight, (dy * ctx.x).sum(0)
+
+
+SHARED = torch.zeros(64)
+
+
+def into_shared_memory(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    SHARED[: x.numel()] = x.reshape(-1)
+    ctx.save_for_backward(weight)
+    return x * weight
+
+
+def from_shared_memory(ctx: Any, dy: torch.Tensor) -> Any:
+    (weight,) = ctx.saved_tensors
+    return dy * weight, (dy * SHARED[: dy.numel()].view(dy.shape)).sum(0)
+
+
+def forgets_weight(ctx: Any, dy: torch.Tensor) -> Any:
+    return backward(ctx, dy)[0], None
+
+
+def weight_only_with_x(ctx: Any, dy: torch.Tensor) -> Any:
+    dx, dweight = backward(ctx, dy)
+    return dx, dweight if ctx.needs_input_grad[0] else dweight * 0
+
+
+def weight_without_x_raises(ctx: Any, dy: torch.Tensor) -> Any:
+    if not ctx.needs_input_grad[0]:
+        raise RuntimeError("dx is None")
+    return backward(ctx, dy)
+
+
+def other_value_without_grad(x: torch.Tensor, weight: torch.Tensor) -> Outputs:
+    product = function(forward, backward)(x, weight)["y"]
+    return {"y": product if torch.is_grad_enabled() else product * 1.01}
+
+
+def second_is_doubled(ctx: Any, dy: torch.Tensor) -> Any:
+    ctx.factor = getattr(ctx, "factor", 0.5) * 2
+    return tuple(ctx.factor * gradient for gradient in backward(ctx, dy))
+
+
+def kept_memory(ctx: Any, dy: torch.Tensor) -> Any:
+    dx, dweight = backward(ctx, dy)
+    ctx.kept = ctx.kept.add_(0.5) if hasattr(ctx, "kept") else dweight
+    return dx, ctx.kept if ctx.kept is dweight else dweight
+
+
+IN_PLACE = dict(in_place=("x",))
+MISTAKES: list[tuple[str, tuple[str, ...], Launcher, dict[str, Any]]] = [
+    ("missing", ("dweight",), function(forward, forgets_weight), {}),
+    ("raised", ("launcher",), function(forward, weight_without_x_raises), {}),
+    ("subset", ("dweight",), function(forward, weight_only_with_x), {}),
+    ("no-grad", ("y",), other_value_without_grad, {}),
+    ("before", ("before_x",), function(over_input, backward), IN_PLACE),
+    ("after", ("after_y",), function(forward, over_cotangent), {}),
+    ("twice", ("dx", "dweight"), function(forward, second_is_doubled), {}),
+    ("twice", ("first_weight",), function(forward, kept_memory), {}),
+    ("saved", ("dx", "dweight"), function(behind_autograd, from_attributes), {}),
+    ("between", ("dweight",), function(into_shared_memory, from_shared_memory), {}),
+]
+
+
+@pytest.mark.parametrize(("symptom", "outputs", "launcher", "more"), MISTAKES)
+def test_each_company_shows_its_mistake(
+    symptom: str, outputs: tuple[str, ...], launcher: Launcher, more: dict[str, Any]
+) -> None:
+    found = asked(launcher, **more)
+    assert found and (found.symptom, found.outputs) == (symptom, outputs), found
+
+
+def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:
+    target = declare(
+        function(over_input, backward), x=tensor(M, N), weight=tensor(N), dtypes=("float32",),
+        differentiable={"y": tensor(M, N)}, in_place=("x",), reference=lambda x, weight: dict(y=x * weight),
+    )  # fmt: skip
+    x = Argument(("M", "N"), "float32", recipe("ones"))
+    weight = Argument(("N",), "float32", recipe("ones"))
+    case = Case(target.name, (Call({"M": 1, "N": 1}, {"x": x, "weight": weight}, {}, {"y": x}),))
+    exam = examination(target, target.launcher, case)
+    found = examined(Alone(exam), Company("beside", "", company.beside_consumers))
+    assert found and (found.elements[0].output, found.elements[0].got, found.elements[0].want) == (
+        "beside_x", "1.0", "2.0",
+    )  # fmt: skip
+
+
+def test_an_input_written_over_where_autograd_sees_it_ends_in_its_own_clear_error() -> None:
+    def visible(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x.clone(), weight)
+        y = x * weight
+        x.detach().fill_(0.5)
+        return y
+
+    assert asked(function(visible, backward), in_place=("x",)) is None
+
+
+def test_the_reported_gradient_before_a_cross_entropy_that_writes_over_its_input() -> None:
+    """Liger #272: softmax, then cross entropy. The first row's gradient is 0.0017 .., not 2.1320e-05 .."""
+    target = load("cross_entropy_function")
+    launcher = planted(target, "gradient_over_input")[1]
+    (case,) = seed_cases(target)
+    exam = examination(target, launcher, case)
+    softmax = Company("before", "", company.after_producers(company.softmax_backward), beside="softmax before {}")
+    assert examined(Alone(examination(target, target.launcher, case)), softmax) is None
+    found = examined(Alone(exam), softmax)
+    assert found and found.outputs == ("before_logits",)
+    got, want = ([float(getattr(one, side)) for one in found.elements] for side in ("got", "want"))
+    assert got == pytest.approx([2.1320e-05, 3.4830e-05, 6.8024e-06, 6.7467e-05], rel=1e-4)
+    assert want == pytest.approx([0.0017, 0.0029, 0.0003, 0.0055], abs=5e-5)
+    assert "the gradient of the softmax before logits is wrong" in found.message
+    assert "the forward wrote over its input: logits[0, 0] was 0.0796" in found.message
+
+
+def test_where_the_target_may_write_its_input_autograd_alone_finds_the_gradient_over_it(tmp_path: Any) -> None:
+    source = load("cross_entropy_function").path.read_text(encoding="utf-8")
+    path = tmp_path / "cross_entropy_function.py"
+    path.write_text(source.replace("    reference=reference,\n", '    reference=reference, in_place=("logits",),\n'))
+    asked = Run(str(path), "gradient_over_input", "cpu", cases=50, max_findings=1)
+    record = Campaign(asked, load(str(path)), "cpu", tmp_path / "corpus", Quiet(), {}).go().records[0]
+    assert (record.finding.oracle, record.case.last.dims) == ("autograd", {"N": 1, "V": 1})
+    assert record.finding.symptom in ("before", "beside") and "wrote over" in record.diagnosis[0]
+    assert record.rate.certain
