@@ -96,8 +96,9 @@ class Compared:
 
     @property
     def want(self) -> Tensor:
-        """What is due; where it is undecided, the nearer one of what may be due."""
-        return self.got.clamp(self.low, self.high).where(self.low != self.high, self.low)
+        """What is due; where it is undecided, of what may be due that which is further away."""
+        further = (self.got - self.low).abs() >= (self.got - self.high).abs()
+        return torch.where(further | self.low.isnan(), self.low, self.high)
 
 
 def measured(bench: Bench, part: int) -> Tally | Final:
@@ -196,7 +197,7 @@ def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
     finite are judged where the target takes such.
     """
     got, want = compared.got, compared.want
-    suspect = ~((got == want) | (got.isnan() & want.isnan()))
+    suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan()))
     for name, one in compared.inputs.items():
         if name not in bench.target.nonfinite:
             suspect &= torch.isfinite(one)

@@ -121,7 +121,7 @@ def rest(plan: Plan, tally: Tally) -> Iterator[str]:
 
 def proof(plan: Plan, tally: Tally) -> str:
     """What an exhaustive sweep proves."""
-    if not plan.exhaustive or tally.other["undecided"] or tally.other["nonfinite"]:
+    if not plan.exhaustive or tally.other["nonfinite"]:
         return ""
     most = float(tally.most.max())
     what = f"an error of at most {short(most)} ULP" if most else "correct rounding"

@@ -27,7 +27,7 @@ CERTAIN = 64.0
 """How many times its measured uncertainty, the maximum over four members, float64 must be away from a boundary."""
 AT_ONCE = 128
 """Values that are decided together by arbitrary precision."""
-SECONDS = 20.0
+SECONDS = 10.0
 """Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
 
 Inputs = dict[str, Any]
