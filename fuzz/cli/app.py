@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from fuzz.cli.drift import drift
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
 from fuzz.cli.run import run
@@ -21,6 +22,7 @@ app.callback(invoke_without_command=True)(version)
 app.command("list")(list_targets)
 app.command()(run)
 app.command()(sweep)
+app.command()(drift)
 app.command()(replay)
 app.command()(shrink)
 app.command()(show)

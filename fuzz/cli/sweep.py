@@ -21,7 +21,7 @@ from fuzz.loader import load
 from fuzz.loader import planted as planted_bug
 from fuzz.sweep import Plan, Tally, planned
 from fuzz.sweep import plot as plots
-from fuzz.sweep.search import Reports, Sweep, findings, swept
+from fuzz.sweep.search import Given, Reports, findings, swept
 from fuzz.sweep.table import sweep_json, text_of
 from fuzz.target import Target
 from fuzz.worker import preload
@@ -106,10 +106,10 @@ def progress(plan: Plan) -> Callable[[Tally, int], None]:
 def examined(plan: Plan, tally: Tally, asked: Run, target: Target, folder: Path) -> Result | None:
     """The findings that the worst values end as, told on standard error as they come."""
 
-    def campaign(cases: list[Case]) -> Sweep:
+    def campaign(cases: list[Case]) -> Given:
         run = Run(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
         watcher = Reports(errors, "fuzz replay")
-        return Sweep(run, target, plan.backend, folder, watcher, machine.versions(), cases=cases)
+        return Given(run, target, plan.backend, folder, watcher, machine.versions(), cases=cases)
 
     return findings(plan, tally, campaign)
 

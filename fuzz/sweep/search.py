@@ -61,24 +61,25 @@ def whole(plan: Plan, part: int) -> Case:
 
 
 @dataclass
-class Sweep(Campaign):
-    """A campaign whose cases are given."""
+class Given(Campaign):
+    """A campaign whose cases are given, each asked of these sampled oracles and of those that examine every case."""
 
     cases: list[Case] = field(default_factory=list)
+    sampled: tuple[str, ...] = ()
 
     def _waves(self, start: float) -> Iterator[Wave]:
         for index, case in enumerate(self.cases):
-            yield Wave(case, ((),), index)
+            yield Wave(case, (self.sampled,), index)
 
 
 class Reports(Progress):
-    """Tells of findings only: the sweep has told of itself."""
+    """Tells of findings only: the command has told of itself."""
 
     def started(self, *told: object) -> None: ...
     def progress(self, *told: object) -> None: ...
 
 
-def findings(plan: Plan, tally: Tally, campaign: Callable[[list[Case]], Sweep]) -> Result | None:
+def findings(plan: Plan, tally: Tally, campaign: Callable[[list[Case]], Given]) -> Result | None:
     """What becomes of the worst values: confirmed, shrunk, merged and saved. None where nothing is wrong.
 
     What does not show again when each value runs alone is asked once more with its whole part around it.
