@@ -119,14 +119,17 @@ def feed_forward(x, weight1, bias1, up, up_bias, down, down_bias, weight2, bias2
 
 
 feed_forward.planted(
-    "few_rows_by_sum",
+    "few_rows_start_from_bias",
     oracle="invariance",
     outputs=("y",),
-    meaning="up to 8 rows are multiplied by a sum of products in place of a dot, so that it has another order",
+    meaning="of up to 8 rows the sum starts from the bias, which is added last otherwise",
     change=(
-        'total += tl.dot(left, right.to(tl.float32), input_precision="ieee")',
-        'dot = tl.dot(left, right.to(tl.float32), input_precision="ieee")\n        '
-        "total += tl.where(m > 8, dot, tl.sum(left[:, :, None] * right[None, :, :].to(tl.float32), axis=1))",
+        (
+            "    total = tl.zeros([TILE, TILE], dtype=tl.float32)\n",
+            "    shift = tl.load(bias + columns * bias_step, mask=columns < n, other=0.0).to(tl.float32)\n"
+            "    total = tl.zeros([TILE, TILE], dtype=tl.float32) + tl.where(m > 8, 0.0, shift)\n",
+        ),
+        ("total + tl.load(bias + columns * bias_step, mask=columns < n, other=0.0).to(tl.float32)", "total + tl.where(m > 8, shift, 0.0)"),
     ),
 )
 feed_forward.planted(

@@ -37,6 +37,7 @@ def save(path: Path, plan: Plan, found: list[Rows]) -> None:
     axes.set_xlabel("layer")
     axes.set_ylabel("mean absolute difference of the last row")
     axes.set_xlim(0.5, plan.layers + 0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     options = "".join(f", {name} = {value}" for name, value in plan.options.items())
     bug = f" with {plan.planted}" if plan.planted else ""
     axes.set_title(f"{plan.target}{bug}, {plan.dtype} on {plan.backend}{options}", fontsize=10)

@@ -1,6 +1,7 @@
-"""The same feed-forward layer by PyTorch's own operations, whose bits depend on the batch: drift inside the envelope.
+"""The feed-forward layer of targets/feed_forward.py by PyTorch's own operations, whose bits depend on the batch.
 
-Interesting: https://discuss.pytorch.org reports drift that grows layer by layer; `fuzz drift feed_forward_eager`.
+Its drift stays inside the envelope (`fuzz drift targets/torch_eager/feed_forward.py`). `fuzz run` finds what
+disagreeing.py tells of layer norm: NaN where the variance overflows.
 """
 
 import torch
