@@ -96,16 +96,13 @@ class Plan:
         rows = max(1, PART // self._per_first)
         firsts = self._firsts[part * rows : (part + 1) * rows]
         each = max(1, self._per_first // self._strata)
-        seconds = [
-            np.concatenate([drawn(stratum, each, self.kind, int(first) + 1) for stratum in range(self._strata)])
-            for first in firsts
-        ]
+        seconds = [everywhere(each, self.kind, int(first) + 1) for first in firsts]
         return np.repeat(firsts, seconds[0].size), np.concatenate(seconds)
 
     @property
     def _firsts(self) -> Words:
         each = max(1, math.isqrt(self.count) // self._strata)
-        return np.concatenate([drawn(stratum, each, self.kind, 0) for stratum in range(self._strata)])
+        return everywhere(each, self.kind, 0)
 
     @property
     def _per_first(self) -> int:
@@ -139,6 +136,16 @@ def drawn(stratum: int, each: int, kind: DType, seed: int) -> Words:
     fractions = ((np.arange(noise.size) + noise) * (size / noise.size)).astype(np.uint64)
     places = np.minimum(fractions, size - 1) + np.uint64(stratum) * np.uint64(size)
     return in_order(places, kind)
+
+
+def everywhere(each: int, kind: DType, seed: int) -> Words:
+    """`each` words of every sign and exponent, in the order of values."""
+    size, strata = 1 << kind.mantissa, 2 << kind.exponent_bits
+    each = min(each, size)
+    noise = np.random.Generator(np.random.Philox(key=[seed, strata])).random((strata, each))
+    fractions = ((np.arange(each) + noise) * (size / each)).astype(np.uint64)
+    starts = np.arange(strata, dtype=np.uint64)[:, None] * np.uint64(size)
+    return in_order((np.minimum(fractions, size - 1) + starts).reshape(-1), kind)
 
 
 def sampled(stratum: int, each: int, kind: DType, edges: tuple[int, ...]) -> Words:
