@@ -98,7 +98,7 @@ def progress(plan: Plan) -> Callable[[Tally, int], None]:
         nonlocal told
         if time.monotonic() - told > INTERVAL:
             told = time.monotonic()
-            errors.print(f"part {done} of {plan.parts}: {tally.count:,} values, {tally.wrong:,} wrong", highlight=False)
+            errors.print(f"part {done} of {plan.requests}: {tally.count:,} values, {tally.wrong:,} wrong", highlight=False)
 
     return tell
 

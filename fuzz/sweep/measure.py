@@ -76,6 +76,10 @@ def service(plan: Plan) -> Callable[[int], Tally | Final]:
     arithmetic = precision(plan.backend, target.accumulate, target.dot)
     truth = Truth(target, plan.output, arithmetic, plan.options)
     bench = Bench(plan, target, launcher, named_backend(plan.backend), truth)
+    if plan.large:
+        from fuzz.sweep.device import Device
+
+        return Device(bench).spanned
     return lambda part: measured(bench, part)
 
 

@@ -26,6 +26,8 @@ PART = 1 << 16
 SAMPLE = 10_000_000
 """Values, or pairs, of a stratified sweep where none is told."""
 SIXTEEN = 16
+LARGE = 4
+"""Requests of a large sweep on a GPU, a quarter of all values each."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,16 @@ class Plan:
         if self.exhaustive:
             return values if self.pairs else max(1, values // PART)
         return self._strata if not self.pairs else -(-self._firsts.size // max(1, PART // self._per_first))
+
+    @property
+    def large(self) -> bool:
+        """Whether a GPU computes it by parts of its own."""
+        return self.exhaustive and self.backend == "cuda" and self.kind.bits * len(self.swept) > SIXTEEN
+
+    @property
+    def requests(self) -> int:
+        """What a worker is asked for one after another."""
+        return LARGE if self.large else self.parts
 
     def words(self, part: int) -> tuple[Words, ...]:
         """The words of each swept argument in one part, by the first one's value, NaN at both ends."""

@@ -26,12 +26,12 @@ FAILED = 4
 
 
 def swept(plan: Plan, memory: int, timeout: float, told: Callable[[Tally, int], None]) -> Tally:
-    """The tally of all parts. `told` is called after each with what there is so far and the number of parts done."""
+    """The tally of all parts. `told` is called after each with what there is so far and the number of requests done."""
     total = Tally()
     with Worker(ENTRY, plan, memory, timeout + PATIENCE) as worker:
         upcoming = 0
-        for part in range(plan.parts):
-            while upcoming < min(plan.parts, part + AHEAD):
+        for part in range(plan.requests):
+            while upcoming < min(plan.requests, part + AHEAD):
                 worker.submit(upcoming)
                 upcoming += 1
             while (answer := worker.answer(0.05)) is None:
@@ -51,7 +51,7 @@ def cases_of(plan: Plan, tally: Tally) -> list[Case]:
         if (one.region, one.symptom) not in seen:
             seen.add((one.region, one.symptom))
             made.append(plan.case({name: (word,) for name, word in zip(plan.swept, one.words, strict=True)}))
-    return [*made[:CASES], *(whole(plan, part) for part, _ in tally.failed[:1])]
+    return [*made[:CASES], *(whole(plan, part * plan.parts // plan.requests) for part, _ in tally.failed[:1])]
 
 
 def whole(plan: Plan, part: int) -> Case:

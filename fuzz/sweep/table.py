@@ -116,6 +116,8 @@ def rest(plan: Plan, tally: Tally) -> Iterator[str]:
         yield f"contract           broken at {tally.wrong:,} of {tally.count:,} values: {parts}"
     elif not tally.failed:
         every = "every one of " if plan.exhaustive else ""
+        if plan.large:
+            every = f"the {other['judged']:,} values of largest error among "
         yield f"contract           kept by {every}{tally.count:,} values{proof(plan, tally)}"
 
 

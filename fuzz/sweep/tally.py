@@ -94,6 +94,12 @@ class Tally:
         self.failed += part.failed
         self.bins = np.fmax(self.bins, part.bins)
 
+    def add_beside(self, some: Tally) -> None:
+        """Takes in what was counted apart of values that this part holds already; runs are left out."""
+        self.count -= some.count
+        some.runs = []
+        self.add(some)
+
     def _join(self, part: Tally) -> None:
         if not part.runs:
             self.open_last = False

@@ -25,6 +25,7 @@ from fuzz.target import Target
 
 CERTAIN = 64.0
 """How many times its measured uncertainty, the maximum over four members, float64 must be away from a boundary."""
+UNIT = 2.0**-53
 AT_ONCE = 128
 """Values that are decided together by arbitrary precision."""
 SECONDS = 10.0
@@ -50,7 +51,9 @@ class Truth:
         """
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
-        return self.decided(inputs, expected.value, CERTAIN * expected.uncertainty, kind)
+        # All four members may happen to round to the value itself, which is one rounding off nevertheless.
+        own = expected.uncertainty + UNIT * expected.value.abs()
+        return self.decided(inputs, expected.value, CERTAIN * own, kind)
 
     def decided(self, inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, int]:
         """The same from a float64 value and what it is certain within."""
