@@ -98,7 +98,8 @@ def progress(plan: Plan) -> Callable[[Tally, int], None]:
         nonlocal told
         if time.monotonic() - told > INTERVAL:
             told = time.monotonic()
-            errors.print(f"part {done} of {plan.requests}: {tally.count:,} values, {tally.wrong:,} wrong", highlight=False)
+            text = f"part {done} of {plan.requests}: {tally.count:,} values, {tally.wrong:,} wrong"
+            errors.print(text, highlight=False)
 
     return tell
 

@@ -4,7 +4,8 @@ The float64 reference and all that is counted are one function, compiled where t
 reference at every value: what float64 is uncertain about is measured at points of every block, and a value counts as
 certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of itself. The others,
 about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for that they stay
-undecided, and count as the further of the two numbers that may be due, so that the largest error told is none too small.
+undecided, and count as the further of the two numbers that may be due, so that the largest error told is none too
+small.
 """
 
 from __future__ import annotations
@@ -110,8 +111,8 @@ class Device:
             top = largest(error)
             if len(unsure) > MANY:
                 runs += self._bounded(total, unsure, places, tensors, output, allowances[part - first])
-            else:
-                doubtful.append((*(one[unsure] for one in places), output[unsure]))
+                unsure = unsure[:0]
+            doubtful.append((*(one[unsure] for one in places), output[unsure]))
             worst.append((*(one[top] for one in places), output[top]))
             rows.append((places[0][top], error[top], flags[top]))
         total.bins = self._bins(rows)
