@@ -12,7 +12,7 @@ import torch
 
 from fuzz.loader import load
 from fuzz.sweep import Tally, planned
-from fuzz.sweep.measure import service
+from fuzz.sweep.service import service
 from fuzz.sweep.table import text_of
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")

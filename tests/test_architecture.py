@@ -36,7 +36,7 @@ ORDER = (
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
     "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.truth",
-    "fuzz.sweep.units", "fuzz.drift.measure",
+    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

@@ -34,7 +34,7 @@ SIZE = 1 << 24
 SPAN = 64
 """Parts of one request."""
 BLOCKS, POINTS = 16, 8
-"""Blocks of a part, and points of each at which float64's own error is measured."""
+"""Blocks of a part along one argument, and points of each block at which float64's own error is measured."""
 RELATIVE = 2.0**-40
 ROWS = 2048
 """Of so many stretches of each part the largest error is judged by the target's contract, and drawn."""
@@ -81,14 +81,28 @@ class Device:
                 made[name] = torch.full(places[0].shape, value, dtype=TORCH_DTYPES[dtype], device=device)
         return made
 
+    @property
+    def blocks(self) -> int:
+        """Blocks of a part; of pairs one for each first value."""
+        return max(1, self.size >> self.bench.plan.kind.bits) if self.bench.plan.pairs else BLOCKS
+
     def allowances(self, first: int, last: int) -> Tensor:
-        """What float64 is certain within, of shape (parts, BLOCKS, 1): CERTAIN times its own error at some points."""
-        step = self.size // (BLOCKS * POINTS)
+        """What float64 is certain within, CERTAIN times its own error at some points, of shape (parts, 2, blocks, 1).
+
+        In each block a share of the value, and an absolute amount. Along one argument values change little in a block,
+        so that the amount tells even where they cross 0; over a pair's second argument they change by any power of two.
+        """
+        step = self.size // (self.blocks * POINTS)
         flat = torch.arange(first * self.size + step // 2, last * self.size, step, device=self.bench.backend.device)
         inputs = {name: one.double() for name, one in self.tensors(self.places(flat)).items()}
-        own = self.bench.truth.expected(inputs, members=1, uncertainty=True).uncertainty
-        assert own is not None
-        return CERTAIN * own.nan_to_num(0.0, 0.0, 0.0).view(-1, BLOCKS, POINTS).amax(2, keepdim=True)
+        found = self.bench.truth.expected(inputs, members=1, uncertainty=True)
+        assert found.uncertainty is not None
+        own = CERTAIN * found.uncertainty.nan_to_num(0.0, 0.0, 0.0)
+        share = torch.where(found.value != 0, own / found.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
+        share, own = (one.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for one in (share, own))
+        if self.bench.plan.pairs:
+            return torch.stack([share.clamp(min=RELATIVE), torch.zeros_like(own)], 1)
+        return torch.stack([torch.full_like(share, RELATIVE), own], 1)
 
     def spanned(self, number: int) -> Tally:
         """Everything that is counted of a span of parts."""
@@ -137,7 +151,8 @@ class Device:
         def screen(out: Tensor, tensors: dict[str, Tensor], allowance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             inputs = {name: one.double() for name, one in tensors.items()}
             value, got = reference(**inputs, **options)[output], out.double()
-            margin = torch.maximum(RELATIVE * value.abs(), allowance.expand(-1, len(out) // BLOCKS).reshape(-1))
+            share, least = allowance.expand(2, -1, len(out) // allowance.shape[1]).reshape(2, -1)
+            margin = torch.maximum(share * value.abs(), least)
             nan, finite = inputs[swept].isnan(), torch.isfinite(inputs[swept])
             for one in inputs.values():
                 nan, finite = nan | one.isnan(), finite & torch.isfinite(one)
@@ -229,7 +244,8 @@ class Device:
         inputs, out = {name: one[unsure].double() for name, one in tensors.items()}, output[unsure]
         assert truth.target.reference is not None
         value, got = truth.target.reference(**inputs, **truth.options)[truth.output], out.double()
-        margin = torch.maximum(RELATIVE * value.abs(), allowance.reshape(-1)[unsure // (self.size // BLOCKS)])
+        share, least = allowance.reshape(2, -1)[:, unsure // (self.size // self.blocks)]
+        margin = torch.maximum(share * value.abs(), least)
         low, high = rounded(value - margin, kind), rounded(value + margin, kind)
         far = torch.where((got - low).abs() >= (got - high).abs(), low, high)
         usual = torch.isfinite(got) & torch.isfinite(low) & torch.isfinite(high)

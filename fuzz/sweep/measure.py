@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import checked
 from fuzz.backends.memory import NAMES
 from fuzz.dtypes import DType, Words, decimal
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.loader import load, planted
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.expect import STAGES, THOROUGH
 from fuzz.oracles.judge import SYMPTOMS, judge
-from fuzz.reference import Expected, precision, wider
+from fuzz.reference import Expected, wider
 from fuzz.sweep.plan import Plan, place_of
 from fuzz.sweep.tally import EACH, OVER, REGIONS, Tally, Wrong, binned, region_of, runs_of
 from fuzz.sweep.truth import Inputs, Truth
@@ -66,21 +64,6 @@ class Bench:
             what = "no 16-bit or 32-bit float of its inputs' shape"
             raise TargetError(f"output {name!r} of target {self.target.name!r} is {what}")
         return output.detach()
-
-
-def service(plan: Plan) -> Callable[[int], Tally | Final]:
-    """The worker's handler, part -> tally."""
-    torch.set_num_threads(1)
-    target = load(plan.text)
-    launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
-    arithmetic = precision(plan.backend, target.accumulate, target.dot)
-    truth = Truth(target, plan.output, arithmetic, plan.options)
-    bench = Bench(plan, target, launcher, named_backend(plan.backend), truth)
-    if plan.large:
-        from fuzz.sweep.device import Device
-
-        return Device(bench).spanned
-    return lambda part: measured(bench, part)
 
 
 @dataclass

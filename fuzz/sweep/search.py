@@ -14,7 +14,7 @@ from fuzz.sweep.plan import Plan
 from fuzz.sweep.tally import Tally
 from fuzz.worker import Fate, Worker
 
-ENTRY = "fuzz.sweep.measure:service"
+ENTRY = "fuzz.sweep.service:service"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2

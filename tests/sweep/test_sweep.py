@@ -18,8 +18,9 @@ from fuzz.dtypes import from_words, to_words
 from fuzz.loader import load
 from fuzz.reference import precision
 from fuzz.sweep import Tally, planned, truth
-from fuzz.sweep.measure import Bench, measured, service
+from fuzz.sweep.measure import Bench, measured
 from fuzz.sweep.search import findings
+from fuzz.sweep.service import service
 from fuzz.sweep.table import text_of
 from fuzz.sweep.truth import Truth
 from fuzz.worker import Final
