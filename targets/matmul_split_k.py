@@ -11,7 +11,7 @@ import triton.language as tl
 from fuzz import size, target, tensor
 
 M, N, K = size("M", 1, 1024), size("N", 1, 1024), size("K", 1, 4096)
-TILE, INNER, PROGRAMS = 16, 32, 64
+TILE, INNER, PROGRAMS = 16, 32, 32
 
 
 @triton.jit(do_not_specialize=["a_row", "a_column", "b_row", "b_column", "m", "n", "k", "blocks"])

@@ -42,7 +42,7 @@ def test_torchs_own_layer_drifts_inside_the_envelope_and_more_with_depth() -> No
 
 
 def test_split_k_drifts_where_the_number_of_splits_depends_on_the_rows() -> None:
-    """K = 512 has 16 blocks: one row makes 8 tiles, 8 splits; 128 rows make 64 tiles, one split."""
+    """K = 128 has 4 blocks: one row has 8 tiles, so that each block is a split; 128 rows have 64 tiles, one split."""
     how = dict(layers=3, settings={"K": "128", "N": "128"})
     assert rows("matmul_invariant", 128, **how).first is None
     drifting = rows("matmul_split_k", 128, **how)

@@ -1,4 +1,4 @@
-"""What a GPU counts of large parts is what the CPU counts of small ones; run here on the CPU, with less of everything."""
+"""What a GPU counts of large parts is what the CPU counts of small ones; run here on the CPU, with less of all."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) ->
 
 @pytest.mark.parametrize("many", [0, 1 << 30])
 def test_all_pairs_of_a_few_first_values(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gates of about 2^-40, where half of the product is a tie now and then that float64 alone does not decide."""
+    """Gates of about 2^-60, where half of the product is a tie now and then that float64 alone does not decide."""
     monkeypatch.setattr(large, "MANY", many)
     asked = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     assert asked.large and asked.requests == 4 and asked.exhaustive
     made = bench(replace(asked, backend="cpu"))
-    number = (0x8000 + (127 - 40) * 128) // 2
+    number = (0x8000 + (127 - 60) * 128) // 2
     found, total = Device(made, size=1 << 17, span=1).spanned(number), Tally()
     for part in (2 * number, 2 * number + 1):
         small = measured(made, part)
@@ -62,6 +62,6 @@ def test_all_pairs_of_a_few_first_values(many: int, monkeypatch: pytest.MonkeyPa
     if many:
         alike(found, total)
     else:
-        assert found.other["undecided"] == total.other["settled"] and not found.other["settled"]
+        assert found.other["undecided"] >= total.other["settled"] > 100 and not found.other["settled"]
         np.testing.assert_array_equal(found.number, total.number)
         assert (found.most >= total.most).all()
