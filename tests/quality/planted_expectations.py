@@ -27,9 +27,7 @@ PLANTED: dict[str, dict[str, Expected]] = {
             "accuracy", ("dweight", "dbias"), ONE, "at N=1 xhat is 0, so dweight=0 and dbias=dy: swapped they differ"
         ),
         "one_pass_variance": Expected(
-            "accuracy",
-            ("dx", "dweight"),
-            {"M": 1, "N": 2},
+            "accuracy", ("dx", "dweight"), {"M": 1, "N": 2},
             "at N=1 E[x*x] and mean*mean are the same product, so the variance is exactly 0 as it should be",
         ),
         "mean_divides_by_block": Expected(
@@ -52,16 +50,12 @@ PLANTED: dict[str, dict[str, Expected]] = {
             "accuracy", ("dweight", "dbias"), ONE, "dbias=dy of one row, rounded to bfloat16 on the way"
         ),
         "assumes_contiguous_dy": Expected(
-            "bounds",
-            ("dy",),
-            {"M": 2, "N": 1},
+            "bounds", ("dy",), {"M": 2, "N": 1},
             "one element has no second place to be read from; of two, M=2 N=1 has fewer elements (5) than M=1 N=2 (6)",
         ),
         "writes_dx_into_dy": Expected("mutation", ("dy",), ONE, "a contiguous dy is returned as dx at any size"),
         "block_chosen_by_batch": Expected(
-            "invariance",
-            ("dx",),
-            {"M": 1, "N": 33},
+            "invariance", ("dx",), {"M": 1, "N": 33},
             "blocks of 16 added up, then a tree of 16, is the tree of 64 for up to 32 columns: column 16+i is added "
             "to i first in both; column 32 is the first added in another order. One row alone against one of eight",
         ),
@@ -109,9 +103,7 @@ PLANTED: dict[str, dict[str, Expected]] = {
         "accumulates_in_bfloat16": Expected("accuracy", ("c",), ONE_EACH, "one product, rounded to bfloat16"),
         "operands_in_bfloat16": Expected("accuracy", ("c",), ONE_EACH, "one product of rounded operands"),
         "b_assumed_contiguous": Expected(
-            "bounds",
-            ("b",),
-            {"M": 1, "K": 1, "N": 2},
+            "bounds", ("b",), {"M": 1, "K": 1, "N": 2},
             "one element has no second place to be read from; of two, N=2 has fewer elements (3) than K=2 (4)",
         ),
         "last_block_replaces": Expected(
@@ -128,9 +120,7 @@ PLANTED: dict[str, dict[str, Expected]] = {
         ),
         "smoothing_over_others": Expected("accuracy", ("losses", "loss"), {"N": 1, "V": 1}, "at V=1, 0/0"),
         "smoothing_keeps_whole_hit": Expected(
-            "accuracy",
-            ("losses", "loss"),
-            {"N": 1, "V": 2},
+            "accuracy", ("losses", "loss"), {"N": 1, "V": 2},
             "at V=1 the label's part is log(1) - 0 = 0, whatever its weight",
         ),
         "sentinel_read": Expected("bounds", ("logits",), {"N": 1, "V": 1}, "column -100 of one ignored row"),
