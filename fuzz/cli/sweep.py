@@ -117,8 +117,6 @@ def examined(plan: Plan, tally: Tally, asked: Run, target: Target, folder: Path)
 
 def exit_code(tally: Tally, result: Result | None) -> int:
     """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
-    if result is None:
-        return 0
-    if result.records:
+    if result and result.records:
         return int(any(not record.accepted for record in result.records))
-    return int(bool(tally.wrong or tally.failed) and not result.unconfirmed)
+    return int(bool(tally.wrong or tally.failed) and not (result and result.unconfirmed))

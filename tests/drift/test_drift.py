@@ -86,6 +86,7 @@ def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
 
 def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> None:
     options = ["--planted", "one_row_by_another_path", "--layers", "2", "--batches", "1,9", "--backend", "cpu"]
+    options += ["--set", "K=4", "--set", "N=4"]
     more = ["--corpus", str(tmp_path), "--json", "--plot", str(tmp_path / "drift.png")]
     done = subprocess.run([*FUZZ, "drift", "matmul_invariant", *options, *more], capture_output=True, text=True)
     assert done.returncode == 1, done.stderr

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 
 from fuzz.case import Case
+from fuzz.cli.sweep import exit_code
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.dtypes import from_words, to_words
 from fuzz.loader import load
 from fuzz.reference import precision
 from fuzz.sweep import Tally, planned, truth
 from fuzz.sweep.measure import Bench, measured
-from fuzz.sweep.search import findings
+from fuzz.sweep.search import cases_of, findings
 from fuzz.sweep.service import service
 from fuzz.sweep.table import text_of
 from fuzz.sweep.truth import Truth
@@ -141,14 +142,12 @@ def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
     assert asked == [[1], [1 << 16]]
 
 
-def test_a_kernel_that_does_not_return_is_a_finding(tmp_path: Path) -> None:
-    code, out, err = command(
-        f"{TOYS}:same", "--dtype", "float16", "--planted", "dies", "--corpus", tmp_path, "--json", "--backend", "cpu"
-    )
-    value = json.loads(out)
-    assert code == 1, err
-    assert value["failed"] == ["RuntimeError: the kernel is gone"]
-    assert [(one["oracle"], one["dims"]) for one in value["findings"]] == [("fault", {"N": 1})]
+def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
+    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
+    found = service(plan)(0)
+    assert isinstance(found, Tally) and found.failed == [(0, "RuntimeError: the kernel is gone")]
+    assert [case.last.dims for case in cases_of(plan, found)] == [{"N": 1 << 16}]
+    assert "the kernel is gone" in text_of(plan, found) and exit_code(found, None) == 1
 
 
 def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
