@@ -54,7 +54,7 @@ $(VENV)/.libraries: $(STAMP)
 versions:
 	@"$(PYTHON)" benchmarks/versions.py $(ARGS)
 
-scoreboard: $(VENV)/.plots
+scoreboard: $(STAMP)
 	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)
 
 # On a GPU machine the packages are those of its own Python.
@@ -64,10 +64,6 @@ bench-gpu:
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev]'
-	@touch $@
-
-$(VENV)/.plots: $(STAMP)
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots]'
 	@touch $@
 

@@ -26,7 +26,13 @@ ORACLES = (
 SYMPTOMS = {
     "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
     "bounds": (
-        "offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten",
+        "offset-overflow",
+        "stray-write",
+        "write-conflict",
+        "race",
+        "stray-read",
+        "unwritten-read",
+        "unwritten",
     ),
     "mutation": ("written", "aliased"),
     "rejects": ("accepted",),

@@ -1,12 +1,12 @@
 """Outcome: what happened when a backend ran a Case.
 
-    Returned       every call came back; holds what each produced
-    Rejected       the launcher refused the input before any kernel ran
-    Raised         the launcher or a kernel raised
-    CompileError   a kernel does not compile
-    OutOfMemory    memory ran out
-    Died           the worker process ended by a signal or by itself
-    Hung           the watchdog's time ran out
+Returned       every call came back; holds what each produced
+Rejected       the launcher refused the input before any kernel ran
+Raised         the launcher or a kernel raised
+CompileError   a kernel does not compile
+OutOfMemory    memory ran out
+Died           the worker process ended by a signal or by itself
+Hung           the watchdog's time ran out
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import fuzz
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OPTIONAL = {"pytest", "ziglang", "mypy"}
+OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 MODULES = {"yaml": "pyyaml"}
 

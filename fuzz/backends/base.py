@@ -35,6 +35,9 @@ class Backend(Protocol):
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
 
+    def unwatched(self) -> AbstractContextManager[None]:
+        """Runs what is inside on this backend at full speed: what is wrong with an access raises, if it is seen."""
+
     def finish(self) -> None:
         """Waits until everything launched has ended, and raises what it raised."""
 

@@ -42,6 +42,13 @@ class Compiled:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
             yield Session(accesses, lambda: list(log.launches), memory.after)
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        from fuzz.backends import cpu
+
+        with cpu.active():
+            yield
+
     def finish(self) -> None:
         """Nothing: a launch has ended when it returns."""
 

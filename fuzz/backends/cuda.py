@@ -30,6 +30,10 @@ class Cuda:
     def session(self, order: int | None) -> Iterator[Session]:
         yield Session()
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        yield
+
     def finish(self) -> None:
         import torch
 

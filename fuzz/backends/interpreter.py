@@ -31,6 +31,10 @@ class Interpreter:
     def session(self, order: int | None) -> Iterator[Session]:
         yield Session()
 
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        yield
+
     def finish(self) -> None:
         """Nothing: a launch has ended when it returns."""
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from fuzz.cli.drift import drift
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
 from fuzz.cli.run import run
 from fuzz.cli.saved import mark, show, shrink
+from fuzz.cli.sweep import sweep
 from fuzz.cli.version import version
 
 app = typer.Typer(
@@ -19,6 +21,8 @@ app = typer.Typer(
 app.callback(invoke_without_command=True)(version)
 app.command("list")(list_targets)
 app.command()(run)
+app.command()(sweep)
+app.command()(drift)
 app.command()(replay)
 app.command()(shrink)
 app.command()(show)

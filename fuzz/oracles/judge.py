@@ -110,6 +110,6 @@ def overflow_threshold(kind: DType) -> float:
 
 def half_ulp(magnitude: torch.Tensor, kind: DType) -> torch.Tensor:
     """Half a unit in the last place of the format at these magnitudes (float64, not negative)."""
-    least = 1 - kind.bias
-    exponent = torch.clamp(torch.frexp(magnitude)[1] - 1, least, kind.bias)
+    # frexp calls the exponent of 0 that of 1/2.
+    exponent = torch.clamp(torch.frexp(magnitude.clamp(min=kind.smallest_normal))[1] - 1, max=kind.bias)
     return torch.ldexp(torch.ones_like(magnitude), exponent - kind.mantissa - 1)

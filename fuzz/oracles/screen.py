@@ -50,9 +50,7 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
     return cleared
 
 
-def in_doubt(
-    outputs: Mapping[str, torch.Tensor], expected: Known, pending: Sequence[Examination]
-) -> list[int]:
+def in_doubt(outputs: Mapping[str, torch.Tensor], expected: Known, pending: Sequence[Examination]) -> list[int]:
     """Places of the exams in which a reference may be worse than the output; the oracle asks about those."""
     precision, count = pending[0].precision, len(pending)
     doubts = [doubtful(outputs[name], one, precision) for name, one in expected.items()]

@@ -15,7 +15,7 @@ def run(arguments):
         torch.cuda.synchronize()
     return {{name: value.detach().clone().cpu() for name, value in outputs.items()}}
 '''
-ACCURACY = '''
+ACCURACY = """
 wrong = []
 outputs = run(arguments_{call}())
 for name, (values, bounds) in EXPECTED.items():
@@ -24,8 +24,8 @@ for name, (values, bounds) in EXPECTED.items():
         close = value == want or (value != value and want != want) or abs(value - want) <= bound
         if not close:
             wrong.append(f"{{name}}.flatten()[{{index}}] is {{value!r}}, should be {{want!r}} within {{bound:.3g}}")
-'''
-BITS = '''
+"""
+BITS = """
 wrong = []
 first = run(arguments_{call}())
 {again}
@@ -33,8 +33,8 @@ for name in first:
     same = torch.equal(first[name].nan_to_num(), second[name].nan_to_num())
     if {chosen} and not same:
         wrong.append(f"{{name}}: {{first[name].tolist()}} and then {{second[name].tolist()}}")
-'''
-MUTATION = '''
+"""
+MUTATION = """
 wrong = []
 arguments = arguments_{call}()
 before = {{name: value.clone() for name, value in arguments.items() if isinstance(value, torch.Tensor)}}
@@ -46,21 +46,21 @@ for name, value in before.items():
 for name, value in outputs.items():
     if value.untyped_storage().data_ptr() in storages:
         wrong.append(f"output {{name}} shares the memory of {{storages[value.untyped_storage().data_ptr()]}}")
-'''
-FAULT = '''
+"""
+FAULT = """
 wrong = []
 try:
     run(arguments_{call}())
 except Exception as error:
     wrong.append(f"{{type(error).__name__}}: {{error}}")
-'''
-UNWRITTEN = '''
+"""
+UNWRITTEN = """
 wrong = []
 for name, value in run(arguments_{call}()).items():
     if value.isnan().any():
         wrong.append(f"{{name}} has elements that were never written: {{value.tolist()}}")
-'''
-INSTRUMENTED = '''
+"""
+INSTRUMENTED = """
 if DEVICE == "cpu":
     with cpu.observe(unwritten=True, conflicts=True, races=True, overflow=True) as log:
         run(arguments_{call}())
@@ -68,11 +68,11 @@ if DEVICE == "cpu":
 else:
     outputs = run(arguments_{call}())
     wrong = [f"{{name}} is NaN: {{value.tolist()}}" for name, value in outputs.items() if value.isnan().any()]
-'''
-END = '''
+"""
+END = """
 print("\\n".join(wrong) or "as it should be")
 sys.exit(1 if wrong else 0)
-'''
+"""
 
 
 BOUNDS = {"unwritten": UNWRITTEN, "stray-read": FAULT, "stray-write": FAULT}

@@ -12,12 +12,15 @@ from fuzz import size, target, tensor, ulps
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case, Split
+from fuzz.contract import Contract
 from fuzz.errors import TargetError
 from fuzz.examine import examine
 from fuzz.layout import Layout
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Examination, compare_values
+from fuzz.oracles.judge import judge
 from fuzz.question import Question, Report
+from fuzz.reference import Expected, precision
 from fuzz.target import Target
 from fuzz.values import recipe
 
@@ -62,6 +65,15 @@ def test_ulps_count_from_the_correctly_rounded_value() -> None:
     assert fired(made(two_ulps_off, contract=ulps(2)), matrix(made(twice))) == []
     assert ("accuracy", "value") in fired(made(two_ulps_off, contract=ulps(1)), matrix(made(twice)))
     assert fired(made(twice, contract=ulps(0)), matrix(made(twice))) == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_zero_has_the_unit_of_the_smallest_numbers(dtype: torch.dtype) -> None:
+    """Half a unit in the last place at 0 is half the smallest subnormal, not that of numbers beside 1/2."""
+    nothing = Expected(torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64), None)
+    for contract in (Contract("envelope"), ulps(1)):
+        assert judge(torch.tensor([2.0**-10], dtype=dtype), nothing, precision("cpu"), contract).wrong
+        assert not judge(torch.zeros(1, dtype=dtype), nothing, precision("cpu"), contract).wrong
 
 
 def test_a_baseline_is_compared_bit_by_bit() -> None:

@@ -178,7 +178,60 @@ PLANTED: dict[str, dict[str, Expected]] = {
         "gradient_over_cotangent": Expected("mutation", ("grad y",), ONE_ROW, "dx=0 over one cotangent"),
     },
 }
+PLANTED |= {
+    "silu": {
+        "exp_overflows": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+        "sigmoid_saturates": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+    },
+    "swiglu": {
+        "silu_of_up": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+        "silu_in_bfloat16": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+    },
+    "geglu": {
+        "cdf_by_one_plus_erf": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+        "sigmoid_form": Expected("accuracy", ("y",), {"N": 1}, "elementwise"),
+    },
+    "matmul_invariant": {
+        "split_by_batch": Expected(
+            "invariance",
+            ("c",),
+            {"M": 1, "K": 33, "N": 1},
+            "of three blocks of 16 the last two are added to each other first; two are the same either way",
+        ),
+        "one_row_by_another_path": Expected(
+            "invariance", ("c",), {"M": 1, "K": 2, "N": 1}, "one product is rounded alike; a sum of two is not"
+        ),
+        "last_block_lost": Expected("accuracy", ("c",), ONE_EACH, "K=1 is no full block: nothing is summed"),
+    },
+    "matmul_split_k": {
+        "tail_of_k_lost": Expected(
+            "accuracy",
+            ("c",),
+            {"M": 1, "K": 1025, "N": 1},
+            "33 blocks of 32 among 32 splits; more tiles have fewer splits, but then there are more elements in all",
+        ),
+        "parts_in_input_dtype": Expected(
+            "accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "a single part is the result, rounded once"
+        ),
+        "last_part_lost": Expected("accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "the least K of two splits"),
+    },
+    "feed_forward": {
+        "few_rows_start_from_bias": Expected(
+            "invariance", ("y",), {"M": 1, "E": 2, "H": 1}, "at E=1 the second norm makes its bias of anything"
+        ),
+        "residual_of_normed": Expected("accuracy", ("y",), {"M": 1, "E": 1, "H": 1}, "at E=1 the norm is its bias"),
+        "gelu_by_sigmoid": Expected(
+            "accuracy", ("y",), {"M": 1, "E": 2, "H": 1}, "at E=1 the second norm makes its bias of anything"
+        ),
+    },
+}
 TESTED = {
+    "silu": ("exp_overflows",),
+    "swiglu": (),
+    "geglu": (),
+    "matmul_invariant": ("split_by_batch",),
+    "matmul_split_k": (),
+    "feed_forward": (),
     "rms_norm": ("eps_outside_sqrt", "truncates_to_bfloat16"),
     "softmax": ("max_sees_padding", "sum_of_last_block", "sum_in_bfloat16"),
     "matmul": ("k_off_by_one", "last_k_block_unmasked", "b_assumed_contiguous", "last_block_replaces"),

@@ -139,7 +139,9 @@ def inline_assembly(lowering: Lowering, op: Op) -> None:
     lines = assembly.translate()
     for chosen, result in enumerate(op.results):
         lowering.elementwise(
-            result, lowering.operands(op), lambda texts, chosen=chosen: block(types, written, texts, lines, chosen)  # type: ignore[misc]
+            result,
+            lowering.operands(op),
+            lambda texts, chosen=chosen: block(types, written, texts, lines, chosen),  # type: ignore[misc]
         )
 
 

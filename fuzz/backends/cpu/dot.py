@@ -58,9 +58,7 @@ def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, 
 
 def mapped(operand: Operand, compute: Callable[[str], str]) -> Operand:
     """The operand with an expression around each element."""
-    return View(
-        operand.type, lambda index, loop: compute(operand.at(index, loop)), [(operand, lambda index: index)]
-    )
+    return View(operand.type, lambda index, loop: compute(operand.at(index, loop)), [(operand, lambda index: index)])
 
 
 def accumulate(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> Lane:

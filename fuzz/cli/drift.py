@@ -1,0 +1,104 @@
+"""``fuzz drift``: how a row's result depends on its batch, layer by layer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz import corpus as corpora
+from fuzz import machine
+from fuzz.campaign import Result
+from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.run import BACKEND_NAMES, chosen_backend, default_folder
+from fuzz.cli.sweep import pairs_of
+from fuzz.config import Run
+from fuzz.drift import Plan, Rows, planned
+from fuzz.drift import plot as plots
+from fuzz.drift.plan import BATCHES
+from fuzz.drift.search import broken, cases_of, drifted
+from fuzz.drift.table import drift_json, text_of
+from fuzz.errors import BackendError, UsageError
+from fuzz.loader import load
+from fuzz.loader import planted as planted_bug
+from fuzz.sweep import plot as figures
+from fuzz.sweep.search import Given, Reports
+from fuzz.target import Target
+from fuzz.worker import preload
+
+
+def drift(
+    target: Annotated[str, typer.Argument(help="A target's name, a file, or file.py:name.")],
+    layers: Annotated[int, typer.Option(help="Layers that follow each other.")] = 20,
+    batches: Annotated[str, typer.Option(help="Batch sizes, with commas.")] = ",".join(map(str, BATCHES)),
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16; the target's plain one by default.")] = "",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="NAME=VALUE of a dim (64 by default) or an option.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of all weights and inputs.")] = 0,
+    planted: Annotated[str | None, typer.Option(help="A planted bug instead of the good kernel.")] = None,
+    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw drift, truth and envelope into this file.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """The last row of a batch against the same row alone, layer by layer, with the truth and the envelope."""
+    if backend not in BACKEND_NAMES:
+        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    if reason := machine.unsupported():
+        raise UsageError(reason)
+    preload("fuzz.warm")
+    loaded = load(target)
+    if planted:
+        planted_bug(loaded, planted)
+    if plot:
+        figures.check(plot)
+    plan = planned(
+        loaded, target, backend=chosen_backend(backend), layers=layers, batches=sizes_of(batches), dtype=dtype,
+        planted=planted, settings=pairs_of(settings or []), seed=seed,
+    )  # fmt: skip
+    folder = corpus or default_folder(loaded, planted)
+    corpora.check_writable(folder)
+    asked = Run(target, planted, backend, seed=seed, corpus=folder)
+    found = drifted(plan, asked.resident, progress)
+    if plot:
+        plots.save(plot, plan, found)
+    if not json:
+        put(text_of(plan, found))
+    result = examined(plan, found, asked, loaded, folder)
+    if json:
+        put_json(drift_json(plan, found, result))
+    return exit_code(plan, found, result)
+
+
+def sizes_of(text: str) -> tuple[int, ...]:
+    """Batch sizes from a text such as 1,16,128."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"--batches {text}: give sizes with commas, such as 1,16,128") from None
+
+
+def progress(rows: Rows) -> None:
+    last = rows.rows[-1]
+    errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers", highlight=False)
+
+
+def examined(plan: Plan, found: list[Rows], asked: Run, target: Target, folder: Path) -> Result | None:
+    """The findings that the broken layers end as; None where nothing is broken."""
+    cases = cases_of(plan, found)
+    if not cases:
+        return None
+    run = Run(asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder)
+    watcher = Reports(errors, "fuzz replay")
+    return Given(
+        run, target, plan.backend, folder, watcher, machine.versions(), cases=cases, sampled=("invariance",)
+    ).go()
+
+
+def exit_code(plan: Plan, found: list[Rows], result: Result | None) -> int:
+    """1 where the promise is broken, unless all of its findings are accepted."""
+    if result and result.records:
+        return int(any(not record.accepted for record in result.records))
+    return int(any(broken(plan, row) for rows in found for row in rows.rows))

@@ -1,0 +1,174 @@
+"""Plan: which target is stacked, over which argument, at which sizes; and the ordinary case of each of its layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.case import Argument, Call, Case, Scalar, Split
+from fuzz.dims import resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.errors import UsageError
+from fuzz.sweep.plan import chosen
+from fuzz.target import Target
+from fuzz.values import Recipe, Values, recipe
+
+DTYPES = ("float32", "bfloat16", "float16")
+WIDTH = 64
+"""Every dim but the batch, where none is told."""
+BATCHES = (1, 16, 128, 1024)
+STRIDE = 64
+"""From one layer's seeds to the next one's: more than a target has arguments."""
+LARGEST = 1 << 22
+"""Elements of the largest tensor."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`state` is the argument that a layer's output replaces in the next; all its rows belong to the batch dim."""
+
+    text: str
+    target: str
+    planted: str | None
+    backend: str
+    dtype: str
+    batch: str
+    state: str
+    layers: int
+    batches: tuple[int, ...]
+    dims: Mapping[str, int]
+    shapes: Mapping[str, tuple[str, ...]]
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    seed: int = 0
+    bitwise: bool = True
+
+    def arguments(self, layer: int, size: int) -> dict[str, Argument]:
+        """The arguments of one layer, from 0, at a batch size; the state is that of the first layer."""
+        dims = {**self.dims, self.batch: size}
+        made = {}
+        for place, (name, shape) in enumerate(self.shapes.items()):
+            seed = (self.seed * 1024 + layer) * STRIDE + place
+            made[name] = Argument(shape, self.dtype, scaled(resolve(shape, dims), seed, name == self.state))
+        return made
+
+    def case(self, layer: int, size: int, state: Values | None = None) -> Case:
+        """The ordinary case in which the last row of a layer's batch is computed alone."""
+        arguments = self.arguments(layer, size)
+        if state is not None:
+            given = arguments[self.state]
+            arguments[self.state] = Argument(given.shape, given.dtype, state)
+        call = Call({**self.dims, self.batch: size}, arguments, dict(self.options))
+        return Case(self.target, (call,), Split(size - 1, 1))
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer at one batch size. Mean absolute values over the last row: how far it is from the row computed alone,
+    and from the truth; and the mean of what the envelope over the depth allows an element.
+
+    `differ` of its elements have other bits than alone; `beyond` of them differ by more than the envelope allows two.
+    """
+
+    batch: int
+    layer: int
+    drift: float
+    truth_error: float
+    envelope: float
+    differ: int = 0
+    beyond: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """All layers at one batch size. `state` are the words of the state before the first layer at which bits differ."""
+
+    rows: tuple[Row, ...]
+    state: Values | None = None
+
+    @property
+    def first(self) -> int | None:
+        """The first layer, from 1, at which bits differ."""
+        return next((row.layer for row in self.rows if row.differ), None)
+
+
+def scaled(shape: tuple[int, ...], seed: int, state: bool) -> Recipe:
+    """Normal values; those of a matrix that rows are multiplied with so small that the results keep their size."""
+    small = -round(math.log2(math.sqrt(max(shape[0], 1)))) if len(shape) > 1 and not state else 0
+    return recipe("normal", seed, exponent=max(small, -24))
+
+
+def planned(
+    target: Target,
+    text: str,
+    *,
+    backend: str,
+    layers: int = 20,
+    batches: tuple[int, ...] = BATCHES,
+    dtype: str = "",
+    planted: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> Plan:
+    """The plan of what a person asked for. UsageError says what does not fit, in one line."""
+    batch = batch_of(target)
+    given = dict(settings or {})
+    if layers < 1 or not batches or min(batches) < 1:
+        raise UsageError("--layers and --batches must be at least 1")
+    highest = next(dim for dim in target.sizes if dim.name == batch)
+    for size in batches:
+        if highest.clamp(size) != size:
+            raise UsageError(f"--batches {size}: {batch} of {target.name} is {highest.low} to {highest.high}")
+    dims = {dim.name: dim.clamp(_whole(dim.name, given.pop(dim.name, str(WIDTH)))) for dim in target.sizes}
+    del dims[batch]
+    options = {
+        name: chosen(name, option, given.pop(name)) if name in given else option.choices[0]
+        for name, option in target.options.items()
+    }
+    if given:
+        known = ", ".join([*dims, *target.options])
+        raise UsageError(f"--set {next(iter(given))}: {target.name} has no such dim or option; there is {known}")
+    dtype = dtype or next(iter(target.tensors.values())).dtypes[0]
+    for name, argument in target.tensors.items():
+        if dtype not in DTYPES or dtype not in argument.dtypes:
+            raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
+    shapes = {name: argument.shape for name, argument in target.tensors.items()}
+    plan = Plan(
+        text, target.name, planted, backend, dtype, batch, state_of(target, batch), layers, tuple(sorted(set(batches))),
+        dims, shapes, options, seed, target.invariance == "bitwise",
+    )  # fmt: skip
+    _check_size(plan)
+    return plan
+
+
+def _whole(name: str, text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"--set {name}={text}: a size, at least 1")
+    return int(text)
+
+
+def _check_size(plan: Plan) -> None:
+    dims = {**plan.dims, plan.batch: max(plan.batches)}
+    for name, shape in plan.shapes.items():
+        if math.prod(resolve(shape, dims)) > LARGEST:
+            raise UsageError(f"{name} would have {math.prod(resolve(shape, dims)):,} elements; at most {LARGEST:,}")
+
+
+def batch_of(target: Target) -> str:
+    """The dim whose rows do not depend on each other; UsageError where there is none, or no layer can be stacked."""
+    batches = {target.batch} if target.batch else set(target.rows.values())
+    if target.reference is None or target.differentiable or len(batches) != 1:
+        raise UsageError(f"{target.name} promises nothing about rows of a batch, so that there is no drift to measure")
+    if any(argument.below for argument in target.tensors.values()):
+        raise UsageError(f"{target.name} takes indices, so that its layers cannot be stacked")
+    (batch,) = batches
+    assert batch is not None
+    return batch
+
+
+def state_of(target: Target, batch: str) -> str:
+    """The first tensor that has rows of the batch."""
+    for name, argument in target.tensors.items():
+        if argument.shape[:1] == (batch,) and named_dtype(argument.dtypes[0]).is_float:
+            return name
+    raise UsageError(f"no argument of {target.name} has rows of {batch}, so that its layers cannot be stacked")

@@ -1,0 +1,254 @@
+"""Measure: one part of a sweep in a worker: the kernel on all its values at once, each result against what is due."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fuzz.backends.base import Backend
+from fuzz.backends.execute import checked
+from fuzz.backends.memory import NAMES
+from fuzz.dtypes import DType, Words, decimal
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.oracles.accuracy import NARROW_LARGE
+from fuzz.oracles.expect import STAGES, THOROUGH
+from fuzz.oracles.judge import SYMPTOMS, judge
+from fuzz.reference import Expected, wider
+from fuzz.sweep.plan import Plan, place_of
+from fuzz.sweep.tally import EACH, OVER, REGIONS, Tally, Wrong, binned, region_of, runs_of
+from fuzz.sweep.truth import Inputs, Truth
+from fuzz.sweep.units import ordinals, ulps
+from fuzz.target import Launcher, Target
+from fuzz.values.torch_values import from_words, to_words
+from fuzz.worker import Final
+
+
+@dataclass
+class Bench:
+    """A plan with its target loaded: runs the kernel, and knows what is due."""
+
+    plan: Plan
+    target: Target
+    launcher: Launcher
+    backend: Backend
+    truth: Truth
+
+    def tensors(self, words: tuple[Words, ...]) -> dict[str, Tensor]:
+        """Every tensor argument, in the order of the declaration."""
+        swept = dict(zip(self.plan.swept, words, strict=True))
+        made = {}
+        for name in self.plan.order:
+            dtype, word = self.plan.fixed.get(name, (self.plan.dtype, 0))
+            kind = named_dtype(dtype)
+            given = swept[name] if name in swept else np.full(words[0].size, word, dtype=kind.word)
+            made[name] = from_words(given, kind, self.backend.device)
+        return made
+
+    def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The output that is looked at. TargetError for a launcher that refuses, or whose output does not fit."""
+        with self.backend.unwatched():
+            outputs = checked(self.target, self.launcher(**tensors, **self.plan.options))
+            self.backend.finish()
+        name = self.truth.output = self.truth.output or next(iter(outputs))
+        if name not in outputs:
+            raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")
+        output = outputs[name]
+        if output.shape != next(iter(tensors.values())).shape or output.dtype.itemsize > 4:
+            what = "no 16-bit or 32-bit float of its inputs' shape"
+            raise TargetError(f"output {name!r} of target {self.target.name!r} is {what}")
+        return output.detach()
+
+
+@dataclass
+class Compared:
+    """One part element by element; float64 on the host. `low` and `high` enclose the correctly rounded result."""
+
+    x: np.ndarray[Any, Any]
+    inputs: Inputs
+    output: Tensor
+    low: Tensor
+    high: Tensor
+    kind: DType
+
+    @property
+    def got(self) -> Tensor:
+        return self.output.double()
+
+    @property
+    def want(self) -> Tensor:
+        """What is due; where it is undecided, of what may be due that which is further away."""
+        further = (self.got - self.low).abs() >= (self.got - self.high).abs()
+        return torch.where(further | self.low.isnan(), self.low, self.high)
+
+
+def measured(bench: Bench, part: int) -> Tally | Final:
+    """Everything that is counted of one part."""
+    words = bench.plan.words(part)
+    tensors = bench.tensors(words)
+    try:
+        output = bench.run(tensors).cpu()
+    except UsageError:
+        raise
+    except Exception as error:
+        return failed(bench, part, error)
+    kind = named_dtype(NAMES[output.dtype])
+    inputs = {name: one.cpu().double() for name, one in tensors.items()}
+    low, high, settled = bench.truth.rounded(inputs, kind)
+    compared = Compared(inputs[bench.plan.swept[0]].numpy(), inputs, output, low, high, kind)
+    tally = counted(bench, compared, words)
+    tally.other["settled"] = settled
+    wrong, symptoms, ratios = broken(bench, compared)
+    tally.symptoms = Counter(SYMPTOMS[int(s) - 1] for s in symptoms)
+    tally.worst = shown(compared, words, bench.plan.kind, (wrong, symptoms, ratios), part)
+    return tally
+
+
+def failed(bench: Bench, part: int, error: Exception) -> Tally | Final:
+    """A part in which the kernel raised; after some errors the process cannot go on."""
+    tally = Tally(failed=[(part, one_line(error))])
+    return Final(tally) if bench.backend.fatal(error) else tally
+
+
+def counted(bench: Bench, compared: Compared, words: tuple[Words, ...]) -> Tally:
+    """The table: errors by region, wrong signs, what is not finite, what is flushed."""
+    got, want, kind = compared.got, compared.want, compared.kind
+    finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
+    flushed = finite & flushes(bench, want, got, kind)
+    usual = finite & torch.isfinite(got) & torch.isfinite(want) & ~flushed
+    sign = (finite & (got * want.sign() < 0)).numpy()
+    error, apart = ulps(got, want, kind), (ordinals(compared.output) - ordinals(want.to(compared.output.dtype))).abs()
+    mask = usual.numpy()
+    region = region_of(compared.x[mask], bench.plan.kind.smallest_normal)
+    e, o = error.numpy()[mask], apart.numpy()[mask].astype(np.float64)
+    made = Tally(len(compared.x))
+    size = len(REGIONS)
+    made.number = np.bincount(region, minlength=size).astype(np.float64)
+    made.ulps = np.bincount(region, e, size).astype(np.float64)
+    made.ordinals = np.bincount(region, o, size).astype(np.float64)
+    np.maximum.at(made.most, region, e)
+    np.maximum.at(made.most_ordinals, region, o)
+    made.over = np.array([(e > limit).sum() for limit in OVER], dtype=np.float64)
+    made.other = others(compared, finite, flushed)
+    _runs(made, compared.x, sign)
+    places = place_of(words[0], bench.plan.kind).astype(np.float64) / (1 << bench.plan.kind.bits)
+    made.bins = binned(places[mask], compared.x[mask], e, sign[mask])
+    return made
+
+
+def _runs(made: Tally, x: np.ndarray[Any, Any], sign: np.ndarray[Any, Any]) -> None:
+    """Runs of wrong signs along the first argument; of pairs a value counts where any of its pairs is wrong."""
+    starts = np.flatnonzero(np.concatenate([[True], (x[1:] != x[:-1]) & ~(np.isnan(x[1:]) & np.isnan(x[:-1]))]))
+    each = np.logical_or.reduceat(sign, starts)
+    made.runs = runs_of(x[starts], each)
+    made.open_first, made.open_last = bool(each[0]), bool(each[-1])
+    made.other["sign"] = int(sign.sum())
+
+
+def others(compared: Compared, finite: Tensor, flushed: Tensor) -> Counter[str]:
+    """Counts beside the table: NaN and infinite inputs, results that are not finite, flushed and undecided ones."""
+    got, want = compared.got, compared.want
+    same = (got == want) | (got.isnan() & want.isnan())
+    some = torch.stack([one.isnan() for one in compared.inputs.values()]).any(0)
+    parts = {
+        "nan": some,
+        "nan_differs": some & ~same,
+        "infinite": ~finite & ~some,
+        "infinite_differs": ~finite & ~some & ~same,
+        "nonfinite": finite & ~same & ~(torch.isfinite(got) & torch.isfinite(want)),
+        "flushed": flushed,
+        "undecided": finite & (compared.low != compared.high),
+        "inexact": finite & ~same,
+    }
+    return Counter({name: int(mask.sum()) for name, mask in parts.items()})
+
+
+def flushes(bench: Bench, want: Tensor, got: Tensor, kind: DType) -> Tensor:
+    """Subnormal results that came as 0 on a backend that flushes them."""
+    eta = bench.truth.precision.eta
+    if eta <= kind.smallest_subnormal:
+        return torch.zeros_like(want, dtype=torch.bool)
+    return (want.abs() < min(eta, kind.smallest_normal)) & (want != 0) & (got == 0)
+
+
+def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
+    """(places, symptoms, ratios) where the target's contract is broken, as the accuracy oracle judges it.
+
+    A result that is correctly rounded keeps every contract, so that only the others are judged. Inputs that are not
+    finite are judged where the target takes such.
+    """
+    got, want = compared.got, compared.want
+    suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan()))
+    for name, one in compared.inputs.items():
+        if name not in bench.target.nonfinite:
+            suspect &= torch.isfinite(one)
+    places = suspect.nonzero().reshape(-1)
+    symptoms, ratios = torch.zeros(len(places), dtype=torch.int64), torch.zeros(len(places), dtype=torch.float64)
+    left, known = torch.arange(len(places)), None
+    for stage in range(len(STAGES)):
+        if not len(left):
+            break
+        known = staged(bench, {name: one[places[left]] for name, one in compared.inputs.items()}, stage, known)
+        found = judge(compared.output[places[left]], known, bench.truth.precision, bench.target.contract)
+        symptoms[left], ratios[left] = found.symptom.long(), found.ratio
+        # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
+        keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
+        left, known = left[keep], at(known, keep)
+    wrong = symptoms > 0
+    return places[wrong], symptoms[wrong], ratios[wrong]
+
+
+def staged(bench: Bench, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
+    """The reference with the envelope of a stage's members, as the accuracy oracle evaluates it."""
+    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
+    thorough = members >= THOROUGH
+    how = dict(members=members, after=after, uncertainty=thorough and after < THOROUGH, check_range=thorough)
+    found = bench.truth.expected(inputs, **how)
+    return wider({"": known}, {"": found})[""] if known else found
+
+
+def at(expected: Expected, keep: Tensor) -> Expected:
+    """Some elements of what is expected."""
+    own = expected.uncertainty
+    return replace(
+        expected,
+        value=expected.value[keep],
+        spread=expected.spread[keep],
+        uncertainty=None if own is None else own[keep],
+    )
+
+
+def shown(
+    compared: Compared, words: tuple[Words, ...], kind: DType, wrong: tuple[Tensor, Tensor, Tensor], part: int
+) -> list[Wrong]:
+    """The worst of each region and symptom."""
+    places, symptoms, ratios = (one.numpy() for one in wrong)
+    region = region_of(np.nan_to_num(compared.x[places]), kind.smallest_normal)
+    order = np.lexsort((-ratios, symptoms, region))
+    groups = np.stack([region[order], symptoms[order]], 1)
+    counting = np.arange(len(order))
+    fresh = np.concatenate([[True], (groups[1:] != groups[:-1]).any(1)])[: len(order)]
+    rank = counting - np.maximum.accumulate(np.where(fresh, counting, 0))
+    return [
+        _wrong(compared, words, kind, int(places[i]), (int(region[i]), int(symptoms[i]), float(ratios[i])), part)
+        for i in order[rank < EACH]
+    ]
+
+
+def _wrong(
+    compared: Compared, words: tuple[Words, ...], kind: DType, place: int, seen: tuple[int, int, float], part: int
+) -> Wrong:
+    region, symptom, ratio = seen
+    own = tuple(int(one[place]) for one in words)
+    got, want = compared.output[place : place + 1], compared.want[place : place + 1]
+    apart = int((ordinals(got) - ordinals(want.to(got.dtype))).abs())
+    error = float(ulps(got.double(), want, compared.kind))
+    told = decimal(int(to_words(got)[0]), compared.kind), decimal(int(to_words(want.to(got.dtype))[0]), compared.kind)
+    inputs = tuple(decimal(word, kind) for word in own)
+    return Wrong(part, region, SYMPTOMS[symptom - 1], own, inputs, *told, error, apart, ratio)

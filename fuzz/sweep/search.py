@@ -1,0 +1,93 @@
+"""Search: a whole sweep by a worker, and its worst values as ordinary cases that end as findings in the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from fuzz.campaign import Campaign, Result
+from fuzz.case import Case
+from fuzz.outcome import describe
+from fuzz.question import Wave
+from fuzz.report.live import Progress
+from fuzz.sweep.plan import Plan
+from fuzz.sweep.tally import Tally
+from fuzz.worker import Fate, Worker
+
+ENTRY = "fuzz.sweep.service:service"
+PATIENCE = 60.0
+"""Seconds beyond the target's timeout that one part may take, for its reference."""
+AHEAD = 2
+"""Parts waiting at the worker, so that it never waits for the next."""
+CASES = 24
+"""Most cases of one value each that are made of what a sweep found wrong."""
+FAILED = 4
+"""Parts in which the kernel does not return after which a sweep ends."""
+
+
+def swept(plan: Plan, memory: int, timeout: float, told: Callable[[Tally, int], None]) -> Tally:
+    """The tally of all parts. `told` is called after each with what there is so far and the number of requests done."""
+    total = Tally()
+    with Worker(ENTRY, plan, memory, timeout + PATIENCE) as worker:
+        upcoming = 0
+        for part in range(plan.requests):
+            while upcoming < min(plan.requests, part + AHEAD):
+                worker.submit(upcoming)
+                upcoming += 1
+            while (answer := worker.answer(0.05)) is None:
+                continue
+            found = answer[1]
+            total.add(Tally(failed=[(part, describe(found.outcome))]) if isinstance(found, Fate) else found)
+            told(total, part + 1)
+            if len(total.failed) >= FAILED:
+                break
+    return total
+
+
+def cases_of(plan: Plan, tally: Tally) -> list[Case]:
+    """Of each region and symptom the worst value as a case of its own; parts in which the kernel failed as a whole."""
+    made, seen = [], set()
+    for one in tally.worst:
+        if (one.region, one.symptom) not in seen:
+            seen.add((one.region, one.symptom))
+            made.append(plan.case({name: (word,) for name, word in zip(plan.swept, one.words, strict=True)}))
+    return [*made[:CASES], *(whole(plan, part * plan.parts // plan.requests) for part, _ in tally.failed[:1])]
+
+
+def whole(plan: Plan, part: int) -> Case:
+    """A part as one case."""
+    words = plan.words(part)
+    return plan.case({name: tuple(one.tolist()) for name, one in zip(plan.swept, words, strict=True)})
+
+
+@dataclass
+class Given(Campaign):
+    """A campaign whose cases are given, each asked of these sampled oracles and of those that examine every case."""
+
+    cases: list[Case] = field(default_factory=list)
+    sampled: tuple[str, ...] = ()
+
+    def _waves(self, start: float) -> Iterator[Wave]:
+        for index, case in enumerate(self.cases):
+            yield Wave(case, (self.sampled,), index)
+
+
+class Reports(Progress):
+    """Tells of findings only: the command has told of itself."""
+
+    def started(self, *told: object) -> None: ...
+    def progress(self, *told: object) -> None: ...
+
+
+def findings(plan: Plan, tally: Tally, campaign: Callable[[list[Case]], Given]) -> Result | None:
+    """What becomes of the worst values: confirmed, shrunk, merged and saved. None where nothing is wrong.
+
+    What does not show again when each value runs alone is asked once more with its whole part around it.
+    """
+    cases = cases_of(plan, tally)
+    if not cases:
+        return None
+    result = campaign(cases).go()
+    if result.records or not tally.worst:
+        return result
+    return campaign([whole(plan, tally.worst[0].part)]).go()

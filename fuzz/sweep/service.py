@@ -1,0 +1,30 @@
+"""Service: the worker's side of a sweep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from fuzz.backends import backend as named_backend
+from fuzz.loader import load, planted
+from fuzz.reference import precision
+from fuzz.sweep.device import Device
+from fuzz.sweep.measure import Bench, measured
+from fuzz.sweep.plan import Plan
+from fuzz.sweep.tally import Tally
+from fuzz.sweep.truth import Truth
+from fuzz.worker import Final
+
+
+def service(plan: Plan) -> Callable[[int], Tally | Final]:
+    """The worker's handler, request -> tally: a part of the plan, or a span of large parts on a GPU."""
+    torch.set_num_threads(1)
+    target = load(plan.text)
+    launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
+    arithmetic = precision(plan.backend, target.accumulate, target.dot)
+    truth = Truth(target, plan.output, arithmetic, plan.options)
+    bench = Bench(plan, target, launcher, named_backend(plan.backend), truth)
+    if plan.large:
+        return Device(bench).spanned
+    return lambda part: measured(bench, part)

@@ -1,0 +1,120 @@
+"""Drift of a row with its batch: what is measured, what breaks a promise, and what becomes of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fuzz.cli import run
+from fuzz.drift import Rows, planned
+from fuzz.drift.measure import Stack, measured, service, truth
+from fuzz.drift.search import broken, cases_of
+from fuzz.loader import load
+from fuzz.values import Exact
+
+FUZZ = [sys.executable, "-m", "fuzz"]
+EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")
+
+
+def rows(text: str, size: int, **how: Any) -> Rows:
+    plan = planned(load(text), text, backend="cpu", batches=(size,), **how)
+    return service(plan)(size)
+
+
+@pytest.mark.parametrize("residual", ["True", "False"])
+def test_a_batch_invariant_layer_keeps_its_bits_to_any_depth(residual: str) -> None:
+    found = rows("feed_forward", 33, layers=6, settings={"E": "40", "H": "24", "residual": residual})
+    assert [row.layer for row in found.rows] == [1, 2, 3, 4, 5, 6]
+    assert all(row.drift == row.differ == 0 and 0 < row.truth_error < row.envelope for row in found.rows)
+
+
+def test_torchs_own_layer_drifts_inside_the_envelope_and_more_with_depth() -> None:
+    found = rows(EAGER, 64, layers=12)
+    assert found.rows[-1].drift > found.rows[0].drift > 0 and not any(row.beyond for row in found.rows)
+    assert all(0 < row.truth_error < row.envelope for row in found.rows)
+
+
+def test_split_k_drifts_where_the_number_of_splits_depends_on_the_rows() -> None:
+    """K = 128 has 4 blocks: one row has 8 tiles, so that each block is a split; 128 rows have 64 tiles, one split."""
+    how = dict(layers=3, settings={"K": "128", "N": "128"})
+    assert rows("matmul_invariant", 128, **how).first is None
+    drifting = rows("matmul_split_k", 128, **how)
+    assert drifting.first == 1 and not any(row.beyond for row in drifting.rows)
+
+
+def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_it() -> None:
+    plan = planned(load("softmax"), "softmax", backend="cpu", layers=3, batches=(4,), settings={"N": "5"})
+    from fuzz.backends import backend
+
+    target = load("softmax")
+    stack = Stack(plan, target, target.launcher, backend("cpu"))
+    layers = [stack.last_row(stack.tensors(layer, 4)) for layer in range(3)]
+    by_hand = layers[0]["x"].double()
+    for expected in truth(stack, layers):
+        by_hand = torch.softmax(by_hand, -1)
+        torch.testing.assert_close(expected.value, by_hand, rtol=1e-14, atol=0)
+        assert (expected.spread > 0).all()
+    assert measured(stack, 4).first is None
+
+
+def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
+    plan = planned(load("matmul_invariant"), "matmul_invariant", backend="cpu", batches=(9,), layers=2)
+    case = plan.case(0, 9)
+    assert case.split is not None and (case.split.start, case.split.length) == (8, 1)
+    assert case.last.dims == {"K": 64, "N": 64, "M": 9}
+    given, other = plan.arguments(0, 9), plan.arguments(1, 9)
+    assert len({str(one.values) for one in (*given.values(), *other.values())}) == 4
+
+
+def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
+    how = dict(backend="cpu", batches=(9,), layers=2, planted="split_by_batch")
+    plan = planned(load("matmul_invariant"), "matmul_invariant", **how)
+    found = service(plan)(9)
+    assert broken(plan, found.rows[0]) and cases_of(plan, [found])[0].key == plan.case(0, 9).key
+    assert isinstance(found.state, Exact)
+    still = replace(found.rows[0], differ=0)
+    later = Rows((still, replace(found.rows[1], differ=1)), found.state)
+    assert cases_of(plan, [later])[0].last.arguments["a"].values == found.state
+
+
+def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> None:
+    options = ["--planted", "one_row_by_another_path", "--layers", "2", "--batches", "1,9", "--backend", "cpu"]
+    options += ["--set", "K=4", "--set", "N=4"]
+    more = ["--corpus", str(tmp_path), "--json", "--plot", str(tmp_path / "drift.png")]
+    done = subprocess.run([*FUZZ, "drift", "matmul_invariant", *options, *more], capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    value = json.loads(done.stdout)
+    assert (value["target"], value["layers"], value["broken"]) == ("matmul_invariant", 2, True)
+    assert [(row["batch"], row["layer"]) for row in value["rows"]] == [(1, 1), (1, 2), (9, 1), (9, 2)]
+    assert value["rows"][0]["drift"] == 0 < value["rows"][3]["drift"] < value["rows"][3]["envelope"]
+    (found,) = value["findings"]
+    assert (found["oracle"], found["dims"]) == ("invariance", {"M": 1, "K": 2, "N": 1})
+    assert (tmp_path / "drift.png").stat().st_size > 10_000 and Path(found["path"]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("cross_entropy",), "cannot be stacked"),
+        (("matmul", "--set", "K=3", "--set", "N=4", "--layers", "1"), "choose sizes by --set"),
+        (("matmul", "--batches", "1,many"), "--batches 1,many"),
+        (("matmul", "--batches", "5000"), "M of matmul is 1 to 1024"),
+        (("matmul", "--layers", "0"), "at least 1"),
+        (("matmul", "--set", "Q=3"), "no such dim or option; there is K, N"),
+        (("matmul", "--set", "K=0"), "a size, at least 1"),
+        (("matmul", "--dtype", "int8"), "--dtype int8"),
+    ],
+)
+def test_what_cannot_be_stacked_is_refused_in_one_line(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["drift", *arguments, "--backend", "cpu"]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and told.out == ""

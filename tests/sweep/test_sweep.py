@@ -1,0 +1,206 @@
+"""Sweeps of real and of toy targets: the table, wrong signs, what is not finite, and what ends in the corpus."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fuzz.case import Case
+from fuzz.cli.sweep import exit_code
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.dtypes import from_words, to_words
+from fuzz.loader import load
+from fuzz.reference import precision
+from fuzz.sweep import Tally, planned, truth
+from fuzz.sweep.measure import Bench, measured
+from fuzz.sweep.search import cases_of, findings
+from fuzz.sweep.service import service
+from fuzz.sweep.table import text_of
+from fuzz.sweep.truth import Truth
+from fuzz.worker import Final
+
+TOYS = str(Path(__file__).parent / "toy_targets.py")
+FUZZ = [sys.executable, "-m", "fuzz"]
+
+
+def swept(text: str, dtype: str, **how: Any) -> Tally:
+    plan = planned(load(text), text, dtype=dtype, backend="cpu", **how)
+    handle, total = service(plan), Tally()
+    for part in range(plan.parts):
+        found = handle(part)
+        assert not isinstance(found, Final)
+        total.add(found)
+    return total
+
+
+def command(*arguments: object) -> tuple[int, str, str]:
+    done = subprocess.run([*FUZZ, "sweep", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("target", ["gelu_bw", "silu", "swiglu", "geglu"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_good_kernels_are_within_one_unit_for_every_value(target: str, dtype: str) -> None:
+    found = swept(target, dtype)
+    assert found.count == 1 << 16 and found.wrong == 0 and found.runs == []
+    assert float(found.most.max()) <= 1 and not found.over.any()
+    assert found.other["undecided"] == found.other["flushed"] == found.other["nonfinite"] == 0
+
+
+def saturated_signs() -> list[float]:
+    """Values of bfloat16 at which 2^-9 + x pdf(x) is positive though the rounded derivative is negative."""
+    kind = named_dtype("bfloat16")
+    values = from_words(np.arange(0x8000, 0xFF80, dtype=np.uint16), kind)
+    wrong = []
+    for x in values[(values < -2) & (values > -40)].tolist():
+        slope = x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+        true = from_words(to_words(0.5 * math.erfc(-x / math.sqrt(2)) + slope, kind), kind)
+        if true < 0 < 2.0**-9 + slope:
+            wrong.append(x)
+    return wrong
+
+
+def test_a_saturating_erf_has_the_wrong_sign_from_minus_3_64_down() -> None:
+    expected, found = saturated_signs(), swept("gelu_bw", "bfloat16", planted="erf_saturates")
+    assert found.runs == [(min(expected), max(expected))] == [(-13.75, -3.640625)]
+    assert found.other["sign"] == len(expected)
+    assert found.other["nan"] == found.other["nan_differs"] == 254  # tl.maximum swallows NaN
+    regions = {one["name"]: one for one in found.regions()}
+    assert regions["near negative"]["max_ulp"] == regions["large positive"]["max_ulp"] == 0
+    assert 29000 < regions["moderate negative"]["max_ordinal"] < 30000
+    assert int(found.over[3]) > 16000
+
+
+def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
+    """The kernel is right but for double rounding; its reference has no digits left from -6 to -13.5."""
+    found = swept(f"{TOYS}:one_plus_erf", "bfloat16", settings={"y": "1"})
+    assert found.other["settled"] > 200 and found.other["undecided"] == found.wrong == 0
+    assert float(found.most.max()) <= 1
+
+
+def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.5 * x is a tie for odd subnormal x, and x * x / 4 decides it."""
+    monkeypatch.setattr(truth, "SECONDS", 0.0)
+    found = swept("silu", "bfloat16")
+    assert (found.other["undecided"], found.other["settled"], found.wrong) == (256, 0, 0)
+    assert float(found.most.max()) == 1
+
+
+def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
+    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
+    target = load(plan.text)
+    launcher = target.plants["flushes"].launcher
+    assert launcher is not None
+    from fuzz.backends import backend
+
+    for name, flushed, worst in (("cuda", 254, 0), ("cpu", 0, 127)):
+        bench = Bench(plan, target, launcher, backend("cpu"), Truth(target, "", precision(name)))
+        found = measured(bench, 0)
+        assert isinstance(found, Tally)
+        assert (found.other["flushed"], found.most.max()) == (flushed, worst)
+
+
+def test_a_needle_in_one_bit_pattern_becomes_one_finding(tmp_path: Path) -> None:
+    plot = tmp_path / "needle.png"
+    arguments = (f"{TOYS}:same", "--dtype", "bfloat16", "--planted", "needle", "--corpus", tmp_path, "--plot", plot)
+    code, out, err = command(*arguments, "--json", "--backend", "cpu")
+    assert code == 1, err
+    value = json.loads(out)
+    assert value["wrong_sign"] == [[3.140625, 3.140625]] and value["broken"] == {"sign": 1}
+    assert (value["count"], value["exhaustive"], value["arguments"]) == (65536, True, ["x"])
+    assert sum(one["count"] for one in value["regions"]) == 65536 - 256
+    assert value["over"] == {"1": 1, "10": 1, "100": 1, "1000": 0}  # 6.28 in units of 2^-6 is 402
+    (found,) = value["findings"]
+    assert (found["dims"], found["symptom"], found["verdict"]) == ({"N": 1}, "sign", "kernel")
+    assert "3.14" in Path(found["path"]).read_text() and plot.stat().st_size > 10_000
+
+
+def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
+    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="late")
+    handle, asked = service(plan), []
+    found = handle(0)
+    assert isinstance(found, Tally) and found.wrong == 1000
+
+    class Silent:
+        records: tuple[()] = ()
+
+        def go(self) -> Silent:
+            return self
+
+    def campaign(cases: list[Case]) -> Any:
+        asked.append([case.last.dims["N"] for case in cases])
+        return Silent()
+
+    findings(plan, found, campaign)
+    assert asked == [[1], [1 << 16]]
+
+
+def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
+    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
+    found = service(plan)(0)
+    assert isinstance(found, Tally) and found.failed == [(0, "RuntimeError: the kernel is gone")]
+    assert [case.last.dims for case in cases_of(plan, found)] == [{"N": 1 << 16}]
+    assert "the kernel is gone" in text_of(plan, found) and exit_code(found, None) == 1
+
+
+def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
+    plan = planned(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cpu", count=5120)
+    words = np.concatenate([plan.words(part)[0] for part in range(plan.parts)])
+    exponents = np.bincount((words >> np.uint32(23)).astype(np.int64), minlength=512)
+    assert plan.parts == 512 and exponents.min() >= 10 and len(set(words.tolist())) == len(words)
+    values = from_words(words, plan.kind)
+    assert {0.0, -3.71875, 5.0, math.inf, -math.inf} <= set(values.tolist()) and np.isnan(values).any()
+    found = swept("gelu_bw", "float32", count=20000)
+    assert found.wrong == 0 and found.count >= 20000
+
+
+def test_pairs_cover_every_exponent_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(load("swiglu"), "swiglu", dtype="bfloat16", backend="cpu", pairs=True, count=1 << 18)
+    pairs = [plan.words(part) for part in range(plan.parts)]
+    both = np.stack([np.concatenate(side) for side in zip(*pairs, strict=True)]) >> 7
+    assert len(set(map(tuple, both.T.tolist()))) == 512 * 512
+    monkeypatch.setattr(truth, "SECONDS", 1.0)
+    found = swept("swiglu", "bfloat16", pairs=True, count=1 << 18)
+    assert found.wrong == 0 and found.count == 512 * 512
+
+
+def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
+    plan = planned(
+        load(TOYS + ":one_plus_erf"), TOYS, dtype="bfloat16", backend="cpu", settings={"y": "3", "scale": "2.0"}
+    )
+    assert (plan.swept, plan.fixed, plan.options) == (("x",), {"y": ("bfloat16", 0x4040)}, {"scale": 2.0})
+    assert "every value of x in bfloat16, with y = 3.0, scale = 2.0" in text_of(plan, Tally())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("softmax", "--dtype", "bfloat16"), "not elementwise"),
+        (("layernorm_bw", "--dtype", "bfloat16"), "not elementwise"),
+        (("gelu_bw", "--dtype", "int8"), "a sweep takes bfloat16, float16, float32"),
+        (("gelu_bw", "--dtype", "bfloat16", "--set", "dz=1"), "--set dz"),
+        (("gelu_bw", "--dtype", "bfloat16", "--set", "dy"), "NAME=VALUE"),
+        (("gelu_bw", "--dtype", "bfloat16", "--set", "dy=much"), "not a number"),
+        (("gelu_bw", "--dtype", "bfloat16", "--argument", "z"), "no floating argument 'z'"),
+        (("silu", "--dtype", "bfloat16", "--pairs"), "two arguments"),
+        (("gelu_bw", "--dtype", "float32", "--pairs", "--stratified", "0"), "--stratified 0"),
+        (("gelu_bw", "--dtype", "bfloat16", "--plot", "curve.jpeg"), ".png, .svg, .pdf"),
+        (("gelu_bw", "--dtype", "bfloat16", "--planted", "nonsense"), "no planted bug"),
+        (("gelu_bw",), "--dtype"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_in_one_line(
+    arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from fuzz.cli import run
+
+    assert run(["sweep", *arguments]) == 2
+    told = capsys.readouterr()
+    assert message in told.err and told.err.count("\n") == 1 and told.out == ""

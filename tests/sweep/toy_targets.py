@@ -1,0 +1,52 @@
+"""Elementwise targets by plain torch, for tests of sweeps: loaded by path, as a person's own file is."""
+
+import torch
+
+from fuzz import option, size, target, tensor
+
+N = size("N", 1, 262144)
+HALF = ("bfloat16", "float16")
+
+
+@target(x=tensor(N), dtypes=HALF, batch=N, nonfinite=("x",), reference=lambda x: dict(y=x))
+def same(x):
+    return dict(y=x.clone())
+
+
+@same.planted("needle", oracle="accuracy", outputs=("y",))
+def needle(x):
+    """One bit pattern, that of 3.140625 in bfloat16, comes out negative."""
+    return dict(y=torch.where(x == 3.140625, -x, x))
+
+
+@same.planted("late", oracle="accuracy", outputs=("y",))
+def late(x):
+    """Only elements from the thousandth on are wrong."""
+    y = x.clone()
+    y[1000:2000] *= 2
+    return dict(y=y)
+
+
+@same.planted("flushes", oracle="accuracy", outputs=("y",))
+def flushes(x):
+    """Subnormal numbers become 0."""
+    return dict(y=torch.where(x.abs() < torch.finfo(x.dtype).smallest_normal, x * 0, x))
+
+
+@same.planted("dies", oracle="fault", outputs=("launcher",))
+def dies(x):
+    """No kernel comes back."""
+    raise RuntimeError("the kernel is gone")
+
+
+def unstable(x, y, scale):
+    return dict(z=(1 + torch.erf(x)) * y * scale)
+
+
+@target(
+    x=tensor(N), y=tensor(N), scale=option(1.0, 2.0), dtypes=("bfloat16",), batch=N, reference=unstable, linear=("y",)
+)
+def one_plus_erf(x, y, scale):
+    """A good kernel whose reference cancels: float64 alone cannot tell what is right below x = -6."""
+    exact = torch.special.erfc(-x.double()) * y.double() * scale
+    return dict(z=exact.float().to(x.dtype))
