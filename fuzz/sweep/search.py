@@ -67,7 +67,7 @@ class Given(Campaign):
     cases: list[Case] = field(default_factory=list)
     sampled: tuple[str, ...] = ()
 
-    def _waves(self, start: float) -> Iterator[Wave]:
+    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
         for index, case in enumerate(self.cases):
             yield Wave(case, (self.sampled,), index)
 
