@@ -17,7 +17,7 @@ from fuzz.finding import ORACLES
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
-WORKING = ("float32", "float64", "float16", "bfloat16")
+WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,8 @@ class Target:
 
     def _of_values(self) -> str:
         if self.contract.kind == "envelope":
-            return f"inside the envelope of {self.accumulate} arithmetic"
+            dtype = "the inputs' dtype's" if self.accumulate == "inputs" else self.accumulate
+            return f"inside the envelope of {dtype} arithmetic"
         return "the bits of the baseline" if self.contract.kind == "bitwise" else str(self.contract)
 
     @property

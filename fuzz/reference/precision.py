@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Precision", "Ulps", "precision"]
+__all__ = ["Precision", "Ulps", "precision", "working"]
 
 
 class Ulps(NamedTuple):
@@ -82,6 +82,13 @@ _FORMATS = {
     "bfloat16": (2.0**-8, 2.0**-133, 2.0**-126, float.fromhex("0x1.fep127")),
     "float16": (2.0**-11, 2.0**-24, 2.0**-14, 65504.0),
 }
+
+
+def working(accumulate: str, dtypes: Iterable[str]) -> str:
+    """The dtype that a kernel accumulates in: for "inputs" the coarsest among float32 and those of its tensors."""
+    if accumulate != "inputs":
+        return accumulate
+    return max(("float32", *(name for name in dtypes if name in _FORMATS)), key=lambda name: _FORMATS[name][0])
 
 
 @lru_cache(maxsize=64)
