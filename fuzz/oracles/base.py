@@ -42,7 +42,8 @@ class Examination:
     @property
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.case.calls for value in call.tensors.values())
-        return precision(self.backend.name, working(self.target.accumulate, dtypes), self.target.dot)
+        declared = self.target.accumulate
+        return precision(self.backend.name, working(declared, dtypes), self.target.dot, declared == "inputs")
 
     @property
     def returned(self) -> Returned:
