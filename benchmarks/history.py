@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,23 +103,27 @@ def signature(found: dict[str, Any], target: str) -> tuple[str, str, frozenset[s
 
 def measured(bug: Bug, seconds: int) -> dict[str, Any]:
     """One bug's row: what was found where."""
-    buggy = unpacked(bug.package, bug.buggy)
-    with tempfile.TemporaryDirectory(dir=STORE) as temporary:
-        before, after = Path(temporary, "before"), Path(temporary, "after")
-        ran = fuzz(buggy, "run", bug.target, "--seconds", str(seconds), "--corpus", str(before))
-        if not bug.fixed:
-            found = [one for one in ran["findings"] if one["oracle"] == bug.oracle]
-            return row(bug, ran, found, [])
-        fixed = unpacked(bug.package, bug.fixed)
-        gone = vanished(bug, fixed, ran["findings"])
-        again = fuzz(fixed, "run", bug.target, "--seconds", str(seconds), "--corpus", str(after))
-        signatures = {signature(one, bug.target) for one in again["findings"]}
-        stayed = [one for one in gone if signature(one, bug.target) in signatures]
-        return row(bug, ran, gone, stayed) | {
-            "others": [f"{one['oracle']} {one['output']} {one['symptom']}" for one in again["findings"]],
-            "error": ran.get("error") or again.get("error", ""),
-            "fixed_cases": again.get("cases", 0),
-        }
+    ran = searched(unpacked(bug.package, bug.buggy), bug.target, seconds)
+    if not bug.fixed:
+        return row(bug, ran, [one for one in ran["findings"] if one["oracle"] == bug.oracle], [])
+    fixed = unpacked(bug.package, bug.fixed)
+    gone = vanished(bug, fixed, ran["findings"])
+    again = searched(fixed, bug.target, seconds)
+    signatures = {signature(one, bug.target) for one in again["findings"]}
+    stayed = [one for one in gone if signature(one, bug.target) in signatures]
+    return row(bug, ran, gone, stayed) | {
+        "others": [f"{one['oracle']} {one['output']} {one['symptom']}" for one in again["findings"]],
+        "error": ran.get("error") or again.get("error", ""),
+        "fixed_cases": again.get("cases", 0),
+    }
+
+
+@cache
+def searched(release: Path, target: str, seconds: int) -> Any:
+    """What a run of a target found on a release, its entries in a corpus of their own; once for all bugs of both."""
+    entries = STORE / "findings" / release.name / target.replace("/", "_")
+    shutil.rmtree(entries, ignore_errors=True)
+    return fuzz(release, "run", target, "--seconds", str(seconds), "--corpus", str(entries))
 
 
 def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
