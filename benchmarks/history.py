@@ -82,6 +82,9 @@ def unpacked(package: str, version: str) -> Path:
         made = Path(temporary, "unpacked")
         with zipfile.ZipFile(wheel) as archive:
             archive.extractall(made)
+        # A folder without one would stand back behind the package that is installed.
+        for package_folder in (path for path in made.iterdir() if path.suffix != ".dist-info"):
+            (package_folder / "__init__.py").touch()
         made.rename(folder)
     return folder
 

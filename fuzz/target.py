@@ -291,7 +291,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
         if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
             raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
     for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
-        if key not in target.tensors:
+        written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
+        if key not in target.tensors and not written:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
     if target.exact is not None and (target.differentiable or target.reference is None):
         raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
