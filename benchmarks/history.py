@@ -48,11 +48,11 @@ class Bug:
 LIGER, FLA = "liger-kernel", "fla-core"
 BUGS = (
     Bug("L01", LIGER, "0.5.3", "0.5.4", "liger/layer_norm", "padding enters the variance"),
-    Bug("L03", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the mean is divided by the rows only", "accuracy", "reduction"),
+    Bug("L03", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the mean is over rows only", "accuracy", "reduction"),
     Bug("L05", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the backward overwrites its input", "mutation"),
     Bug("L06", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "more than one block writes beyond its row", "bounds"),
-    Bug("L08", LIGER, "0.5.8", "0.5.9", "liger/cross_entropy", "unreduced: the cotangent is transposed", "", "reduction"),
-    Bug("L10", LIGER, "0.8.1", "0.8.2", "liger/fused_linear_cross_entropy", "unreduced: wrong gradient", "", "reduction"),
+    Bug("L08", LIGER, "0.5.8", "0.5.9", "liger/cross_entropy", "unreduced: wrong gradient", "", "reduction"),
+    Bug("L10", LIGER, "0.8.1", "0.8.2", "liger/fused_linear_cross_entropy", "unreduced: gradient", "", "reduction"),
     Bug("L12", LIGER, "0.8.3", "0.8.4", "liger/cross_entropy", "softcap lifts the padding", "", "softcap"),
     Bug("L14", LIGER, "0.8.3", "0.8.4", "liger/layer_norm", "statistics kept in bfloat16"),
     Bug("L16", LIGER, "0.8.3", "0.8.4", "liger/tvd", "subgradient at a tie"),
@@ -93,7 +93,7 @@ def fuzz(release: Path, *arguments: str) -> Any:
     """The JSON value of a command of fuzz that imports the library from a release's folder."""
     environment = {**os.environ, "PYTHONPATH": str(release)}
     command = [sys.executable, "-m", "fuzz", *arguments, "--json"]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         return {"error": done.stderr.strip().splitlines()[-1], "findings": [], "entries": []}
     return json.loads(done.stdout)
@@ -135,7 +135,7 @@ def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict
     kind = [one for one in kind if not bug.needs or bug.needs in signature(one, bug.target)[2]]
     if not kind:
         return []
-    replayed = fuzz(fixed, "replay", *(one["path"] for one in kind))["entries"]
+    replayed = fuzz(fixed, "replay", *(one["path"] for one in kind), "--target", bug.target)["entries"]
     agree = {entry["path"] for entry in replayed if not entry["reproduced"]}
     return [one for one in kind if one["path"] in agree]
 
@@ -177,12 +177,13 @@ def others(rows: list[dict[str, Any]]) -> str:
     return "Found on the fixed releases as well, each a cause of its own:\n\n" + "\n".join(lines) if lines else ""
 
 
-def write(path: Path, seconds: int) -> None:
+def write(path: Path) -> None:
     """Puts the table of everything measured so far between the markers of a document."""
     places = [STORE / f"{bug.id}.json" for bug in BUGS]
     rows = [json.loads(place.read_text(encoding="utf-8")) for place in places if place.is_file()]
     found = sum(one["found"] for one in rows)
-    head = f"{found} of {len(BUGS)} found, {len(rows)} run, {seconds} s each on the release and on the fixed one."
+    times = ", ".join(str(one) for one in sorted({one["seconds"] for one in rows}))
+    head = f"{found} of {len(BUGS)} found, {len(rows)} run, for {times} s on the release and as long on the fixed one."
     before, _, rest = path.read_text(encoding="utf-8").partition(START)
     after = rest.partition(END)[2]
     body = "\n\n".join(part for part in (head, table(rows), others(rows)) if part)
@@ -199,12 +200,12 @@ def main() -> None:
     missed = 0
     for bug in BUGS:
         if bug.id in (options.only or [bug.id]):
-            made = measured(bug, options.seconds)
+            made = measured(bug, options.seconds) | {"seconds": options.seconds}
             (STORE / f"{bug.id}.json").write_text(json.dumps(made), encoding="utf-8")
             print(table([made]).splitlines()[-1], flush=True)
             missed += not made["found"] or bool(made["stayed"])
     if options.write:
-        write(options.write, options.seconds)
+        write(options.write)
     sys.exit(int(missed > 0))
 
 

@@ -146,7 +146,8 @@ class Triage:
 
         What a kernel leaves behind from an earlier call may show in any output.
         """
-        filed = next((found for found in self.ask(case, like.oracle, clean=clean).filings if found.oracle == like.oracle), None)
+        filings = self.ask(case, like.oracle, clean=clean).filings
+        filed = next((found for found in filings if found.oracle == like.oracle), None)
         if filed is None:
             return None
         return filed if filed.same_bug(like) or (stateful and filed.oracle == like.oracle) else None

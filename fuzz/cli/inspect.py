@@ -20,7 +20,7 @@ def list_targets(
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
     targets = [found for path in built_in() for found in targets_in(module(path)).values()]
-    missing = {}
+    missing: dict[str, str] = {}
     for path in libraries():
         try:
             targets += targets_in(module(path)).values()

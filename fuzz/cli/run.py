@@ -25,7 +25,7 @@ BACKEND_NAMES = ("auto", "cpu", "cuda")
 
 
 def run(
-    target: Annotated[str, typer.Argument(help="A built-in target, a library's (liger/softmax), a file, or file.py:name.")],
+    target: Annotated[str, typer.Argument(help="A built-in target, liger/softmax, a file, or file.py:name.")],
     seconds: Annotated[float | None, typer.Option(help="Fuzz for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,

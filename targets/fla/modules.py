@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from fuzz import indices, option, size, tensor
 
-M, D, O = size("M", 1, 512), size("D", 1, 2048), size("O", 1, 256)
+M, D, WIDTH = size("M", 1, 512), size("D", 1, 2048), size("WIDTH", 1, 256)
 B, T, H = size("B", 1, 4), size("T", 1, 200), size("H", 1, 4)
 ROWS = dict(y=tensor(M, D))
 
@@ -29,13 +29,8 @@ class Standard(torch.autograd.Function):
         return rstd * (dy - (away + dy.mean(-1, keepdim=True) if ctx.centred else away)), None, None
 
 
-def sigmoid(x):
-    """1 / (1 + exp(-x)), as kernels compute it."""
-    return 1 / (1 + (-x).exp())
-
-
 def gated(y, g, activation):
-    return y * sigmoid(g) if activation == "sigmoid" else y * g * sigmoid(g)
+    return y * g.sigmoid() if activation == "sigmoid" else y * g * g.sigmoid()
 
 
 def norm_reference(x, weight, bias, eps, rms):
@@ -74,9 +69,9 @@ def gated_linear_reference(x, g, weight, matrix, eps, rms):
 
 
 @flash(
-    x=tensor(M, D), g=tensor(M, D), weight=tensor(D), matrix=tensor(O, D),
+    x=tensor(M, D), g=tensor(M, D), weight=tensor(D), matrix=tensor(WIDTH, D),
     eps=option(1e-5, 1e-1), rms=option(True, False),
-    accumulate="inputs", reference=gated_linear_reference, differentiable=dict(y=tensor(M, O)),
+    accumulate="inputs", reference=gated_linear_reference, differentiable=dict(y=tensor(M, WIDTH)),
 )  # fmt: skip
 def fla_rms_norm_gated_linear(x, g, weight, matrix, eps, rms):
     """A norm, a gate and a linear layer, whose backward computes the gated norm again."""
@@ -98,7 +93,7 @@ def fla_l2_norm(x):
 def activation_reference(x, kind):
     if kind == "logsigmoid":
         return dict(y=functional.logsigmoid(x))
-    return dict(y=sigmoid(x) if kind == "sigmoid" else x * sigmoid(x))
+    return dict(y=x.sigmoid() if kind == "sigmoid" else x * x.sigmoid())
 
 
 @flash(
@@ -114,7 +109,7 @@ def fla_activation(x, kind):
 
 
 def swiglu_reference(x, y):
-    return dict(z=x * sigmoid(x) * y)
+    return dict(z=x * x.sigmoid() * y)
 
 
 @flash(
@@ -137,7 +132,7 @@ def conv_reference(x, weight, bias, activation):
     width = weight.shape[1]
     padded = torch.cat([torch.zeros_like(x[:, :1]).expand(-1, width - 1, -1), x], 1)
     y = bias + sum(padded[:, step : step + x.shape[1]] * weight[:, step] for step in range(width))
-    return dict(y=y * sigmoid(y) if activation == "silu" else y)
+    return dict(y=y * y.sigmoid() if activation == "silu" else y)
 
 
 @flash(
