@@ -31,8 +31,8 @@ Draw = Callable[[int], int]
 Budgets = tuple[tuple[int, int], ...]
 BUDGETS: Budgets = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
-TWINS = 8
-"""One argument in so many has the values of an earlier one of its shape and dtype, where there is one."""
+TWINS, TWIN = 8, 5
+"""One argument in so many, those of this remainder, has the values of an earlier one of its shape and dtype."""
 HUGE_REACH = 30
 """A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
 
@@ -76,7 +76,7 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
     dims = draw_dims(draw, target, budgets)
     uniform = draw(100) < 80
     first = draw(1 << 16)
-    arguments = {}
+    arguments: dict[str, Argument] = {}
     for name, spec in target.tensors.items():
         choice = first if uniform else draw(1 << 16)
         made = draw_argument(draw, target, name, spec, dims, plain_or(spec.dtypes, choice))
@@ -92,7 +92,7 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
 
 def twin(target: Target, name: str, made: Argument, earlier: Mapping[str, Argument]) -> Argument:
     """Now and then with the values of an earlier argument: what compares, subtracts or divides two meets ties."""
-    if not isinstance(made.values, Recipe) or target.tensors[name].below or made.values.seed % TWINS:
+    if not isinstance(made.values, Recipe) or target.tensors[name].below or made.values.seed % TWINS != TWIN:
         return made
     for other, value in reversed(list(earlier.items())):
         alike = (value.shape, value.dtype) == (made.shape, made.dtype) and not target.tensors[other].below
