@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
+from fuzz.case import Case
 from fuzz.loader import load
-from fuzz.trigger import needs
+from fuzz.trigger import needs, trigger
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".history"
@@ -33,7 +34,8 @@ START, END = "<!-- history: written by make history -->", "<!-- /history -->"
 
 @dataclass(frozen=True)
 class Bug:
-    """A bug of a release. `oracle` and `needs` (an argument or option) tell bugs of one target and release apart."""
+    """A bug of a release. `oracle` and `needs` (an argument or option) tell bugs of one target and release apart,
+    and `output`, one of those that it must be seen in."""
 
     id: str
     package: str
@@ -43,12 +45,13 @@ class Bug:
     what: str
     oracle: str = ""
     needs: str = ""
+    output: str = ""
 
 
 LIGER, FLA = "liger-kernel", "fla-core"
 BUGS = (
     Bug("L01", LIGER, "0.5.3", "0.5.4", "liger/layer_norm", "padding enters the variance"),
-    Bug("L03", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the mean is over rows only", "accuracy", "reduction"),
+    Bug("L03", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "mean over rows only", "accuracy", "reduction", "loss"),
     Bug("L05", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the backward overwrites its input", "mutation"),
     Bug("L06", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "more than one block writes beyond its row", "bounds"),
     Bug("L08", LIGER, "0.5.8", "0.5.9", "liger/cross_entropy", "unreduced: wrong gradient", "", "reduction"),
@@ -61,7 +64,7 @@ BUGS = (
     Bug("L23", LIGER, "0.8.4", "0.8.5", "liger/selective_log_softmax", "column-major ids"),
     Bug("L26", LIGER, "0.8.4", "0.8.5", "liger/grpo_loss", "gradient of one option combination"),
     Bug("F01", FLA, "0.5.2", "0.6.0", "fla/rms_norm_gated_linear", "recomputation differs from the forward"),
-    Bug("F02", FLA, "0.5.0", "0.5.1", "fla/causal_conv1d", "strides of the upstream gradient"),
+    Bug("F02", FLA, "0.5.0", "0.5.1", "fla/causal_conv1d", "strides of the upstream gradient", "accuracy"),
     Bug("F05", FLA, "0.5.1", "0.5.2", "fla/rotary", "negative offset: rows never written"),
     Bug("F07", FLA, "0.5.2", "0.6.0", "fla/local_cumsum", "reverse sums by cancellation"),
     Bug("F09", FLA, "0.5.2", "0.6.0", "fla/rwkv_relu_square", "writes beyond the end"),
@@ -99,9 +102,14 @@ def fuzz(release: Path, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def signature(found: dict[str, Any], target: str) -> tuple[str, str, frozenset[str]]:
-    """What tells causes apart: the oracle, the outputs, and what must be off its default."""
-    return found["oracle"], found["output"], needs(corpus.read(Path(found["path"])).case, load(target))
+def signature(found: dict[str, Any], target: str) -> tuple[str, ...]:
+    """What tells causes apart: the oracle, the outputs, the symptom, and what triggers it."""
+    return found["oracle"], found["output"], found["symptom"], *trigger(case_of(found), load(target))
+
+
+def case_of(found: dict[str, Any]) -> Case:
+    """The shrunk case of a finding."""
+    return corpus.read(Path(found["path"])).case
 
 
 def measured(bug: Bug, seconds: int) -> dict[str, Any]:
@@ -132,7 +140,8 @@ def searched(release: Path, target: str, seconds: int) -> Any:
 def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The findings of the bug's kind whose shrunk case agrees on the fixed release."""
     kind = [one for one in findings if bug.oracle in ("", one["oracle"])]
-    kind = [one for one in kind if not bug.needs or bug.needs in signature(one, bug.target)[2]]
+    kind = [one for one in kind if not bug.needs or bug.needs in needs(case_of(one), load(bug.target))]
+    kind = [one for one in kind if not bug.output or bug.output in one["output"].split("+")]
     if not kind:
         return []
     replayed = fuzz(fixed, "replay", *(one["path"] for one in kind), "--target", bug.target)["entries"]

@@ -6,6 +6,7 @@ An older release has some modules elsewhere; what it lacks altogether is refused
 import importlib
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 # What the library gives to torch.compile are no kernels of its own; torch reads this when dynamo is imported.
@@ -15,6 +16,10 @@ import fla  # noqa: E402, F401  Where the extra is missing, no target of this fo
 import torch  # noqa: E402
 
 from fuzz import target  # noqa: E402
+
+if not hasattr(torch.cpu, "device"):
+    # Older releases enter the device of every tensor, which is the CPU's on the cpu backend.
+    torch.cpu.device = lambda device: nullcontext()
 
 ELSEWHERE = {
     "modules.norm.fused_norm_gate": "modules.fused_norm_gate",
@@ -40,6 +45,13 @@ def found(place: str) -> Any:
         except (ModuleNotFoundError, AttributeError):
             continue
     raise NotImplementedError(f"this release of fla-core has no {place}")
+
+
+def uncompiled(place: str) -> None:
+    """Takes a module's function as it was before torch.compile, which insists on compiling some of them."""
+    function = found(place)
+    module = importlib.import_module(f"fla.{place.partition(':')[0]}")
+    setattr(module, function.__name__, getattr(function, "_torchdynamo_orig_callable", function))
 
 
 def one_dtype(*tensors: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
 """Sums and linear attention of fla-core. Interesting: heads that fill no block, one element that dwarfs the others."""
 
 import torch
-from _fla import flash, found, one_dtype
+from _fla import flash, found, one_dtype, uncompiled
 
 from fuzz import option, size, tensor
 
@@ -74,6 +74,7 @@ def channel_mixing_reference(x, before, mix, key, value):
 def fla_rwkv_channel_mixing(x, before, mix, key, value):
     """RWKV7's channel mixing."""
     one_dtype(x, before, mix, key, value)
+    uncompiled("ops.rwkv7.channel_mixing:compute_x_k_grad")
     function = found("ops.rwkv7.channel_mixing:channel_mixing_rwkv7")
     return dict(y=function(x, before, mix, key, value, inplace=False)[0])
 

@@ -130,6 +130,7 @@ def liger_softmax(x):
 
 
 def sparsemax_reference(x):
+    x = x - x.amax(-1, keepdim=True).detach()
     ordered = x.sort(-1, descending=True).values
     ranks = torch.arange(1, x.shape[-1] + 1, dtype=torch.float64)
     sums = ordered.cumsum(-1)
