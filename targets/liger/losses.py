@@ -52,6 +52,7 @@ OPTIONS = dict(
     softcap=option(0.0, 30.0, 2.0),
     accumulate="inputs",
     rows=dict(losses=N),
+    timeout=120.0,
     differentiable=dict(loss=tensor(), losses=tensor(N)),
 )
 
