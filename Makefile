@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu random-kernels libraries scoreboard versions FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -49,6 +49,10 @@ libraries: $(VENV)/.libraries
 $(VENV)/.libraries: $(STAMP)
 	@$(PIP) install -c constraints.txt -e '.[libraries]' --no-build-isolation
 	@touch $@
+
+# Bugs of real releases, found again; wheels and measurements are kept in .history.
+history: $(VENV)/.libraries
+	@$(VENV)/bin/python benchmarks/history.py $(ARGS) --write docs/history.md
 
 # The tests of the cpu backend under every Triton it is for, each in an environment of its own.
 versions:

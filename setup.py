@@ -2,4 +2,6 @@
 
 from setuptools import find_packages, setup
 
-setup(packages=[*find_packages(include=["fuzz", "fuzz.*"]), "fuzz.targets"], package_dir={"fuzz.targets": "targets"})
+LIBRARIES = ["fuzz.targets.fla", "fuzz.targets.liger"]
+FOLDERS = {"fuzz.targets": "targets", "fuzz.targets.fla": "targets/fla", "fuzz.targets.liger": "targets/liger"}
+setup(packages=[*find_packages(include=["fuzz", "fuzz.*"]), "fuzz.targets", *LIBRARIES], package_dir=FOLDERS)

@@ -24,6 +24,7 @@ from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
+from fuzz.trigger import needs
 from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
@@ -96,7 +97,7 @@ class Campaign:
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
         setting = self.setting
-        self.records += known_records(self.folder, self.target.name, self.run.planted)
+        self.records += known_records(self.folder, self.target, self.run.planted)
         interrupted = False
         start = time.monotonic()
         self.watcher.started(self.run, self.target, self.backend)
@@ -154,8 +155,10 @@ class Campaign:
     def _learn(self, triage: Triage, index: int, case: Case, report: Report) -> None:
         self.feedback.learn(case, report)
         self.refusal = report.outcome
-        if report.filed:
-            self._found(triage, index, case, report.filed)
+        if report.filings:
+            has = needs(case, self.target)
+            unknown = (found for found in report.filings if not any(one.covers(found, has) for one in self.records))
+            self._found(triage, index, case, next(unknown, report.filings[0]))
 
     def _remember(self, case: Case, same_plan: bool) -> None:
         """Of each plan the last replica that ran."""
@@ -168,17 +171,18 @@ class Campaign:
         """Counts a hit of a known cause, or makes a new record of one."""
         paused = time.monotonic()
         seconds = paused - self.began
-        if not self._known(triage, index, seconds, finding):
+        if not self._known(triage, index, seconds, case, finding):
             self.watcher.first_seen(case, finding, index)
             filed = triage.filed(case, finding)
-            if filed.oracle == finding.oracle or not self._known(triage, index, seconds, filed):
+            if filed.oracle == finding.oracle or not self._known(triage, index, seconds, case, filed):
                 self._new(triage, index, seconds, case, filed)
         self.paused += time.monotonic() - paused
 
-    def _known(self, triage: Triage, index: int, seconds: float, finding: Finding) -> bool:
+    def _known(self, triage: Triage, index: int, seconds: float, case: Case, finding: Finding) -> bool:
         """Whether it is a hit of a known cause; then it is counted."""
+        has = needs(case, self.target)
         for record in self.records:
-            if record.covers(finding):
+            if record.covers(finding, has):
                 self._hit(triage, record, index, seconds, finding)
                 return True
         return False

@@ -16,11 +16,19 @@ from fuzz.target import Launcher, Plant, Target
 
 INSTALLED, CHECKOUT = Path(__file__).parent / "targets", Path(__file__).parents[1] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+LIBRARIES = ("fla", "liger")
+"""Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
 
 
 def built_in() -> list[Path]:
     """The files of the targets that come with the project."""
     return sorted(path for path in BUILT_IN.glob("*.py") if not path.name.startswith("_"))
+
+
+def libraries() -> list[Path]:
+    """The files of the targets of published libraries, each in a folder named like the extra that installs it."""
+    folders = (BUILT_IN / extra for extra in LIBRARIES)
+    return sorted(path for folder in folders for path in folder.glob("*.py") if not path.name.startswith("_"))
 
 
 def load(text: str) -> Target:
@@ -41,6 +49,8 @@ def load(text: str) -> Target:
 def locate(text: str) -> tuple[Path, str]:
     """The file that a target's text names, and the target's name in it, if given."""
     place, _, name = text.rpartition(":") if ".py:" in text else (text, "", "")
+    if published := of_library(place):
+        return published
     if place.endswith(".py") or "/" in place:
         path = Path(place).resolve()
         if not path.is_file():
@@ -48,9 +58,26 @@ def locate(text: str) -> tuple[Path, str]:
         return path, name
     path = BUILT_IN / f"{place}.py"
     if not place.isidentifier() or not path.is_file():
-        known = ", ".join(file.stem for file in built_in())
+        known = ", ".join([*(file.stem for file in built_in()), *(f"{name}/.." for name in LIBRARIES)])
         raise TargetError(f"unknown target {text!r}; known: {known}; or give a path, such as my_kernels/fuzz_x.py")
     return path, name
+
+
+def of_library(text: str) -> tuple[Path, str] | None:
+    """The file that declares a library's target, ``liger/softmax`` or ``liger_softmax``, and its name; None for others.
+
+    Only the text of files is read. TargetError where the library's folder has no target of that name.
+    """
+    library, slash, operation = text.partition("/")
+    if library not in LIBRARIES or not (operation.isidentifier() if slash else False):
+        library, underline, operation = text.partition("_")
+        if library not in LIBRARIES or not underline or not text.isidentifier():
+            return None
+    name = f"{library}_{operation}"
+    for path in libraries():
+        if path.parent.name == library and f"\ndef {name}(" in path.read_text(encoding="utf-8"):
+            return path, name
+    raise TargetError(f"unknown target {text!r}; fuzz list tells those of {library}")
 
 
 def targets_in(loaded: ModuleType) -> dict[str, Target]:
@@ -125,6 +152,11 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
     except UsageError:
         del sys.modules[name]
         raise
+    except ModuleNotFoundError as error:
+        del sys.modules[name]
+        extra = Path(file).parent
+        hint = f"; install the extra [{extra.name}]" if extra.parent == BUILT_IN else ""
+        raise TargetError(f"cannot load {file}: {error.name} is not installed{hint}") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
@@ -157,7 +189,7 @@ def find(name: str, near: Path, given: str = "") -> tuple[str, Target]:
     """
     if given:
         return given, load(given)
-    if (BUILT_IN / f"{name}.py").is_file():
+    if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
         return name, load(name)
     for folder in [*near.resolve().parents][:4]:
         for path in sorted(folder.glob("*.py")):

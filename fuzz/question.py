@@ -82,6 +82,12 @@ class Report:
         """The finding under which the case is filed, if any."""
         return self.findings[0] if self.findings else None
 
+    @property
+    def filings(self) -> tuple[Finding, ...]:
+        """The filed finding; and where it is a write over an input, which need not harm, the next one as well."""
+        written = self.filed is not None and self.filed.oracle == "mutation"
+        return self.findings[: 1 + written]
+
 
 def fault(outcome: Outcome) -> Finding | None:
     """The finding that an outcome is by itself, if any."""

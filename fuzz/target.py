@@ -17,7 +17,7 @@ from fuzz.finding import ORACLES
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
-WORKING = ("float32", "float64", "float16", "bfloat16")
+WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,8 @@ class Target:
 
     def _of_values(self) -> str:
         if self.contract.kind == "envelope":
-            return f"inside the envelope of {self.accumulate} arithmetic"
+            dtype = "the inputs' dtype's" if self.accumulate == "inputs" else self.accumulate
+            return f"inside the envelope of {dtype} arithmetic"
         return "the bits of the baseline" if self.contract.kind == "bitwise" else str(self.contract)
 
     @property
@@ -295,7 +296,8 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
         if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
             raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
     for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
-        if key not in target.tensors:
+        written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
+        if key not in target.tensors and not written:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
     if target.exact is not None and (target.differentiable or target.reference is None):
         raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")

@@ -19,7 +19,7 @@ from fuzz.question import Appeal, Inquiry, Question, Report, report_of
 from fuzz.rate import Rate
 from fuzz.shrink import Budget, Shrinker
 from fuzz.target import Target
-from fuzz.trigger import trigger
+from fuzz.trigger import needs, trigger
 from fuzz.worker import Fate, Worker
 
 TRIES = 10
@@ -46,7 +46,8 @@ PATIENCE = 5.0
 class Record:
     """One cause: the least case that shows it, how it was first seen, and how often since.
 
-    `filed` is the symptom that the oracle saw, where the verdict made another one of it.
+    `filed` is the symptom that the oracle saw, where the verdict made another one of it. `needs` is what must be off
+    its default for this cause to show itself; a case that lacks some of it has another cause.
     """
 
     finding: Finding
@@ -65,6 +66,7 @@ class Record:
     accepted: bool = False
     verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
     filed: str = ""
+    needs: frozenset[str] = frozenset()
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
 
@@ -91,11 +93,14 @@ class Record:
         """The finding with every output that ever disagreed together with one of its own."""
         return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
-    def covers(self, finding: Finding) -> bool:
+    def covers(self, finding: Finding, has: frozenset[str]) -> bool:
         """Whether a finding is this cause: filed alike, or one of the others that this case triggers.
 
-        An output that is known to be wrong is not asked whether it is wrong alike in another batch or layout.
+        `has` is what is off its default in the finding's case. An output that is known to be wrong is not asked
+        whether it is wrong alike in another batch or layout.
         """
+        if not self.needs <= has:
+            return False
         if (finding.symptom == REFERENCE) != self.blames_reference:
             return False
         if finding.oracle in BITWISE:
@@ -139,11 +144,12 @@ class Triage:
         self.spare.start()
 
     def shows(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
-        """The finding, if the case is filed under the same oracle with an output in common.
+        """The finding, if the case is filed under the same oracle with an output in common, or only after a write.
 
         What a kernel leaves behind from an earlier call may show in any output.
         """
-        filed = self.ask(case, like.oracle, clean=clean).filed
+        filings = self.ask(case, like.oracle, clean=clean).filings
+        filed = next((found for found in filings if found.oracle == like.oracle), None)
         if filed is None:
             return None
         return filed if filed.same_bug(like) or (stateful and filed.oracle == like.oracle) else None
@@ -190,6 +196,7 @@ class Triage:
             least = self._shrunk(record, budget, clean=True)
         record.case, record.finding = least.case, least.finding
         record.executions += budget.used
+        record.needs = needs(record.case, self.target)
         if not record.rate.certain:
             again = self._rate(record.case, record.finding)
             record.rate = again if again.shown else record.rate
@@ -244,7 +251,7 @@ class Triage:
         report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
         same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
-        record.also = tuple(found for found in report.findings if found.oracle != record.finding.oracle)
+        record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
         if record.finding.oracle == "mutation" and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.ask(record.first, record.finding.oracle, everything=True)
@@ -284,7 +291,9 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     """
     for old in records:
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
-        if alike or old.case.key == new.case.key or old.covers(new.finding) or new.covers(old.finding):
+        covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
+        if alike or old.case.key == new.case.key or covered:
+            old.needs &= new.needs
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.take(new)
                 old.path = "" if old.known else old.path
@@ -294,15 +303,17 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     return None
 
 
-def known_records(folder: Path, target: str, planted: str | None) -> list[Record]:
+def known_records(folder: Path, target: Target, planted: str | None) -> list[Record]:
     """Records of the causes that the corpus holds for a target and do not count as fixed, none of them hit yet."""
     found = []
-    for path in corpus.files([folder / target]) if (folder / target).is_dir() else ():
+    place = folder / target.name
+    for path in corpus.files([place]) if place.is_dir() else ():
         entry = corpus.read(path)
         if entry.finding is None or entry.status == "fixed" or entry.planted != (planted or ""):
             continue
         record = Record(entry.finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
         record.stateful = len(entry.case.calls) > 1
+        record.needs = needs(entry.case, target)
         record.outputs = set(entry.finding.outputs)
         record.accepted = entry.status == "accepted"
         record.verdict = Verdict.recalled(entry.seen)

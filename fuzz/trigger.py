@@ -14,6 +14,17 @@ def trigger(case: Case, target: Target) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_departures(case, target)))
 
 
+def needs(case: Case, target: Target) -> frozenset[str]:
+    """The arguments and options that are off their default in any call: of the least case, what its cause needs."""
+    found = set()
+    for call in case.calls:
+        for name, value in call.arguments.items():
+            found |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
+        found |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
+        found |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
+    return frozenset(found)
+
+
 def _departures(case: Case, target: Target) -> Iterator[str]:
     if len(case.calls) > 1:
         yield f"only after {'another call' if len(case.calls) == 2 else f'{len(case.calls) - 1} other calls'}"

@@ -124,7 +124,7 @@ def test_a_reference_that_overflows_is_wrong_where_the_exact_value_is_finite(tmp
     (record,) = run(written(tmp_path, SOFTMAX)).records
     assert (record.verdict.name, record.finding.symptom, record.filed) == ("reference", "reference", "nonfinite")
     assert "nan by the reference, 1.0 in truth" in record.finding.message
-    assert record.covers(Finding("accuracy", ("y",), "nonfinite", "")) and not record.blames_reference
+    assert record.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not record.blames_reference
 
 
 def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
@@ -186,5 +186,5 @@ def test_what_is_too_close_to_call_is_no_finding(
 
 def test_a_wrong_reference_and_a_wrong_kernel_are_two_causes(cases: tuple[Case, Case]) -> None:
     record = recorded(cases)
-    assert record.covers(Finding("accuracy", ("dx",), "sign", ""))
-    assert not record.covers(Finding("accuracy", ("dx",), "reference", ""))
+    assert record.covers(Finding("accuracy", ("dx",), "sign", ""), frozenset())
+    assert not record.covers(Finding("accuracy", ("dx",), "reference", ""), frozenset())

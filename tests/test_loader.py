@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz import loader
 from fuzz.entry import Entry
 from fuzz.errors import CorpusError, TargetError
 from fuzz.layout import CONTIGUOUS
@@ -145,3 +146,24 @@ def test_an_entry_must_fit_its_target(gelu: Target, entry: Entry) -> None:
     for message, one in wrong.items():
         with pytest.raises(CorpusError, match=f"x.yaml: {message}"):
             check_fits(case.with_call(0, one), gelu, path)
+
+
+def library(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """A folder of built-in targets with one of a library."""
+    (folder / "liger").mkdir()
+    monkeypatch.setattr(loader, "BUILT_IN", folder)
+    return write(folder / "liger", text, "norms.py")
+
+
+def test_a_librarys_target_is_found_by_both_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = library(tmp_path, monkeypatch, TEXT.replace("double", "liger_double"))
+    assert load("liger/double") is load("liger_double") is load(f"{path}:liger_double")
+    assert loader.libraries() == [path]
+    with pytest.raises(TargetError, match="unknown target 'liger/triple'"):
+        load("liger/triple")
+
+
+def test_a_missing_extra_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library(tmp_path, monkeypatch, "import no_such_library\n" + TEXT.replace("double", "liger_double"))
+    with pytest.raises(TargetError, match=r"no_such_library is not installed; install the extra \[liger\]$"):
+        load("liger/double")

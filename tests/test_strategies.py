@@ -205,3 +205,10 @@ def test_adversarial_cases_come_early(layernorm: Target, seed: int) -> None:
     names = {value.values.name for case in early for value in case.last.tensors.values()}  # type: ignore[union-attr]
     assert len(kinds) >= 6 and len(names) >= 15
     assert {1} <= {case.last.dims["M"] for case in early} and {1} <= {case.last.dims["N"] for case in early}
+
+
+def test_two_arguments_of_one_shape_now_and_then_hold_the_same_values(layernorm: Target) -> None:
+    calls = [RandomEngine(layernorm, 0).case(number).last for number in range(300)]
+    pairs = [(call.arguments["dy"], call.arguments["x"]) for call in calls]
+    twins = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
+    assert 300 / 32 < twins < 300 / 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,10 @@ from fuzz.case import Case
 from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
+from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.target import Target
 from fuzz.triage import Record, merge
+from fuzz.trigger import needs
 
 
 def wrong(*outputs: str) -> Finding:
@@ -71,3 +74,20 @@ def test_other_outputs_are_another_cause_until_they_are_seen_together(
     campaign._hit(triage, one, 7, 1.0, wrong("dbias", "dweight"))
     assert campaign.records == [one] and one.hits == 3 and one.outputs == {"dbias", "dweight"}
     assert [str(path) for path in corpus.files([tmp_path])] == [one.path]
+
+
+def test_a_case_that_lacks_what_a_cause_needs_has_another_cause(two: tuple[Case, Case]) -> None:
+    old, new = record(two[0], "dx"), record(two[1], "dx")
+    old.needs, new.needs = frozenset({"x layout"}), frozenset({"eps"})
+    assert old.covers(wrong("dx"), frozenset({"x layout", "eps"})) and not old.covers(wrong("dx"), frozenset({"eps"}))
+    assert merge([old], new, {}) is None
+    new.needs = frozenset({"x layout", "eps"})
+    assert merge([old], new, {}) is old and old.needs == {"x layout"}
+
+
+def test_what_a_case_has_off_its_default_is_what_its_cause_may_need(layernorm: Target, two: tuple[Case, Case]) -> None:
+    call = two[0].last
+    plain = {name: replace(value, dtype="float32", layout=CONTIGUOUS) for name, value in call.arguments.items()}
+    plain["x"] = replace(plain["x"], dtype="bfloat16", layout=Layout(pad=2))
+    case = replace(two[0], calls=(replace(call, arguments=plain, options={**call.options, "eps": 1e-12}),))
+    assert needs(case, layernorm) == {"x dtype", "x layout", "eps"}

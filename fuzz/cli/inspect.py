@@ -9,8 +9,8 @@ import typer
 
 from fuzz import machine
 from fuzz.cli.console import errors, put, put_json
-from fuzz.errors import UsageError
-from fuzz.loader import built_in, module, targets_in
+from fuzz.errors import TargetError, UsageError
+from fuzz.loader import built_in, libraries, module, targets_in
 from fuzz.skeleton import skeleton
 from fuzz.target import Target
 
@@ -20,6 +20,14 @@ def list_targets(
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
     targets = [found for path in built_in() for found in targets_in(module(path)).values()]
+    missing: dict[str, str] = {}
+    for path in libraries():
+        try:
+            targets += targets_in(module(path)).values()
+        except TargetError as error:
+            missing.setdefault(path.parent.name, str(error))
+    for reason in missing.values():
+        errors.print(reason, highlight=False, soft_wrap=True)
     if json:
         put_json([described(target) for target in targets])
         return 0

@@ -15,7 +15,7 @@ from fuzz.cli.console import errors, put_json
 from fuzz.config import Run
 from fuzz.engines import ENGINES
 from fuzz.errors import BackendError, UsageError
-from fuzz.loader import BUILT_IN, load, planted
+from fuzz.loader import BUILT_IN, LIBRARIES, load, planted
 from fuzz.report.live import Progress, summary
 from fuzz.report.machine import run_json
 from fuzz.target import Target
@@ -25,7 +25,7 @@ BACKEND_NAMES = ("auto", "cpu", "cuda")
 
 
 def run(
-    target: Annotated[str, typer.Argument(help="A built-in target's name, a file, or file.py:name.")],
+    target: Annotated[str, typer.Argument(help="A built-in target, liger/softmax, a file, or file.py:name.")],
     seconds: Annotated[float | None, typer.Option(help="Fuzz for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
@@ -86,4 +86,6 @@ def default_folder(target: Target, planted: str | None) -> Path:
     if planted:
         return Path(tempfile.mkdtemp(prefix="fuzz-planted-"))
     folder = target.path.parent
+    if folder.parent == BUILT_IN and folder.name in LIBRARIES:
+        folder = BUILT_IN
     return (folder.parent if folder == BUILT_IN else folder) / "corpus"

@@ -17,7 +17,7 @@ from fuzz.dtypes import decimal, hexword
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Element, Finding
 from fuzz.outcome import Outcome, Returned
-from fuzz.reference import Precision, precision
+from fuzz.reference import Precision, precision, working
 from fuzz.target import Launcher, Target
 
 SHOWN = 4
@@ -41,7 +41,9 @@ class Examination:
 
     @property
     def precision(self) -> Precision:
-        return precision(self.backend.name, self.target.accumulate, self.target.dot)
+        dtypes = (value.dtype for call in self.case.calls for value in call.tensors.values())
+        declared = self.target.accumulate
+        return precision(self.backend.name, working(declared, dtypes), self.target.dot, declared == "inputs")
 
     @property
     def returned(self) -> Returned:

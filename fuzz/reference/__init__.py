@@ -12,7 +12,7 @@ from .evaluate import (
     with_gradients,
 )
 from .noise import UNIT64, prepare
-from .precision import Precision, Ulps, precision
+from .precision import Precision, Ulps, precision, working
 
 __all__ = [
     "COTANGENT",
@@ -29,4 +29,5 @@ __all__ = [
     "prepare",
     "wider",
     "with_gradients",
+    "working",
 ]

@@ -132,7 +132,8 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
         leaves = {name: arguments[name].requires_grad_() for name in wrt}
         # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
         outputs = checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
-        ends = [n for n in given if outputs[n].requires_grad]
+        # Which outputs there are may depend on an option.
+        ends = [n for n in given if n in outputs and outputs[n].requires_grad]
         grads: Any = [None] * len(leaves)
         if ends and leaves:
             heads, seeds = [outputs[n] for n in ends], [given[n] for n in ends]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Precision", "Ulps", "precision"]
+__all__ = ["Precision", "Ulps", "precision", "working"]
 
 
 class Ulps(NamedTuple):
@@ -84,10 +84,18 @@ _FORMATS = {
 }
 
 
+def working(accumulate: str, dtypes: Iterable[str]) -> str:
+    """The dtype that a kernel accumulates in: for "inputs" the coarsest among float32 and those of its tensors."""
+    if accumulate != "inputs":
+        return accumulate
+    return max(("float32", *(name for name in dtypes if name in _FORMATS)), key=lambda name: _FORMATS[name][0])
+
+
 @lru_cache(maxsize=64)
-def precision(backend: str, accumulate: str = "float32", dot: str = "ieee") -> Precision:
+def precision(backend: str, accumulate: str = "float32", dot: str = "ieee", flushes: bool = False) -> Precision:
     """The precision of a backend ("cpu", "cuda" or "interpreter") whose kernel accumulates in the named dtype.
 
+    With `flushes` subnormals may be lost on any backend, as PyTorch's own matrix products lose those of bfloat16.
     The cuda backend flushes float32 and bfloat16 subnormals (ex2.approx.ftz, div.full, fast paths); the others, and
     float16 and float64 everywhere, keep them. bfloat16 and float16 arithmetic is an operation rounded to that format.
     """
@@ -98,6 +106,6 @@ def precision(backend: str, accumulate: str = "float32", dot: str = "ieee") -> P
     if dot not in ("ieee", "tf32"):
         raise ValueError(f"dot {dot!r}: one of ieee, tf32")
     u, subnormal, normal, largest = _FORMATS[accumulate]
-    flushes = backend == "cuda" and accumulate in ("float32", "bfloat16")
+    flushes = flushes or backend == "cuda" and accumulate in ("float32", "bfloat16")
     eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[backend])
     return Precision(u, eta, largest, ulps, dot, cuts=backend == "cuda")

@@ -1,0 +1,222 @@
+"""Bugs of real releases: the targets of liger-kernel and fla-core against the release that has each and the next.
+
+python benchmarks/history.py [--only ID]... [--seconds N] [--write FILE]
+
+Each release is downloaded once as a wheel and unpacked; the targets import it, since it stands first on PYTHONPATH. A
+bug is found where a finding on the release that has it no longer shows itself on the one that repaired it. The latter
+is fuzzed for as long, and must not show the same signature. What was measured is kept beside the wheels.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuzz import corpus
+from fuzz.case import Case
+from fuzz.loader import load
+from fuzz.trigger import needs, trigger
+
+ROOT = Path(__file__).parents[1]
+STORE = ROOT / ".history"
+START, END = "<!-- history: written by make history -->", "<!-- /history -->"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug of a release. `oracle` and `needs` (an argument or option) tell bugs of one target and release apart,
+    and `output`, one of those that it must be seen in."""
+
+    id: str
+    package: str
+    buggy: str
+    fixed: str
+    target: str
+    what: str
+    oracle: str = ""
+    needs: str = ""
+    output: str = ""
+
+
+LIGER, FLA = "liger-kernel", "fla-core"
+BUGS = (
+    Bug("L01", LIGER, "0.5.3", "0.5.4", "liger/layer_norm", "padding enters the variance"),
+    Bug("L03", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "mean over rows only", "accuracy", "reduction", "loss"),
+    Bug("L05", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "the backward overwrites its input", "mutation"),
+    Bug("L06", LIGER, "0.3.0", "0.3.1", "liger/kl_div", "more than one block writes beyond its row", "bounds"),
+    Bug("L08", LIGER, "0.5.8", "0.5.9", "liger/cross_entropy", "unreduced: wrong gradient", "", "reduction"),
+    Bug("L10", LIGER, "0.8.1", "0.8.2", "liger/fused_linear_cross_entropy", "unreduced: gradient", "", "reduction"),
+    Bug("L12", LIGER, "0.8.3", "0.8.4", "liger/cross_entropy", "softcap lifts the padding", "", "softcap"),
+    Bug("L14", LIGER, "0.8.3", "0.8.4", "liger/layer_norm", "statistics kept in bfloat16"),
+    Bug("L16", LIGER, "0.8.3", "0.8.4", "liger/tvd", "subgradient at a tie"),
+    Bug("L18", LIGER, "0.8.3", "0.8.4", "liger/attn_res", "silent cap of 32 blocks"),
+    Bug("L20", LIGER, "0.8.4", "0.8.5", "liger/fused_linear_cross_entropy", "column-major operands"),
+    Bug("L23", LIGER, "0.8.4", "0.8.5", "liger/selective_log_softmax", "column-major ids"),
+    Bug("L26", LIGER, "0.8.4", "0.8.5", "liger/grpo_loss", "gradient of one option combination"),
+    Bug("F01", FLA, "0.5.2", "0.6.0", "fla/rms_norm_gated_linear", "recomputation differs from the forward"),
+    Bug("F02", FLA, "0.5.0", "0.5.1", "fla/causal_conv1d", "strides of the upstream gradient", "accuracy"),
+    Bug("F05", FLA, "0.5.1", "0.5.2", "fla/rotary", "negative offset: rows never written"),
+    Bug("F07", FLA, "0.5.2", "0.6.0", "fla/local_cumsum", "reverse sums by cancellation"),
+    Bug("F09", FLA, "0.5.2", "0.6.0", "fla/rwkv_relu_square", "writes beyond the end"),
+    Bug("F12", FLA, "0.5.2", "0.6.0", "fla/recurrent_kda", "unmasked load of the gate"),
+    Bug("O01", LIGER, "0.8.5", "", "liger/cross_entropy_kept", "the input is overwritten", "mutation"),
+)  # fmt: skip
+
+
+def unpacked(package: str, version: str) -> Path:
+    """The folder of a release's wheel, downloaded and unpacked where it is not there yet."""
+    folder = STORE / f"{package}-{version}"
+    if folder.is_dir():
+        return folder
+    with tempfile.TemporaryDirectory(dir=STORE) as temporary:
+        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--no-deps"]
+        subprocess.run([*command, "--dest", temporary, f"{package}=={version}"], check=True)
+        (wheel,) = Path(temporary).glob("*.whl")
+        made = Path(temporary, "unpacked")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(made)
+        # A folder without one would stand back behind the package that is installed.
+        for package_folder in (path for path in made.iterdir() if path.suffix != ".dist-info"):
+            (package_folder / "__init__.py").touch()
+        made.rename(folder)
+    return folder
+
+
+def fuzz(release: Path, *arguments: str) -> Any:
+    """The JSON value of a command of fuzz that imports the library from a release's folder."""
+    environment = {**os.environ, "PYTHONPATH": str(release)}
+    command = [sys.executable, "-m", "fuzz", *arguments, "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        return {"error": done.stderr.strip().splitlines()[-1], "findings": [], "entries": []}
+    return json.loads(done.stdout)
+
+
+def signature(found: dict[str, Any], target: str) -> tuple[str, ...]:
+    """What tells causes apart: the oracle, the outputs, the symptom, and what triggers it."""
+    return found["oracle"], found["output"], found["symptom"], *trigger(case_of(found), load(target))
+
+
+def case_of(found: dict[str, Any]) -> Case:
+    """The shrunk case of a finding."""
+    return corpus.read(Path(found["path"])).case
+
+
+def measured(bug: Bug, seconds: int) -> dict[str, Any]:
+    """One bug's row: what was found where."""
+    ran = searched(unpacked(bug.package, bug.buggy), bug.target, seconds)
+    if not bug.fixed:
+        return row(bug, ran, [one for one in ran["findings"] if one["oracle"] == bug.oracle], [])
+    fixed = unpacked(bug.package, bug.fixed)
+    gone = vanished(bug, fixed, ran["findings"])
+    again = searched(fixed, bug.target, seconds)
+    signatures = {signature(one, bug.target) for one in again["findings"]}
+    stayed = [one for one in gone if signature(one, bug.target) in signatures]
+    return row(bug, ran, gone, stayed) | {
+        "others": [f"{one['oracle']} {one['output']} {one['symptom']}" for one in again["findings"]],
+        "error": ran.get("error") or again.get("error", ""),
+        "fixed_cases": again.get("cases", 0),
+    }
+
+
+@cache
+def searched(release: Path, target: str, seconds: int) -> Any:
+    """What a run of a target found on a release, its entries in a corpus of their own; once for all bugs of both."""
+    entries = STORE / "findings" / release.name / target.replace("/", "_")
+    shutil.rmtree(entries, ignore_errors=True)
+    return fuzz(release, "run", target, "--seconds", str(seconds), "--corpus", str(entries))
+
+
+def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The findings of the bug's kind whose shrunk case agrees on the fixed release."""
+    kind = [one for one in findings if bug.oracle in ("", one["oracle"])]
+    kind = [one for one in kind if not bug.needs or bug.needs in needs(case_of(one), load(bug.target))]
+    kind = [one for one in kind if not bug.output or bug.output in one["output"].split("+")]
+    if not kind:
+        return []
+    replayed = fuzz(fixed, "replay", *(one["path"] for one in kind), "--target", bug.target)["entries"]
+    agree = {entry["path"] for entry in replayed if not entry["reproduced"]}
+    return [one for one in kind if one["path"] in agree]
+
+
+def row(bug: Bug, ran: dict[str, Any], found: list[dict[str, Any]], stayed: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the table tells of a bug, by its first finding."""
+    made: dict[str, Any] = {**asdict(bug), "found": bool(found), "cases": ran.get("cases", 0), "stayed": len(stayed)}
+    if found:
+        first = min(found, key=lambda one: one["first_seconds"])
+        made |= {key: first[key] for key in ("output", "symptom", "first_seconds", "first_case", "dims", "message")}
+        made["oracle"] = first["oracle"]
+    return made
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The rows as Markdown."""
+    lines = [
+        "| bug | release | target | what is wrong | found as | s | case | least case | again on the fixed release |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in rows:
+        release = f"{one['package']} {one['buggy']}"
+        head = f"| {one['id']} | {release} | {one['target']} | {one['what']} |"
+        if not one["found"]:
+            why = one.get("error") or f"not in {one['cases']} cases"
+            lines.append(f"{head} **no**: {why} | - | - | - | - |")
+            continue
+        dims = " ".join(f"{name}={size}" for name, size in one["dims"].items())
+        seen = f"{one['oracle']} {one['symptom']} of {one['output']}"
+        again = ("yes" if one["stayed"] else f"no, in {one['fixed_cases']} cases") if one["fixed"] else "no release"
+        lines.append(f"{head} {seen} | {one['first_seconds']:.0f} | {one['first_case']} | {dims} | {again} |")
+    return "\n".join(lines)
+
+
+def others(rows: list[dict[str, Any]]) -> str:
+    """What else was found on the releases that are fixed."""
+    told = {f"{one['package']} {one['fixed']} {one['target']}": one.get("others", []) for one in rows if one["fixed"]}
+    lines = [f"- {place}: {', '.join(sorted(set(found)))}" for place, found in told.items() if found]
+    return "Found on the fixed releases as well, each a cause of its own:\n\n" + "\n".join(lines) if lines else ""
+
+
+def write(path: Path) -> None:
+    """Puts the table of everything measured so far between the markers of a document."""
+    places = [STORE / f"{bug.id}.json" for bug in BUGS]
+    rows = [json.loads(place.read_text(encoding="utf-8")) for place in places if place.is_file()]
+    found = sum(one["found"] for one in rows)
+    times = ", ".join(str(one) for one in sorted({one["seconds"] for one in rows}))
+    head = f"{found} of {len(BUGS)} found, {len(rows)} run, for {times} s on the release and as long on the fixed one."
+    before, _, rest = path.read_text(encoding="utf-8").partition(START)
+    after = rest.partition(END)[2]
+    body = "\n\n".join(part for part in (head, table(rows), others(rows)) if part)
+    path.write_text(f"{before}{START}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--only", action="append", choices=[bug.id for bug in BUGS])
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    STORE.mkdir(exist_ok=True)
+    missed = 0
+    for bug in BUGS:
+        if bug.id in (options.only or [bug.id]):
+            made = measured(bug, options.seconds) | {"seconds": options.seconds}
+            (STORE / f"{bug.id}.json").write_text(json.dumps(made), encoding="utf-8")
+            print(table([made]).splitlines()[-1], flush=True)
+            missed += not made["found"] or bool(made["stayed"])
+    if options.write:
+        write(options.write)
+    sys.exit(int(missed > 0))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""fla-core under the names of its newest release, whatever release is installed.
+
+An older release has some modules elsewhere; what it lacks altogether is refused, as an input is.
+"""
+
+import importlib
+import os
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+# What the library gives to torch.compile are no kernels of its own; torch reads this when dynamo is imported.
+os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+
+import fla  # noqa: E402, F401  Where the extra is missing, no target of this folder can be loaded.
+import torch  # noqa: E402
+
+from fuzz import target  # noqa: E402
+
+if not hasattr(torch.cpu, "device"):
+    # Older releases enter the device of every tensor, which is the CPU's on the cpu backend.
+    torch.cpu.device = lambda device: nullcontext()
+
+ELSEWHERE = {
+    "modules.norm.fused_norm_gate": "modules.fused_norm_gate",
+    "modules.norm.layernorm": "modules.layernorm",
+    "modules.norm.l2norm": "modules.l2norm",
+    "modules.causal_conv1d": "modules.conv.causal_conv1d",
+    "modules.rotary.ops": "modules.rotary",
+}
+"""Where releases before 0.6 have a module."""
+
+
+def flash(**declaration: Any) -> Callable[..., Any]:
+    """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
+    return target(**{"dtypes": ("float32", "bfloat16"), "layout": "envelope", **declaration})
+
+
+def found(place: str) -> Any:
+    """The object that ``module:name`` is in fla. NotImplementedError where this release lacks it."""
+    module, _, name = place.partition(":")
+    for path in (module, ELSEWHERE.get(module, module)):
+        try:
+            return getattr(importlib.import_module(f"fla.{path}"), name)
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    raise NotImplementedError(f"this release of fla-core has no {place}")
+
+
+def uncompiled(place: str) -> None:
+    """Takes a module's function as it was before torch.compile, which insists on compiling some of them."""
+    function = found(place)
+    module = importlib.import_module(f"fla.{place.partition(':')[0]}")
+    setattr(module, function.__name__, getattr(function, "_torchdynamo_orig_callable", function))
+
+
+def one_dtype(*tensors: torch.Tensor) -> None:
+    """TypeError where the tensors are not of one dtype."""
+    if len({tensor.dtype for tensor in tensors}) > 1:
+        raise TypeError("the tensors need one dtype")

@@ -1,0 +1,183 @@
+"""Norms, gates, convolutions and rotary embeddings of fla-core. Interesting: strides of the upstream gradient."""
+
+import torch
+from _fla import flash, found, one_dtype
+from torch.nn import functional
+
+from fuzz import indices, option, size, tensor
+
+M, D, WIDTH = size("M", 1, 512), size("D", 1, 2048), size("WIDTH", 1, 256)
+B, T, H = size("B", 1, 4), size("T", 1, 200), size("H", 1, 4)
+ROWS = dict(y=tensor(M, D))
+
+
+class Standard(torch.autograd.Function):
+    """Rows, minus their mean where asked, over their deviation, with the textbook gradient."""
+
+    @staticmethod
+    def forward(ctx, x, eps, centred):
+        d = x - x.mean(-1, keepdim=True) if centred else x
+        rstd = 1 / (d.square().mean(-1, keepdim=True) + eps).sqrt()
+        ctx.save_for_backward(d * rstd, rstd)
+        ctx.centred = centred
+        return d * rstd
+
+    @staticmethod
+    def backward(ctx, dy):
+        y, rstd = ctx.saved_tensors
+        away = y * (y * dy).mean(-1, keepdim=True)
+        return rstd * (dy - (away + dy.mean(-1, keepdim=True) if ctx.centred else away)), None, None
+
+
+def gated(y, g, activation):
+    return y * g.sigmoid() if activation == "sigmoid" else y * g * g.sigmoid()
+
+
+def norm_reference(x, weight, bias, eps, rms):
+    return dict(y=Standard.apply(x, eps, not rms) * weight + bias)
+
+
+@flash(
+    x=tensor(M, D), weight=tensor(D), bias=tensor(D),
+    eps=option(1e-5, 1e-1), rms=option(False, True),
+    batch=M, reference=norm_reference, differentiable=ROWS,
+)  # fmt: skip
+def fla_norm(x, weight, bias, eps, rms):
+    """Layer norm and root-mean-square norm."""
+    one_dtype(x, weight, bias)
+    return dict(y=found(f"modules.norm.layernorm:{'rms' if rms else 'layer'}_norm")(x, weight, bias, eps=eps))
+
+
+def norm_gated_reference(x, g, weight, eps, rms, activation):
+    return dict(y=gated(Standard.apply(x, eps, not rms) * weight, g, activation))
+
+
+@flash(
+    x=tensor(M, D), g=tensor(M, D), weight=tensor(D),
+    eps=option(1e-5, 1e-1), rms=option(False, True), activation=option("swish", "sigmoid"),
+    batch=M, reference=norm_gated_reference, differentiable=ROWS,
+)  # fmt: skip
+def fla_norm_gated(x, g, weight, eps, rms, activation):
+    """A norm times an activated gate."""
+    one_dtype(x, g, weight)
+    function = found(f"modules.norm.fused_norm_gate:{'rms' if rms else 'layer'}_norm_gated")
+    return dict(y=function(x, g, weight, None, activation=activation, eps=eps))
+
+
+def gated_linear_reference(x, g, weight, matrix, eps, rms):
+    return dict(y=gated(Standard.apply(x, eps, not rms) * weight, g, "swish") @ matrix.T)
+
+
+@flash(
+    x=tensor(M, D), g=tensor(M, D), weight=tensor(D), matrix=tensor(WIDTH, D),
+    eps=option(1e-5, 1e-1), rms=option(True, False),
+    accumulate="inputs", reference=gated_linear_reference, differentiable=dict(y=tensor(M, WIDTH)),
+)  # fmt: skip
+def fla_rms_norm_gated_linear(x, g, weight, matrix, eps, rms):
+    """A norm, a gate and a linear layer, whose backward computes the gated norm again."""
+    one_dtype(x, g, weight, matrix)
+    name = "rms_norm_swish_gate_linear" if rms else "layer_norm_swish_gate_linear"
+    return dict(y=found(f"modules.norm.fused_norm_gate:{name}")(x, g, weight, None, matrix, None, eps=eps))
+
+
+def l2_norm_reference(x):
+    return dict(y=x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt())
+
+
+@flash(x=tensor(M, D), batch=M, accumulate="inputs", reference=l2_norm_reference, differentiable=ROWS)
+def fla_l2_norm(x):
+    """Rows over their length."""
+    return dict(y=found("modules.norm.l2norm:l2norm")(x))
+
+
+def activation_reference(x, kind):
+    if kind == "logsigmoid":
+        return dict(y=functional.logsigmoid(x))
+    return dict(y=x.sigmoid() if kind == "sigmoid" else x * x.sigmoid())
+
+
+@flash(
+    x=tensor(M, D),
+    kind=option("swish", "sigmoid", "logsigmoid"),
+    accumulate="inputs",
+    reference=activation_reference,
+    differentiable=ROWS,
+)
+def fla_activation(x, kind):
+    """Swish, sigmoid and its logarithm."""
+    return dict(y=found(f"modules.activations:{kind}")(x))
+
+
+def swiglu_reference(x, y):
+    return dict(z=x * x.sigmoid() * y)
+
+
+@flash(
+    x=tensor(M, D),
+    y=tensor(M, D),
+    accumulate="inputs",
+    reference=swiglu_reference,
+    differentiable=dict(z=tensor(M, D)),
+)
+def fla_swiglu(x, y):
+    """Swish of one times the other."""
+    one_dtype(x, y)
+    return dict(z=found("modules.activations:swiglu")(x, y))
+
+
+W = size("W", 2, 4)
+
+
+def conv_reference(x, weight, bias, activation):
+    width = weight.shape[1]
+    padded = torch.cat([torch.zeros_like(x[:, :1]).expand(-1, width - 1, -1), x], 1)
+    y = bias + sum(padded[:, step : step + x.shape[1]] * weight[:, step] for step in range(width))
+    return dict(y=y * y.sigmoid() if activation == "silu" else y)
+
+
+@flash(
+    x=tensor(B, T, D), weight=tensor(D, W), bias=tensor(D), activation=option("none", "silu"),
+    accumulate="inputs", reference=conv_reference, differentiable=dict(y=tensor(B, T, D)),
+)  # fmt: skip
+def fla_causal_conv1d(x, weight, bias, activation):
+    """A convolution of each channel with what came before."""
+    one_dtype(x, weight, bias)
+    function = found("modules.causal_conv1d:causal_conv1d")
+    return dict(y=function(x, weight, bias, activation=None if activation == "none" else activation)[0])
+
+
+HALF, LATER = size("HALF", 1, 32), size("LATER", 0, 8)
+
+
+def rotary_reference(x, cos, sin, starts, padding, interleaved):
+    place = torch.arange(x.shape[1]) + (starts - padding).unsqueeze(1)
+    inside = ((place >= 0) & (place < len(cos))).unsqueeze(-1).unsqueeze(-1)
+    place = place.clamp(0, len(cos) - 1)
+    c, s = cos.detach()[place].unsqueeze(2), sin.detach()[place].unsqueeze(2)
+    left, right = (x[..., ::2], x[..., 1::2]) if interleaved else x.chunk(2, -1)
+    turned = left * c - right * s, left * s + right * c
+    y = torch.stack(turned, -1).flatten(-2) if interleaved else torch.cat(turned, -1)
+    return dict(y=torch.where(inside, y, 0.0))
+
+
+@flash(
+    x=tensor(B, T, H, 2 * HALF), cos=tensor(T + LATER, HALF), sin=tensor(T + LATER, HALF),
+    starts=indices(B, below=LATER + 1), padding=option(0, 3), interleaved=option(False, True),
+    dims=(LATER,), accumulate="inputs", reference=rotary_reference, differentiable=dict(y=tensor(B, T, H, 2 * HALF)),
+)  # fmt: skip
+def fla_rotary(x, cos, sin, starts, padding, interleaved):
+    """Rotary embedding from a place of its own for each sequence; what lies before the first place is padding."""
+    one_dtype(x, cos, sin)
+    function = found("modules.rotary.ops:rotary_embedding")
+    y = function(x, cos.detach(), sin.detach(), interleaved=interleaved, seqlen_offsets=starts - padding)
+    return dict(y=y)
+
+
+def shift_reference(x):
+    return dict(y=torch.cat([torch.zeros_like(x[:, :1]), x[:, :-1]], 1) - x)
+
+
+@flash(x=tensor(B, T, D), batch=B, reference=shift_reference, differentiable=dict(y=tensor(B, T, D)))
+def fla_token_shift(x):
+    """The token before minus each token."""
+    return dict(y=found("modules.token_shift:token_shift")(x))

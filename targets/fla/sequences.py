@@ -1,0 +1,130 @@
+"""Sums and linear attention of fla-core. Interesting: heads that fill no block, one element that dwarfs the others."""
+
+import torch
+from _fla import flash, found, one_dtype, uncompiled
+
+from fuzz import option, size, tensor
+
+B, T, H = size("B", 1, 3), size("T", 1, 200), size("H", 1, 4)
+K, V, D = size("K", 1, 64), size("V", 1, 64), size("D", 1, 64)
+STEPS = size("S", 1, 70)
+
+
+def summed(x, reverse):
+    return x.flip(-1).cumsum(-1).flip(-1) if reverse else x.cumsum(-1)
+
+
+def local_cumsum_reference(g, chunk, reverse):
+    parts = g.transpose(1, -1).split(chunk, -1)
+    return dict(y=torch.cat([summed(part, reverse) for part in parts], -1).transpose(1, -1))
+
+
+@flash(
+    g=tensor(B, T, H, D),
+    chunk=option(16, 32, 64),
+    reverse=option(False, True),
+    reference=local_cumsum_reference,
+)
+def fla_local_cumsum_vector(g, chunk, reverse):
+    """Sums of vectors along chunks of the sequence."""
+    return dict(y=found("ops.utils:chunk_local_cumsum")(g, chunk, reverse=reverse))
+
+
+@flash(g=tensor(B, T, H), chunk=option(16, 32, 64), reverse=option(False, True), reference=local_cumsum_reference)
+def fla_local_cumsum(g, chunk, reverse):
+    """Sums along chunks of the sequence."""
+    return dict(y=found("ops.utils:chunk_local_cumsum")(g, chunk, reverse=reverse))
+
+
+def global_cumsum_reference(g, reverse):
+    return dict(y=summed(g.transpose(1, -1), reverse).transpose(1, -1))
+
+
+@flash(g=tensor(B, T, H), reverse=option(False, True), reference=global_cumsum_reference)
+def fla_global_cumsum(g, reverse):
+    """Sums along the sequence."""
+    return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
+
+
+@flash(g=tensor(B, T, H, D), reverse=option(False, True), reference=global_cumsum_reference)
+def fla_global_cumsum_vector(g, reverse):
+    """Sums of vectors along the sequence."""
+    return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
+
+
+def relu_square_reference(x, inplace):
+    return dict(y=x.clamp(min=0).square())
+
+
+@flash(x=tensor(T, D), inplace=option(True, False), in_place=("x",), reference=relu_square_reference)
+def fla_rwkv_relu_square(x, inplace):
+    """The square of what is positive, which RWKV7's channel mixing puts in its input's place."""
+    return dict(y=found("ops.rwkv7.channel_mixing:rwkv_relu_and_square_fwd")(x, inplace=inplace))
+
+
+def channel_mixing_reference(x, before, mix, key, value):
+    earlier = torch.cat([before.unsqueeze(1), x[:, :-1]], 1)
+    return dict(y=((x + (earlier - x) * mix) @ key).clamp(min=0).square() @ value)
+
+
+@flash(
+    x=tensor(B, T, D), before=tensor(B, D), mix=tensor(D), key=tensor(D, K), value=tensor(K, D),
+    accumulate="inputs", reference=channel_mixing_reference, differentiable=dict(y=tensor(B, T, D)),
+)  # fmt: skip
+def fla_rwkv_channel_mixing(x, before, mix, key, value):
+    """RWKV7's channel mixing."""
+    one_dtype(x, before, mix, key, value)
+    uncompiled("ops.rwkv7.channel_mixing:compute_x_k_grad")
+    function = found("ops.rwkv7.channel_mixing:channel_mixing_rwkv7")
+    return dict(y=function(x, before, mix, key, value, inplace=False)[0])
+
+
+def attended(q, k, v, gate, beta):
+    """The state forgets by exp(gate), takes k v' in (with beta: what v lacks of it), and is read by q."""
+    state, outputs = torch.zeros_like(k[:, 0].unsqueeze(-1) * v[:, 0].unsqueeze(-2)), []
+    for t in range(q.shape[1]):
+        key, value = k[:, t].unsqueeze(-1), v[:, t]
+        state = state * gate[:, t].exp().unsqueeze(-1)
+        if beta is not None:
+            value = beta[:, t].unsqueeze(-1) * (value - (key * state).sum(-2))
+        state = state + key * value.unsqueeze(-2)
+        outputs.append((q[:, t].unsqueeze(-1) * state).sum(-2))
+    return torch.stack(outputs, 1) * q.shape[-1] ** -0.5
+
+
+def gla_reference(q, k, v, gate, chunked):
+    return dict(y=attended(q, k, v, -gate.abs(), None))
+
+
+QKV = dict(q=tensor(B, STEPS, H, K), k=tensor(B, STEPS, H, K), v=tensor(B, STEPS, H, V))
+
+
+@flash(
+    **QKV, gate=tensor(B, STEPS, H, K), chunked=option(False, True), timeout=120.0,
+    accumulate="inputs", dot="tf32", reference=gla_reference, differentiable=dict(y=tensor(B, STEPS, H, V)),
+)  # fmt: skip
+def fla_gated_linear_attention(q, k, v, gate, chunked):
+    """Gated linear attention; the gates' logarithms are minus the magnitudes."""
+    one_dtype(q, k, v, gate)
+    name = "chunk_gla" if chunked else "fused_recurrent_gla"
+    return dict(y=found(f"ops.gla:{name}")(q, k, v, -gate.abs())[0])
+
+
+def kda_reference(q, k, v, gate, beta, log, shift, raw):
+    if raw:
+        x = gate + shift
+        softplus = x.clamp(min=0) + (-x.abs()).exp().log1p()
+        gate = -log.clamp(-4.0, 4.0).exp().unsqueeze(-1) * softplus
+    return dict(y=attended(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0)))
+
+
+@flash(
+    **QKV, gate=tensor(B, STEPS, H, K), beta=tensor(B, STEPS, H), log=tensor(H), shift=tensor(H, K),
+    raw=option(False, True), accumulate="inputs", reference=kda_reference, timeout=120.0,
+)  # fmt: skip
+def fla_recurrent_kda(q, k, v, gate, beta, log, shift, raw):
+    """Kimi's delta attention step by step; its gates as logarithms, or computed in the kernel."""
+    one_dtype(q, k, v, gate, beta, log, shift)
+    more = dict(A_log=log.clamp(-4.0, 4.0), dt_bias=shift.reshape(-1), use_gate_in_kernel=True) if raw else {}
+    function = found("ops.kda:fused_recurrent_kda")
+    return dict(y=function(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])

@@ -1,0 +1,198 @@
+"""Distances of distributions of liger-kernel. Interesting: ties, zeros, more columns than a block, every reduction."""
+
+import torch
+from _liger import applied, liger, one_dtype
+
+from fuzz import indices, option, size, tensor
+
+N, V, H = size("N", 1, 256), size("V", 1, 40000), size("H", 1, 512)
+LEAST = 1e-10
+"""Below it kl_div takes a probability as this one in its logarithm."""
+UNREDUCED = dict(loss=tensor(), losses=tensor(N, V))
+
+
+def reduced(losses, reduction, count):
+    """Losses under the name of their reduction's output; `count` is what batchmean divides by."""
+    if reduction == "none":
+        return dict(losses=losses)
+    total = losses.sum()
+    return dict(loss=total if reduction == "sum" else total / (losses.numel() if reduction == "mean" else count))
+
+
+def named(value, reduction):
+    return dict(losses=value) if reduction == "none" else dict(loss=value)
+
+
+def kl_div_reference(prediction, truth, reduction, log_target):
+    if log_target:
+        logs = -truth.detach().abs()
+        losses = logs.exp() * (logs - prediction)
+    else:
+        true = truth.detach().abs()
+        losses = true * (true.clamp(min=LEAST).log() - prediction)
+    return reduced(losses, reduction, len(prediction))
+
+
+@liger(
+    prediction=tensor(N, V),
+    truth=tensor(N, V),
+    reduction=option("batchmean", "mean", "sum", "none"),
+    log_target=option(False, True),
+    accumulate="inputs",
+    reference=kl_div_reference,
+    differentiable=UNREDUCED,
+)
+def liger_kl_div(prediction, truth, reduction, log_target):
+    """Kullback-Leibler divergence; the truth's magnitudes are probabilities, or minus their logarithms."""
+    one_dtype(prediction, truth)
+    truth = truth.detach().abs()
+    value = applied(
+        "kl_div:LigerKLDivLossFunction",
+        y_pred=prediction, y_true=-truth if log_target else truth, reduction=reduction, log_target=log_target,
+    )  # fmt: skip
+    return named(value, reduction)
+
+
+class Half(torch.autograd.Function):
+    """Half the distance of two tensors, whose gradient is 0 where they are equal; autograd's is that of abs, too."""
+
+    @staticmethod
+    def forward(ctx, p, q):
+        ctx.save_for_backward((p - q).sign())
+        return 0.5 * (p - q).abs()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 0.5 * grad * ctx.saved_tensors[0], None
+
+
+def tvd_reference(p, q, labels, labelled, reduction):
+    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+    losses = torch.where(kept.unsqueeze(-1), Half.apply(p, q.detach()), 0.0)
+    if reduction == "mean":
+        return dict(loss=losses.sum() / (kept.sum() * p.shape[-1]))
+    return reduced(losses, reduction, kept.sum())
+
+
+@liger(
+    p=tensor(N, V),
+    q=tensor(N, V),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
+    labelled=option(False, True),
+    reduction=option("batchmean", "mean", "sum", "none"),
+    accumulate="inputs",
+    reference=tvd_reference,
+    differentiable=UNREDUCED,
+)
+def liger_tvd(p, q, labels, labelled, reduction):
+    """Total variation distance; rows whose label is ignored do not count."""
+    one_dtype(p, q)
+    if labelled and not bool((labels != -100).any()):
+        raise ValueError("every label is ignored: the mean is of nothing")
+    value = applied(
+        "tvd:LigerTVDLossFunction",
+        p=p, q=q.detach(), shift_labels=labels if labelled else None, reduction=reduction, ignore_index=-100,
+    )  # fmt: skip
+    return named(value, reduction)
+
+
+def divergence(student, teacher, beta):
+    """Generalised Jensen-Shannon divergence of log-probabilities, element by element; forward and reverse KL at its ends."""
+    p, q = teacher, student
+    if beta == 0.0:
+        return p.exp() * (p - q)
+    if beta == 1.0:
+        return q.exp() * (q - p)
+    top = torch.maximum(p, q).detach()
+    mixed = top + (beta * (p - top).exp() + (1 - beta) * (q - top).exp()).log()
+    return beta * p.exp() * (p - mixed) + (1 - beta) * q.exp() * (q - mixed)
+
+
+def kept_mean(losses, labels, labelled):
+    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+    return dict(loss=torch.where(kept.unsqueeze(-1), losses, 0.0).sum() / kept.sum())
+
+
+def jsd_reference(student, teacher, labels, labelled, beta):
+    return kept_mean(divergence(-student.abs(), -teacher.detach().abs(), beta), labels, labelled)
+
+
+@liger(
+    student=tensor(N, V),
+    teacher=tensor(N, V),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
+    labelled=option(False, True),
+    beta=option(0.5, 0.0, 1.0, 0.1),
+    accumulate="inputs",
+    reference=jsd_reference,
+    differentiable=dict(loss=tensor()),
+)
+def liger_jsd(student, teacher, labels, labelled, beta):
+    """Generalised Jensen-Shannon divergence of log-probabilities, which are minus the magnitudes."""
+    one_dtype(student, teacher)
+    if labelled and not bool((labels != -100).any()):
+        raise ValueError("every label is ignored: the mean is of nothing")
+    return dict(
+        loss=applied(
+            "jsd:LigerJSDFunction",
+            _input=-student.abs(), target=-teacher.detach().abs(),
+            shift_labels=labels if labelled else None, beta=beta, ignore_index=-100,
+        )
+    )  # fmt: skip
+
+
+def linear_jsd_reference(x, weight, teacher, teacher_weight, labels, labelled, beta, temperature):
+    logits, truth = x @ weight.T / temperature, teacher.detach() @ teacher_weight.detach().T / temperature
+    return kept_mean(divergence(logits.log_softmax(-1), truth.log_softmax(-1), beta), labels, labelled)
+
+
+@liger(
+    x=tensor(N, H),
+    weight=tensor(V, H),
+    teacher=tensor(N, H),
+    teacher_weight=tensor(V, H),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
+    labelled=option(False, True),
+    beta=option(0.5, 0.0, 1.0, 0.1),
+    temperature=option(1.0, 2.0),
+    accumulate="inputs",
+    reference=linear_jsd_reference,
+    differentiable=dict(loss=tensor()),
+)
+def liger_fused_linear_jsd(x, weight, teacher, teacher_weight, labels, labelled, beta, temperature):
+    """Linear layers of a student and a teacher, and their Jensen-Shannon divergence."""
+    one_dtype(x, weight, teacher, teacher_weight)
+    if labelled and not bool((labels != -100).any()):
+        raise ValueError("every label is ignored: the mean is of nothing")
+    return dict(
+        loss=applied(
+            "fused_linear_jsd:LigerFusedLinearJSDFunction",
+            student_input=x, student_weight=weight, teacher_input=teacher.detach(),
+            teacher_weight=teacher_weight.detach(), shift_labels=labels if labelled else None, jsd_beta=beta,
+            ignore_index=-100, temperature=temperature,
+        )
+    )  # fmt: skip
+
+
+def ce_tvd_reference(student, teacher, labels):
+    kept = labels != -100
+    logs, chosen = student.log_softmax(-1), torch.where(kept, labels, 0).long()
+    distance = Half.apply(logs.exp(), teacher.detach().softmax(-1)).sum(-1)
+    hit = -logs.gather(1, chosen.unsqueeze(1)).squeeze(1)
+    return dict(ce=torch.where(kept, hit, 0.0), tvd=torch.where(kept, distance, 0.0))
+
+
+@liger(
+    student=tensor(N, V),
+    teacher=tensor(N, V),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
+    batch=N,
+    reference=ce_tvd_reference,
+    differentiable=dict(ce=tensor(N), tvd=tensor(N)),
+)
+def liger_fused_ce_tvd(student, teacher, labels):
+    """Cross entropy and total variation distance of logits in one pass."""
+    one_dtype(student, teacher)
+    place = "fused_ce_tvd:LigerFusedCETVDFunction"
+    ce, tvd = applied(place, student_logits=student, teacher_logits=teacher.detach(), target=labels, ignore_index=-100)
+    return dict(ce=ce, tvd=tvd)

@@ -1,0 +1,111 @@
+"""Policy losses of liger-kernel. Interesting: masks and ids with strides of their own, pairs of options."""
+
+import torch
+from _liger import HALF, applied, found, liger
+
+from fuzz import indices, option, size, tensor
+
+B, L, V = size("B", 1, 8), size("L", 1, 16), size("V", 1, 6000)
+MORE, OVER = size("MORE", 0, 3), size("OVER", 0, 3)
+
+
+def log_probabilities(logits, ids, temperature):
+    """Of each id under the logits before it, (B, L)."""
+    scaled = logits[:, :-1] / temperature
+    top = scaled.amax(-1, keepdim=True).detach()
+    shifted = scaled - top
+    return shifted.gather(-1, ids.long().unsqueeze(-1)).squeeze(-1) - shifted.exp().sum(-1).log()
+
+
+def selective_reference(logits, ids, mask, masked, temperature):
+    length = logits.shape[1] - 1
+    logs = log_probabilities(logits, ids[:, -length:], temperature)
+    return dict(logs=torch.where(mask[:, -length:] != 0, logs, 0.0) if masked else logs)
+
+
+@liger(
+    logits=tensor(B, L + 1, V),
+    ids=indices(B, L + MORE, below=V, dtypes=("int64",)),
+    mask=indices(B, L + OVER, below=2, dtypes=("int64",)),
+    masked=option(False, True),
+    temperature=option(1.0, 0.9),
+    batch=B,
+    dims=(L, MORE, OVER),
+    reference=selective_reference,
+)
+def liger_selective_log_softmax(logits, ids, mask, masked, temperature):
+    """Log-probabilities of the last ids; the logits must be contiguous."""
+    function = found("grpo_loss:fused_selective_log_softmax")
+    return dict(logs=function(logits.contiguous(), ids, temperature, mask if masked else None))
+
+
+def gain(ratio, advantages, kind, low, high, delta):
+    """What one token gains, by the ratio of policies."""
+    if kind == "cispo":
+        return torch.minimum(ratio, torch.full_like(ratio, high)).detach() * advantages
+    bounded = torch.minimum(ratio, torch.full_like(ratio, delta)) if delta else ratio
+    return torch.minimum(bounded * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
+
+
+def grpo_reference(
+    logits, old, ref, ids, advantages, mask, masked, kind, level, beta, delta, bias_corrected, temperature, reduce
+):  # fmt: skip
+    logs = log_probabilities(logits, ids, temperature)
+    kept = mask.to(logits.dtype) if masked else torch.ones_like(logs).detach()
+    count = kept.sum(-1).clamp(min=1.0)
+    ratio = logs - bounded(old)
+    if level == "sequence":
+        ratio = (torch.where(kept != 0, ratio, 0.0).sum(-1) / count).unsqueeze(-1).expand_as(logs)
+    ratio = ratio.exp()
+    gained = gain(ratio, advantages.detach().unsqueeze(-1), kind, 0.2, 0.4, delta)
+    losses = -gained * logs if kind == "cispo" else -gained
+    if beta:
+        gap = bounded(ref) - logs
+        distance = gap.expm1() - gap
+        losses = losses + beta * (distance * ratio if bias_corrected else distance)
+    losses = torch.where(kept != 0, losses, 0.0)
+    if not reduce:
+        return dict(losses=losses)
+    if kind == "grpo":
+        return dict(loss=(losses.sum(-1) / count).mean())
+    return dict(loss=losses.sum() / (kept.sum().clamp(min=1.0) if kind != "dr_grpo" else losses.numel()))
+
+
+def bounded(logs):
+    """Log-probabilities from -8 to 0, by no arithmetic that rounds."""
+    return -logs.detach().abs().clamp(max=8.0)
+
+
+@liger(
+    logits=tensor(B, L + 1, V),
+    old=tensor(B, L, dtypes=("float32",)),
+    ref=tensor(B, L, dtypes=("float32",)),
+    ids=indices(B, L, below=V, dtypes=("int64",)),
+    advantages=tensor(B, dtypes=("float32",)),
+    mask=indices(B, L, below=2, dtypes=("int64",)),
+    masked=option(False, True),
+    kind=option("grpo", "bnpo", "dr_grpo", "dapo", "cispo"),
+    level=option("token", "sequence"),
+    beta=option(0.0, 0.04, 0.5),
+    delta=option(0.0, 1.5),
+    bias_corrected=option(False, True),
+    temperature=option(1.0, 0.9),
+    reduce=option(True, False),
+    dtypes=HALF,
+    accumulate="inputs",
+    reference=grpo_reference,
+    differentiable=dict(loss=tensor(), losses=tensor(B, L)),
+)
+def liger_grpo_loss(
+    logits, old, ref, ids, advantages, mask, masked, kind, level, beta, delta, bias_corrected, temperature, reduce
+):  # fmt: skip
+    """Clipped policy loss with its penalty; its tensors must be contiguous."""
+    value = applied(
+        "grpo_loss:GrpoLossFunction",
+        logits=logits.contiguous(), old_logp=bounded(old).contiguous(), ref_logp=bounded(ref).contiguous(),
+        completion_ids=ids.contiguous(), advantages=advantages.detach().contiguous(),
+        completion_mask=mask.contiguous() if masked else None, temperature=temperature, beta=beta, eps_low=0.2,
+        eps_high=0.4, inplace=False, loss_type=kind, reduce=reduce, importance_sampling_level=level,
+        delta=delta or None, use_bias_correction_kl=bias_corrected,
+    )[0]  # fmt: skip
+    return dict(loss=value) if reduce else dict(losses=value)
