@@ -253,6 +253,12 @@ class Members:
         self.advance()
         return t
 
+    def lose_(self, t: Tensor, amount: Tensor) -> None:
+        """Perturb by up to `amount` (same shape, at least 0): what tiny terms lose on their way into a sum."""
+        stack, amount = self.by_replica(t), self.by_replica(amount.nan_to_num_(0.0, 0.0, 0.0))
+        stack.addcmul_(amount, self._draw("tiny", 1.0, t.shape[1:]))
+        self.advance()
+
     def bound_(self, t: Tensor) -> None:
         """Members at working precision become infinite where they exceed the largest finite value."""
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range

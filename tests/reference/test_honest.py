@@ -162,3 +162,13 @@ def test_softplus_gradient_of_huge_cotangent(ratio: Any) -> None:
     x = torch.linspace(-110, -80, 301)[None]
     inputs = {"dy": torch.full_like(x, 1e38), "x": x}
     assert ratio(softplus_bw(**inputs)["dx"], evaluate(softplus_bw, inputs, CPU)["dx"]) <= 1.0
+
+
+def test_subnormal_terms_that_atomics_flush(ratio: Any) -> None:
+    """Six equal subnormal terms, all lost on a GPU, beside one that is not; on the CPU they must all count."""
+    x = torch.full((7, 1), 1.1e-38)
+    x[0] = 4e-38
+    inputs = {"x": x, "index": torch.zeros(7, dtype=torch.int64)}
+    flushed = {"x": torch.where(x < 2**-126, 0.0, x), "index": inputs["index"]}
+    assert ratio(index_add(**flushed)["y"], evaluate(index_add, inputs, precision("cuda"))["y"]) <= 1.0
+    assert ratio(index_add(**flushed)["y"], evaluate(index_add, inputs, CPU)["y"]) > 1.0

@@ -119,8 +119,11 @@ def _accumulate(
     perturbed = added is not args[source]
     sizes = _with(args, start.abs(), source, added.abs(), perturbed)
     ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
-    terms = each(arithmetic, func, (*sizes, *rest), {}).mul_(chain(each(arithmetic, func, (*ones, *rest), {})))
-    return wrap(arithmetic, members.add_(t, terms, 1.0))
+    terms, count = each(arithmetic, func, (*sizes, *rest), {}), each(arithmetic, func, (*ones, *rest), {})
+    if members.flushes:
+        # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
+        members.lose_(t, torch.minimum(terms, count * (members.precision.eta / 4)))
+    return wrap(arithmetic, members.add_(t, terms.mul_(chain(count)), 1.0))
 
 
 def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:
