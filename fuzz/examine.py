@@ -10,7 +10,7 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.case import Case
 from fuzz.diagnosis import diagnosed, picture
-from fuzz.errors import UsageError
+from fuzz.errors import UsageError, one_line
 from fuzz.finding import Finding, Verdict, order
 from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
@@ -42,14 +42,26 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
         return Examination(target, launcher, question.case, backend, outcome)
 
     def handle(request: Request) -> Answer:
-        if isinstance(request, Wave):
-            return examine_wave(exam, request.questions())
         try:
+            if isinstance(request, Wave):
+                return examine_wave(exam, request.questions())
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
+        except (torch.OutOfMemoryError, MemoryError) as error:
+            return unexamined(request, f"no memory to examine it: {one_line(error)}")
 
     return handle
+
+
+def unexamined(request: Request, why: str) -> Answer:
+    """The answer where memory ended in the oracles, not in the kernel: nothing is known of the case."""
+    report = Report(why, True, (), ())
+    if isinstance(request, Wave):
+        return tuple(report for _ in request.sampled)
+    if isinstance(request, Question):
+        return report
+    return Verdict("unadjudicated", why) if isinstance(request, Appeal) else ()
 
 
 def rehearsal(setting: Setting) -> Callable[[Case], bool | Final]:
