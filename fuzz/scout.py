@@ -54,6 +54,7 @@ class Scout:
                 self._given += 1
                 yield self._ahead.popleft()
         while self._ahead:
+            self._send()
             self._given += 1
             yield self._ahead.popleft()
 
