@@ -34,6 +34,12 @@ def pixel(place, extent, border, align):
 
 
 @triton.jit
+def part_of(at, cell):
+    """How far a position is into its cell; on a GPU `floor` makes 0 of a negative subnormal, which is before it."""
+    return tl.maximum(at - cell, 0.0)
+
+
+@triton.jit
 def inside(x, y, width, height):
     return (x >= 0) & (x < width) & (y >= 0) & (y < height)
 
@@ -61,7 +67,7 @@ def sampled_level(
         x, _ = pixel(tl.load(places + point * place_stride).to(tl.float32), width, border, align)
         y, _ = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, border, align)
         left, top = tl.floor(x), tl.floor(y)
-        right_part, bottom_part = x - left, y - top
+        right_part, bottom_part = part_of(x, left), part_of(y, top)
         x0, y0 = left.to(tl.int32), top.to(tl.int32)
         v00 = corner(value, x0, y0, width, height, channels, cell_stride, channel_stride, d)
         v01 = corner(value, x0 + 1, y0, width, height, channels, cell_stride, channel_stride, d)
@@ -84,7 +90,7 @@ def backward_level(
         x, x_slope = pixel(tl.load(places + point * place_stride).to(tl.float32), width, border, align)
         y, y_slope = pixel(tl.load(places + point * place_stride + axis_stride).to(tl.float32), height, border, align)
         left, top = tl.floor(x), tl.floor(y)
-        right_part, bottom_part = x - left, y - top
+        right_part, bottom_part = part_of(x, left), part_of(y, top)
         left_part, top_part = 1.0 - right_part, 1.0 - bottom_part
         x0, y0 = left.to(tl.int32), top.to(tl.int32)
         v00 = corner(value, x0, y0, width, height, channels, cell_stride, channel_stride, d)

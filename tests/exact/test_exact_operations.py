@@ -61,9 +61,8 @@ def test_backward(name: str) -> None:
     joint = with_gradients(lambda x, w: {"y": formula(x, w)}, ("y",), ("x", "w"))
     found = evaluate(joint, {**given, COTANGENT + "y": cotangent}).values
     for key, g in zip(("dx", "dw"), torch.autograd.grad(y, [x, w], cotangent, allow_unused=True), strict=True):
-        assert (key in found) == (g is not None)
-        if g is not None:
-            torch.testing.assert_close(doubles(found[key]), g, rtol=2e-12, atol=1e-13)
+        due = torch.zeros_like(x if key == "dx" else w) if g is None else g
+        torch.testing.assert_close(doubles(found[key]), due.detach(), rtol=2e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -122,6 +122,8 @@ def test_layouts_may_move_a_result_inside_the_envelope_where_bits_are_not_promis
     loose = dict(reference=lambda x: dict(y=x / 3 * 6))
     assert ("layout", "bits") in fired(made(by_layout, **loose), matrix(made(twice)))
     assert fired(made(by_layout, layout="envelope", **loose), matrix(made(twice))) == []
+    assert fired(made(by_layout, deterministic="it adds by atomics", **loose), matrix(made(twice))) == []
+    assert ("layout", "bits") not in fired(made(by_layout, deterministic="it adds by atomics"), matrix(made(twice)))
 
 
 def test_what_is_linear_scales_bit_by_bit() -> None:
