@@ -55,7 +55,7 @@ class Alone:
     def unlike(self, got: Mapping[str, torch.Tensor]) -> Pairs:
         """(what came, what came alone) of those that have other bits and cannot be right."""
         pairs = {name: (got[name], value) for name, value in self.found.items() if name in got}
-        return {name: pair for name, pair in pairs.items() if len(differing(*pair)) and self._wrong(name, pair[0])}
+        return {name: pair for name, pair in pairs.items() if len(unequal(*pair)) and self._wrong(name, pair[0])}
 
     def _wrong(self, name: str, value: torch.Tensor) -> bool:
         target = self.exam.target
@@ -128,7 +128,7 @@ def examined(alone: Alone, one: Company) -> Finding | None:
 
 def neighbour(exam: Examination, one: Company, got: Mapping[str, torch.Tensor]) -> Finding | None:
     """What an operation beside the kernel computes wrongly."""
-    pairs = {name: pair for name, pair in company.pairs_due(got).items() if len(differing(*pair))}
+    pairs = {name: pair for name, pair in company.pairs_due(got).items() if len(unequal(*pair))}
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")
@@ -165,11 +165,16 @@ def itself(alone: Alone, one: Company, got: Mapping[str, torch.Tensor]) -> Findi
     return disagreement(pairs, one.symptom, f"{'+'.join(pairs)} is wrong {one.told}") if pairs else None
 
 
+def unequal(got: torch.Tensor, due: torch.Tensor) -> torch.Tensor:
+    """Indices (n, rank) of the elements of other values: a gradient of -0 is as good as one of 0."""
+    return (~((got == due) | (got.isnan() & due.isnan()))).nonzero()
+
+
 def disagreement(pairs: Pairs, symptom: str, told: str, why: str = "") -> Finding:
     """The finding, with the elements that differ most visibly first in their tensors."""
     elements, wrong, total = [], 0, 0
     for name, (got, due) in pairs.items():
-        places = differing(got, due)
+        places = unequal(got, due)
         wrong, total = wrong + len(places), total + got.numel()
         for place in places[:SHOWN]:
             index = tuple(int(i) for i in place)
