@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fuzz.backends.base import Session
@@ -57,5 +59,15 @@ class Compiled:
 
 
 def _access(seen: Violation) -> Access:
+    seen = replace(seen, file=portable(seen.file))
     kind = seen.kind if seen.problem == "out-of-bounds" else seen.problem
     return Access(seen.argument, kind, str(seen), f"{seen.file}:{seen.line}")
+
+
+def portable(path: str) -> str:
+    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
+    _, installed, inside = path.rpartition("site-packages/")
+    if installed:
+        return inside
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)
