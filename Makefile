@@ -25,8 +25,8 @@ lint: $(STAMP)
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy --strict fuzz
 
-replay: $(STAMP)
-	@mkdir -p corpus
+# The entries in corpus are of published libraries.
+replay: $(if $(ARGS),$(STAMP),$(VENV)/.libraries)
 	@$(VENV)/bin/fuzz replay $(or $(ARGS),corpus)
 
 list: $(STAMP)
