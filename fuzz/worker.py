@@ -162,7 +162,7 @@ class Worker:
     def stop(self) -> None:
         """Ends the process at once."""
         self.pending.clear()
-        if self._process is not None:
+        if self._process is not None and self._process.pid is not None:
             self._process.kill()
             self._process.join()
         if self._pipe is not None:

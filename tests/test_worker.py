@@ -19,7 +19,7 @@ from fuzz.errors import UsageError
 from fuzz.outcome import Died, Hung, OutOfMemory
 from fuzz.question import ENTRY, Question, Report, Setting
 from fuzz.values import recipe
-from fuzz.worker import Fate, Final, InternalError, Worker, resident
+from fuzz.worker import CONTEXT, Fate, Final, InternalError, Worker, resident
 
 SERVICE = "test_worker:service"
 MIB = 1 << 20
@@ -290,3 +290,13 @@ def test_a_report_travels_between_processes(case: Case) -> None:
     assert isinstance(report, Report)
     assert (report.outcome, report.findings) == ("returned", ())
     assert report.examined == ("fault", "bounds", "mutation", "accuracy")
+
+
+def test_a_process_that_cannot_start_tells_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> None:
+        raise OSError("no more processes")
+
+    with Worker(SERVICE, None, 8 << 30, 20.0) as worker:
+        monkeypatch.setattr(CONTEXT.Process, "start", full)
+        with pytest.raises(OSError, match="no more processes"):
+            worker.ask(("echo", 1))
