@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 
 from fuzz.backends import backend as named_backend
+from fuzz.backends.base import Backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.case import Case
 from fuzz.diagnosis import diagnosed, picture
@@ -21,19 +22,26 @@ from fuzz.oracles.probe import check_precision
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
 from fuzz.question import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
+from fuzz.target import Launcher, Target
 from fuzz.worker import Final
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | Final
 Request = Question | Wave | Appeal | Inquiry
 
 
-def service(setting: Setting) -> Callable[[Request], Answer]:
-    """The worker's handler, question -> report, wave -> reports, appeal -> verdict, inquiry -> words."""
+def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
+    """What a process needs that only runs cases of one setting: its target, launcher and backend."""
     torch.set_num_threads(1)
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
     backend = named_backend(setting.backend)
     backend.prepare()
+    return target, launcher, backend
+
+
+def service(setting: Setting) -> Callable[[Request], Answer]:
+    """The worker's handler, question -> report, wave -> reports, appeal -> verdict, inquiry -> words."""
+    target, launcher, backend = prepared(setting)
     if not setting.planted:
         check_precision(target)
 
@@ -69,11 +77,7 @@ def rehearsal(setting: Setting) -> Callable[[Case], bool | Final]:
 
     What is wrong with a case is told by the worker that examines it.
     """
-    torch.set_num_threads(1)
-    target = load(setting.target)
-    launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
-    backend = named_backend(setting.backend)
-    backend.prepare()
+    target, launcher, backend = prepared(setting)
 
     def handle(case: Case) -> bool | Final:
         try:
