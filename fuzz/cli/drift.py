@@ -11,7 +11,7 @@ from fuzz import corpus as corpora
 from fuzz import machine
 from fuzz.campaign import Result
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.run import BACKEND_NAMES, chosen_backend, default_folder
+from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.cli.sweep import pairs_of
 from fuzz.config import Run
 from fuzz.drift import Plan, Rows, planned
@@ -19,13 +19,10 @@ from fuzz.drift import plot as plots
 from fuzz.drift.plan import BATCHES
 from fuzz.drift.search import broken, cases_of, drifted
 from fuzz.drift.table import drift_json, text_of
-from fuzz.errors import BackendError, UsageError
-from fuzz.loader import load
-from fuzz.loader import planted as planted_bug
+from fuzz.errors import UsageError
 from fuzz.sweep import plot as figures
 from fuzz.sweep.search import Given, Reports
 from fuzz.target import Target
-from fuzz.worker import preload
 
 
 def drift(
@@ -44,14 +41,7 @@ def drift(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """The last row of a batch against the same row alone, layer by layer, with the truth and the envelope."""
-    if backend not in BACKEND_NAMES:
-        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    if reason := machine.unsupported():
-        raise UsageError(reason)
-    preload("fuzz.warm")
-    loaded = load(target)
-    if planted:
-        planted_bug(loaded, planted)
+    loaded = checked_target(target, planted, backend)
     if plot:
         figures.check(plot)
     plan = planned(

@@ -15,7 +15,8 @@ from fuzz.cli.console import errors, put_json
 from fuzz.config import Run
 from fuzz.engines import ENGINES
 from fuzz.errors import BackendError, UsageError
-from fuzz.loader import BUILT_IN, LIBRARIES, load, planted
+from fuzz.loader import BUILT_IN, LIBRARIES, load
+from fuzz.loader import planted as planted_bug
 from fuzz.report.live import Progress, summary
 from fuzz.report.machine import run_json
 from fuzz.target import Target
@@ -53,14 +54,7 @@ def fuzz(asked: Run) -> Result:
     began = time.monotonic() - machine.process_age()
     if asked.engine not in ENGINES:
         raise UsageError(f"unknown engine {asked.engine!r}; known: {', '.join(ENGINES)}")
-    if asked.backend not in BACKEND_NAMES:
-        raise BackendError(f"unknown backend {asked.backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    if reason := machine.unsupported():
-        raise UsageError(reason)
-    preload("fuzz.warm")
-    target = load(asked.target)
-    if asked.planted:
-        planted(target, asked.planted)
+    target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)
     watcher = Progress(errors, "fuzz replay")
@@ -68,6 +62,19 @@ def fuzz(asked: Run) -> Result:
         return Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
     finally:
         watcher.finish()
+
+
+def checked_target(target: str, planted: str | None, backend: str) -> Target:
+    """The target, once everything that names it is known to exist; meanwhile the server of workers starts."""
+    if backend not in BACKEND_NAMES:
+        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    if reason := machine.unsupported():
+        raise UsageError(reason)
+    preload("fuzz.warm")
+    loaded = load(target)
+    if planted:
+        planted_bug(loaded, planted)
+    return loaded
 
 
 def chosen_backend(name: str) -> str:

@@ -14,17 +14,14 @@ from fuzz import machine
 from fuzz.campaign import Result
 from fuzz.case import Case
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.run import BACKEND_NAMES, chosen_backend, default_folder
+from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.config import Run
-from fuzz.errors import BackendError, UsageError
-from fuzz.loader import load
-from fuzz.loader import planted as planted_bug
+from fuzz.errors import UsageError
 from fuzz.sweep import Plan, Tally, planned
 from fuzz.sweep import plot as plots
 from fuzz.sweep.search import Given, Reports, findings, swept
 from fuzz.sweep.table import sweep_json, text_of
 from fuzz.target import Target
-from fuzz.worker import preload
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""
@@ -50,14 +47,7 @@ def sweep(
 ) -> int:
     """Every value of a dtype, against the correctly rounded result: a table by region, wrong signs, a plot."""
     began = time.monotonic()
-    if backend not in BACKEND_NAMES:
-        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    if reason := machine.unsupported():
-        raise UsageError(reason)
-    preload("fuzz.warm")
-    loaded = load(target)
-    if planted:
-        planted_bug(loaded, planted)
+    loaded = checked_target(target, planted, backend)
     if plot:
         plots.check(plot)
     plan = planned(
