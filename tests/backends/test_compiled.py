@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import BACKENDS
+from fuzz.backends.compiled import portable
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call
 from fuzz.finding import SYMPTOMS
@@ -83,7 +84,7 @@ def test_what_kernels_do_inside_of_their_buffers(
         assert finding is None
         return
     assert finding is not None and (finding.symptom, finding.outputs) == (symptom, (argument,))
-    assert finding.place == f"{__file__}:{line}"
+    assert finding.place == f"{portable(__file__)}:{line}"
 
 
 def test_a_case_is_shown_as_what_may_be_the_cause() -> None:
