@@ -29,14 +29,14 @@ ORDER = (
     # triage
     "passes", "shrink", "trigger", "witness", "triage",
     # service
-    "campaign", "machine", "report", "skeleton", "sweep", "drift", "cli", "api", "plugin", "__main__",
+    "campaign", "machine", "report", "skeleton", "sweep", "drift", "pages", "cli", "api", "plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
     "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.truth",
-    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure",
+    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure", "fuzz.pages.studio",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

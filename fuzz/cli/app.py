@@ -7,6 +7,7 @@ import typer
 from fuzz.cli.drift import drift
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
+from fuzz.cli.report import report
 from fuzz.cli.run import run
 from fuzz.cli.saved import mark, show, shrink
 from fuzz.cli.sweep import sweep
@@ -27,5 +28,6 @@ app.command()(replay)
 app.command()(shrink)
 app.command()(show)
 app.command()(mark)
+app.command()(report)
 app.command()(new)
 app.command()(doctor)
