@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +14,11 @@ from fuzz.cli.console import errors, put
 from fuzz.cli.run import chosen_backend
 from fuzz.cli.version import number
 from fuzz.entry import Entry
-from fuzz.errors import UsageError
 from fuzz.loader import find
 from fuzz.pages.drawing import studies
 from fuzz.pages.render import report as rendered
 from fuzz.pages.views import View, view
+from fuzz.report.files import check, write
 from fuzz.target import Target
 from fuzz.worker import preload
 
@@ -32,6 +31,7 @@ def report(
     plots: Annotated[bool, typer.Option(help="Run the cases again for plots and scripts.")] = True,
 ) -> int:
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
+    check(out, "--out")
     place = Path(what or "corpus")
     given = [(path, corpus.read(path), repeat_of(path, target)) for path in corpus.files([place])]
     views = drawn(given, backend, target) if plots else [view(entry, str(path), text) for path, entry, text in given]
@@ -68,14 +68,3 @@ def facts(views: Sequence[View]) -> dict[str, str]:
     told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return {"findings": told or "none", "targets": str(len({one.target for one in views})),
             "written": f"{now:%Y-%m-%d %H:%M} UTC", "fuzz": number()}  # fmt: skip
-
-
-def write(path: Path, text: str) -> None:
-    """The file is the old one or the new one, never a part. UsageError where it cannot be written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {path}: {error.strerror}") from None
