@@ -9,6 +9,7 @@ from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
 from fuzz.cli.run import run
 from fuzz.cli.saved import mark, show, shrink
+from fuzz.cli.store import store
 from fuzz.cli.sweep import sweep
 from fuzz.cli.version import version
 
@@ -29,3 +30,4 @@ app.command()(show)
 app.command()(mark)
 app.command()(new)
 app.command()(doctor)
+app.add_typer(store, name="store")
