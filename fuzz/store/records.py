@@ -33,7 +33,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Lane:
-    """How far one target on one backend by one engine is within a campaign.
+    """How far one target on one backend by one engine with one seed is within a campaign; `planted` as in `fuzz run`.
 
     `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
     there are. `new`, `known` and `fixed` count findings. `note` says why a lane takes no more slices, if so.
@@ -41,8 +41,10 @@ class Lane:
 
     campaign: int
     target: str
+    planted: str
     backend: str
     engine: str
+    seed: int
     plan: int = 0
     cases: int = 0
     rejected: int = 0
@@ -97,8 +99,10 @@ class Statistic:
 
     campaign: int
     target: str
+    planted: str
     backend: str
     engine: str
+    seed: int
     number: int
     wall: float
     elapsed: float
@@ -136,7 +140,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One time that a finding was seen: in one slice of a campaign, or told by its entry. `key` makes it unique."""
+    """One time that a finding was seen: in one slice of a campaign, or told by its entry. `key` makes it unique.
+
+    `new` is whether the finding was saved then for the first time.
+    """
 
     finding: str
     key: str
@@ -147,4 +154,5 @@ class Occurrence:
     seed: int = 0
     case: int = 0
     hits: int = 1
+    new: bool = False
     seen: Mapping[str, str] = field(default_factory=dict)

@@ -29,6 +29,8 @@ from fuzz.store.tables import (
     Table,
 )
 
+LANE = ("campaign", "target", "planted", "backend", "engine", "seed")
+"""What names a lane."""
 Record = TypeVar("Record", Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic)
 
 
@@ -66,7 +68,7 @@ class Store:
 
     def save_lane(self, lane: Lane) -> None:
         with self._session() as session:
-            self._put(session, LaneRow, asdict(lane), ("campaign", "target", "backend", "engine"))
+            self._put(session, LaneRow, asdict(lane), LANE)
 
     def beat(self, heartbeat: Heartbeat) -> None:
         with self._session() as session:
@@ -84,7 +86,7 @@ class Store:
         values = asdict(statistic)
         del values["id"]
         with self._session() as session:
-            self._put(session, StatisticRow, values, ("campaign", "target", "backend", "engine", "number"))
+            self._put(session, StatisticRow, values, (*LANE, "number"))
 
     def found(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
@@ -140,7 +142,7 @@ class Store:
 
     def lanes(self, campaign: int) -> list[Lane]:
         asked = select(LaneRow).where(LaneRow.campaign == campaign)
-        return self._all(asked.order_by(LaneRow.target, LaneRow.backend, LaneRow.engine), Lane)
+        return self._all(asked.order_by(*(getattr(LaneRow, name) for name in LANE)), Lane)
 
     def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
         """The last sign of life of every worker; `Heartbeat.age` tells how long ago it was."""
@@ -187,10 +189,12 @@ class Store:
     def finding(self, name: str) -> Finding | None:
         return self._one(select(FindingRow).where(FindingRow.id == name), Finding)
 
-    def occurrences(self, finding: str = "", after: int = 0, limit: int = 1000) -> list[Occurrence]:
-        """When a finding was seen, the earliest first."""
+    def occurrences(
+        self, finding: str = "", campaign: int | None = None, after: int = 0, limit: int = 1000
+    ) -> list[Occurrence]:
+        """When a finding was seen, or what a campaign saw, the earliest first."""
         asked = select(OccurrenceRow).where(OccurrenceRow.id > after).order_by(OccurrenceRow.id).limit(limit)
-        return self._all(asked.filter_by(**_given(finding=finding)), Occurrence)
+        return self._all(asked.filter_by(**_given(finding=finding, campaign=campaign)), Occurrence)
 
     # How.
 

@@ -36,8 +36,10 @@ class LaneRow(Table):
     __tablename__ = "lanes"
     campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"), primary_key=True)
     target: Mapped[str] = mapped_column(primary_key=True)
+    planted: Mapped[str] = mapped_column(primary_key=True)
     backend: Mapped[str] = mapped_column(primary_key=True)
     engine: Mapped[str] = mapped_column(primary_key=True)
+    seed: Mapped[int] = mapped_column(LONG, primary_key=True)
     plan: Mapped[int] = mapped_column(LONG)
     cases: Mapped[int] = mapped_column(LONG)
     rejected: Mapped[int] = mapped_column(LONG)
@@ -72,12 +74,14 @@ class HeartbeatRow(Table):
 
 class StatisticRow(Table):
     __tablename__ = "statistics"
-    __table_args__ = (UniqueConstraint("campaign", "target", "backend", "engine", "number"),)
+    __table_args__ = (UniqueConstraint("campaign", "target", "planted", "backend", "engine", "seed", "number"),)
     id: Mapped[int] = mapped_column(LONG, primary_key=True)
     campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"))
     target: Mapped[str]
+    planted: Mapped[str]
     backend: Mapped[str]
     engine: Mapped[str]
+    seed: Mapped[int] = mapped_column(LONG)
     number: Mapped[int] = mapped_column(LONG)
     wall: Mapped[float]
     elapsed: Mapped[float]
@@ -124,4 +128,5 @@ class OccurrenceRow(Table):
     seed: Mapped[int] = mapped_column(LONG)
     case: Mapped[int] = mapped_column(LONG)
     hits: Mapped[int] = mapped_column(LONG)
+    new: Mapped[bool]
     seen: Mapped[dict[str, Any]]

@@ -40,13 +40,15 @@ def campaign(store: Store) -> Campaign:
 
 
 def seen(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> Occurrence:
-    return Occurrence(finding, key, 11.0, campaign, "cpu", "random", 1 << 40, 12, hits, {"torch": "2"})
+    return Occurrence(finding, key, 11.0, campaign, "cpu", "random", 1 << 40, 12, hits, False, {"torch": "2"})
 
 
 def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
-    lane = Lane(campaign.id, "t", "cpu", "random", 3, 1 << 40, 1, 2.5, 1, cells=("a", "b"), possible=4, note="é'\"")
+    lane = Lane(
+        campaign.id, "t", "", "cpu", "random", 7, 3, 1 << 40, 1, 2.5, 1, cells=("a", "b"), possible=4, note="é'\""
+    )
     beat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
-    statistic = Statistic(campaign.id, "t", "cpu", "random", 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
+    statistic = Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
     store.save_lane(lane)
     store.beat(beat)
     store.count(statistic)
@@ -64,7 +66,7 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
     for _ in range(3):
         store.found(FOUND, seen(FOUND.id, "1", campaign.id, hits=5))
-        store.count(Statistic(campaign.id, "t", "cpu", "random", 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
+        store.count(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
         store.save_campaign(replace(campaign, state="stopped", seconds=9.5))
     store.found(replace(FOUND, last_seen=20.0, first_seen=20.0), seen(FOUND.id, "2", campaign.id, hits=2))
     assert store.finding(FOUND.id) == replace(FOUND, hits=7, last_seen=20.0)
@@ -125,7 +127,9 @@ def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
         with Store(store_url) as store:
             for index in range(10):
                 store.found(FOUND, seen(FOUND.id, f"{writer}/{index}", number))
-                store.count(Statistic(number, f"t{writer}", "cpu", "random", index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0))
+                store.count(
+                    Statistic(number, f"t{writer}", "", "cpu", "random", 0, index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0)
+                )
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))

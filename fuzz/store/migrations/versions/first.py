@@ -55,7 +55,8 @@ def _campaigns() -> None:
     op.create_table(
         "lanes",
         of_campaign(primary_key=True),
-        *(sa.Column(name, sa.Text, primary_key=True) for name in ("target", "backend", "engine")),
+        *(sa.Column(name, sa.Text, primary_key=True) for name in ("target", "planted", "backend", "engine")),
+        sa.Column("seed", LONG, primary_key=True),
         *longs("plan", "cases", "rejected", "slices", "deaths", "new", "known", "fixed", "unconfirmed", "discoveries"),
         *longs("possible"),
         *floats("seconds", "worst", "recent"),
@@ -74,10 +75,10 @@ def _campaigns() -> None:
         "statistics",
         key(),
         of_campaign(nullable=False),
-        *texts("target", "backend", "engine"),
-        *longs("number", "cases", "findings"),
+        *texts("target", "planted", "backend", "engine"),
+        *longs("seed", "number", "cases", "findings"),
         *floats("wall", "elapsed", "cases_per_second", "worst", "coverage"),
-        sa.UniqueConstraint("campaign", "target", "backend", "engine", "number"),
+        sa.UniqueConstraint("campaign", "target", "planted", "backend", "engine", "seed", "number"),
     )
 
 
@@ -106,6 +107,7 @@ def _findings() -> None:
         *floats("wall"),
         of_campaign(nullable=True),
         *longs("seed", "case", "hits"),
+        sa.Column("new", sa.Boolean, nullable=False),
         *jsons("seen"),
         sa.UniqueConstraint("finding", "key"),
     )
