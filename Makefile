@@ -68,7 +68,7 @@ bench-gpu:
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots]'
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots,service]'
 	@touch $@
 
 # Where no C compiler is found, the one in this wheel compiles the kernels.

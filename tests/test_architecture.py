@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data
-    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
-    "codec", "contract",
+    "errors", "clock", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question",
+    "entry", "codec", "contract",
     # generation
     "target", "locations", "indices", "seeds", "loader", "strategies", "engines",
     # execution
@@ -29,7 +29,8 @@ ORDER = (
     # triage
     "passes", "shrink", "trigger", "witness", "triage",
     # service
-    "campaign", "machine", "report", "skeleton", "sweep", "drift", "pages", "cli", "api", "plugin", "__main__",
+    "campaign", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "service", "cli", "api", "plugin",
+    "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 

@@ -13,14 +13,11 @@ from fuzz import corpus
 from fuzz.cli.console import errors, put
 from fuzz.cli.run import chosen_backend
 from fuzz.cli.version import number
-from fuzz.entry import Entry
-from fuzz.loader import find
 from fuzz.pages.drawing import studies
 from fuzz.pages.render import report as rendered
+from fuzz.pages.sitting import Gallery, Sitting, Study
 from fuzz.pages.views import View, view
 from fuzz.report.files import check, write
-from fuzz.target import Target
-from fuzz.worker import preload
 
 
 def report(
@@ -33,8 +30,9 @@ def report(
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
     check(out, "--out")
     place = Path(what or "corpus")
-    given = [(path, corpus.read(path), repeat_of(path, target)) for path in corpus.files([place])]
-    views = drawn(given, backend, target) if plots else [view(entry, str(path), text) for path, entry, text in given]
+    sittings = [Sitting(path, corpus.read(path), repeat_of(path, target)) for path in corpus.files([place])]
+    gallery = Gallery(chosen_backend(backend), target, beside=True) if plots and sittings else None
+    views = drawn(sittings, gallery) if gallery else [viewed(one) for one in sittings]
     title = f"{views[0].target}: {views[0].title}" if place.is_file() else f"Findings in {place}"
     write(out, rendered(title, views, facts(views)))
     put(str(out))
@@ -45,21 +43,17 @@ def repeat_of(path: Path, target: str) -> str:
     return f"fuzz replay {path}" + (f" --target {target}" if target else "")
 
 
-def drawn(given: Sequence[tuple[Path, Entry, str]], backend: str, target: str) -> list[View]:
+def drawn(sittings: Sequence[Sitting], gallery: Gallery) -> list[View]:
     """The views with what is drawn of them, told on standard error as it goes on."""
-    if not given:
-        return []
-    preload("fuzz.warm")
-
-    def locate(entry: Entry, path: Path) -> tuple[str, Target]:
-        return find(entry.case.target, path, target)
-
     views = []
-    made = studies(given, chosen_backend(backend), locate)
-    for (path, entry, text), study in zip(given, made, strict=True):
-        views.append(view(entry, str(path), text, study))
-        errors.print(f"{len(views)} of {len(given)}: {path}", highlight=False, markup=False)
+    for sitting, study in zip(sittings, studies(sittings, gallery), strict=True):
+        views.append(viewed(sitting, study))
+        errors.print(f"{len(views)} of {len(sittings)}: {sitting.path}", highlight=False, markup=False)
     return views
+
+
+def viewed(sitting: Sitting, study: Study | None = None) -> View:
+    return view(sitting.entry, str(sitting.path), sitting.repeat, study)
 
 
 def facts(views: Sequence[View]) -> dict[str, str]:

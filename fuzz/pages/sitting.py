@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from fuzz.entry import Entry
 from fuzz.pages.portrait import Portrait
@@ -12,9 +13,24 @@ STUDIO = "fuzz.pages.studio:service"
 
 
 @dataclass(frozen=True)
-class Sitting:
-    """An entry, and the command that repeats it, which its script tells."""
+class Gallery:
+    """Where a studio runs cases, and where it may load targets from.
 
+    `given` is a file that holds every target. Without it: the built-in targets, then the files in `folders`, and with
+    `beside` those beside the four folders above an entry, as `fuzz replay` finds them.
+    """
+
+    backend: str
+    given: str = ""
+    folders: tuple[Path, ...] = ()
+    beside: bool = False
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """An entry with its file, and the command that repeats it, which its script tells."""
+
+    path: Path
     entry: Entry
     repeat: str
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
 
+from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.backends.memory import NAMES
@@ -16,14 +18,14 @@ from fuzz.diagnosis import Picture, picture
 from fuzz.dtypes import DType, Words, from_words, to_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
-from fuzz.errors import FuzzError, UsageError, one_line
+from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.examine import prepared
-from fuzz.loader import planted
+from fuzz.loader import LIBRARIES, built_in, check_fits, find, load, planted
 from fuzz.oracles.accuracy import expected_values
 from fuzz.oracles.base import Examination
 from fuzz.outcome import Returned, describe
 from fuzz.pages.portrait import Curve, Panel, Portrait
-from fuzz.pages.sitting import Sitting, Study
+from fuzz.pages.sitting import Gallery, Sitting, Study
 from fuzz.question import Setting
 from fuzz.reference import precision
 from fuzz.report.script import script
@@ -36,6 +38,8 @@ from fuzz.sweep.units import ulps
 from fuzz.target import Launcher, Target
 from fuzz.worker import Final
 
+ENDING = ("died", "hung", "out-of-memory")
+"""Symptoms of cases that are not run to be drawn."""
 DRAWN = 1024
 """Elements of one output that are drawn, and points of a curve."""
 
@@ -63,6 +67,8 @@ class Studio:
             return "", one_line(error)
 
     def portrait(self, entry: Entry) -> Portrait:
+        if entry.finding and entry.finding.symptom in ENDING:
+            return Portrait(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
         outcome = run(self.target, self.launcher, entry.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return Portrait(why=f"nothing to draw: {describe(outcome)}")
@@ -111,17 +117,50 @@ class Studio:
         return Curve(output, swept, dtype, settings, numbers(x), numbers(error.numpy()), tuple(sign.tolist()))
 
 
-def service(setting: Setting) -> Callable[[Sitting], Study | Final]:
-    """The worker's handler, sitting -> study."""
-    studio = Studio(setting, *prepared(setting))
+def service(gallery: Gallery) -> Callable[[Sitting], Final]:
+    """The worker's handler, sitting -> study; each one is its process's last."""
+    backend = named_backend(gallery.backend).name
 
-    def handle(sitting: Sitting) -> Study | Final:
+    def handle(sitting: Sitting) -> Final:
         try:
-            return studio.study(sitting)
+            text = located(gallery, sitting)
+            return Final(
+                Studio(*settled(Setting(text, sitting.entry.planted or None, backend), sitting)).study(sitting)
+            )
+        except UsageError as error:
+            return Final(Study(Portrait(why=one_line(error)), why="its target cannot be run here"))
         except Fatal as fatal:
             return Final(Study(Portrait(why=f"nothing to draw: {describe(fatal.outcome)}")))
 
     return handle
+
+
+def settled(setting: Setting, sitting: Sitting) -> tuple[Setting, Target, Launcher, Backend]:
+    """What a studio needs, once the entry's case is known to fit its target."""
+    check_fits(sitting.entry.case, load(setting.target), sitting.path)
+    return setting, *prepared(setting)
+
+
+def located(gallery: Gallery, sitting: Sitting) -> str:
+    """What to load an entry's target by. TargetError where it is in none of the gallery's places."""
+    name = sitting.entry.case.target
+    if gallery.beside or gallery.given:
+        return find(name, sitting.path, gallery.given)[0]
+    try:
+        return find_in(name, gallery.folders)
+    except TargetError as error:
+        raise TargetError(f"{one_line(error)}; fuzz serve --targets DIR names more folders") from None
+
+
+def find_in(name: str, folders: Iterable[Path]) -> str:
+    """The built-in target of that name, else the first of the files in the folders that declares it."""
+    if name in {path.stem for path in built_in()} or name.partition("_")[0] in LIBRARIES:
+        return name
+    for path in sorted(place for folder in folders for place in folder.glob("*.py")):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if "@target(" in text and f"def {name}(" in text:
+            return f"{path}:{name}"
+    raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
 
 
 def panel(seen: Picture, output: str) -> Panel:
