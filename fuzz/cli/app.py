@@ -10,6 +10,7 @@ from fuzz.cli.replay import replay
 from fuzz.cli.report import report
 from fuzz.cli.run import run
 from fuzz.cli.saved import mark, show, shrink
+from fuzz.cli.serve import serve
 from fuzz.cli.store import store
 from fuzz.cli.sweep import sweep
 from fuzz.cli.version import version
@@ -30,6 +31,7 @@ app.command()(shrink)
 app.command()(show)
 app.command()(mark)
 app.command()(report)
+app.command()(serve)
 app.command()(new)
 app.command()(doctor)
 app.add_typer(store, name="store")
