@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -133,7 +134,8 @@ def on_curve(curve: Curve, panels: Sequence[Panel]) -> Plot:
 def ulp_scale(errors: Iterable[float]) -> Signed:
     """Linear up to one unit, logarithmic above."""
     finite = [error for error in errors if math.isfinite(error)]
-    return Signed(1.0, max(4.0, *(2 * error for error in finite)) if finite else 4.0, positive=True)
+    most = min(2 * max(finite, default=0.0), sys.float_info.max)
+    return Signed(1.0, max(4.0, most), positive=True)
 
 
 def _elements(panel: Panel, scale: Scale, width: float) -> Iterator[Mark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -53,7 +54,7 @@ class Signed:
         return side if self.positive else (1 + math.copysign(side, value)) / 2
 
     def _side(self, value: float) -> float:
-        return value / self.unit if value <= self.unit else 1 + math.log10(value / self.unit)
+        return value / self.unit if value <= self.unit else 1 + math.log10(value) - math.log10(self.unit)
 
     @property
     def ticks(self) -> Ticks:
@@ -98,4 +99,4 @@ def sizes(values: Iterable[float]) -> Signed:
     if not found:
         return Signed(1.0, 10.0, positive=True)
     unit = 10.0 ** max(math.floor(math.log10(found[0])), -323)
-    return Signed(unit, max(found[-1] * 2, unit * 10) if found[-1] < 1e308 else found[-1], positive=True)
+    return Signed(unit, min(max(found[-1] * 2, unit * 10), sys.float_info.max), positive=True)

@@ -75,8 +75,8 @@ def artifact(file: str) -> dict[str, str]:
     """A relative path is a path in the checkout."""
     path = PurePath(file)
     if path.is_absolute():
-        return {"uri": "file://" + quote(path.as_posix())}
-    return {"uri": quote(path.as_posix()), "uriBaseId": ROOT}
+        return {"uri": "file://" + quote(path.as_posix(), errors="surrogatepass")}
+    return {"uri": quote(path.as_posix(), errors="surrogatepass"), "uriBaseId": ROOT}
 
 
 def properties(one: Item) -> dict[str, Any]:
