@@ -25,12 +25,12 @@ ORDER = (
     # comparison
     "reference", "exact", "oracles", "diagnosis", "examine", "warm",
     # memory
-    "corpus", "feedback",
+    "corpus", "feedback", "cells",
     # triage
     "passes", "shrink", "trigger", "witness", "triage",
     # service
-    "campaign", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "service", "cli", "api", "plugin",
-    "__main__",
+    "campaign", "replaying", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "campaigns",
+    "service", "cli", "api", "plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 

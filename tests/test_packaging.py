@@ -20,6 +20,7 @@ OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 SERVICE = {
     "store": {"sqlalchemy", "alembic"},
+    "campaigns": {"pydantic"},
     "cli": {"sqlalchemy", "alembic", "pydantic"},
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""

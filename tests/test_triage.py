@@ -16,6 +16,7 @@ from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.report.live import Quiet
 from fuzz.target import Target
 from fuzz.triage import Record, merge
 from fuzz.trigger import needs
@@ -64,8 +65,7 @@ def test_other_outputs_are_another_cause_until_they_are_seen_together(
 ) -> None:
     small, large = two
     run = Run("layernorm_bw", corpus=tmp_path)
-    watcher: Any = SimpleNamespace(shrunk=lambda record: None)
-    campaign = Campaign(run, layernorm, "cpu", tmp_path, watcher, {})
+    campaign = Campaign(run, layernorm, "cpu", tmp_path, Quiet(), {})
     triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
     one, other = record(small, "dbias"), record(large, "dweight")
     for made in (one, other):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from fuzz.cli.campaign import campaign
 from fuzz.cli.drift import drift
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
@@ -26,6 +27,7 @@ app.command("list")(list_targets)
 app.command()(run)
 app.command()(sweep)
 app.command()(drift)
+app.command()(campaign)
 app.command()(replay)
 app.command()(shrink)
 app.command()(show)

@@ -11,6 +11,8 @@ from typing import Protocol
 Ticks = tuple[tuple[float, str], ...]
 MOST = 7
 """Ticks of an axis."""
+LEAST = 1e-300
+"""Values that are not larger are drawn as 0."""
 APART = 0.05
 """Share of an axis that two labels need between them."""
 
@@ -69,7 +71,7 @@ class Signed:
 
 def nice(step: float) -> float:
     """The least of 1, 2, 5 times a power of ten that is not less than a step."""
-    power = 10.0 ** math.floor(math.log10(step))
+    power = max(10.0 ** math.floor(math.log10(step)), LEAST)
     return next(times * power for times in (1, 2, 5, 10) if times * power >= step * (1 - 1e-12))
 
 
@@ -82,12 +84,13 @@ def label(value: float) -> str:
 def along(values: Iterable[float]) -> Scale:
     """A scale for an argument's values: linear, unless they are so far apart that most would lie on one spot."""
     finite = sorted(value for value in values if math.isfinite(value))
-    sizes = sorted(abs(value) for value in finite if value)
+    # What is smaller than any float32 is 0 here: an axis of float64's subnormals has no steps.
+    sizes = sorted(abs(value) for value in finite if abs(value) > LEAST)
     if not sizes:
         return Linear(-1.0, 1.0)
     middle = sizes[len(sizes) // 2]
     if sizes[-1] > 1e4 * middle or sizes[-1] > 1e300:
-        return Signed(10.0 ** math.floor(math.log10(sizes[0])), sizes[-1])
+        return Signed(max(10.0 ** math.floor(math.log10(sizes[0])), LEAST), sizes[-1])
     low, high = finite[0], finite[-1]
     room = (high - low) * 0.02 or abs(high) * 0.5
     return Linear(low - room, high + room)
@@ -95,8 +98,8 @@ def along(values: Iterable[float]) -> Scale:
 
 def sizes(values: Iterable[float]) -> Signed:
     """A scale for errors or bounds: 0, then logarithmic from the smallest to the largest finite one."""
-    found = sorted(value for value in values if math.isfinite(value) and value > 0)
+    found = sorted(value for value in values if math.isfinite(value) and value > LEAST)
     if not found:
         return Signed(1.0, 10.0, positive=True)
-    unit = 10.0 ** max(math.floor(math.log10(found[0])), -323)
+    unit = max(10.0 ** math.floor(math.log10(found[0])), LEAST)
     return Signed(unit, min(max(found[-1] * 2, unit * 10), sys.float_info.max), positive=True)

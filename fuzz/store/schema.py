@@ -19,6 +19,8 @@ from fuzz.errors import StoreError, UsageError
 MIGRATIONS = Path(__file__).parent / "migrations"
 BUSY = 30.0
 """Seconds that one writer waits for another one."""
+PATIENCE = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Seconds after which a server that says nothing any more counts as gone."""
 LOCK = 0x66757A7A
 """Key of the lock that lets one process at a time change a PostgreSQL schema."""
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -70,7 +72,7 @@ def _engine(url: URL) -> Engine:
         event.listen(made, "begin", _begin)
         return made
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args={"connect_timeout": 10})
+        return create_engine(url, pool_pre_ping=True, connect_args=PATIENCE)
     except (NoSuchModuleError, ModuleNotFoundError):
         raise UsageError("a PostgreSQL store needs psycopg: install the extra [postgres]") from None
 
