@@ -32,13 +32,17 @@ def serve(
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
     needs_server()
+    from fuzz.campaigns.config import read
+    from fuzz.service.server import run
     from fuzz.service.settings import Settings
 
-    places = (*(configs or ([CONFIGS] if CONFIGS.is_dir() else [])), *([config] if config else []))
+    given = read(config) if config else None
+    places = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))
     settings = Settings(
-        store or URL, tuple(corpus or [CORPUS]), places, tuple(targets or ()), host, port, token, backend
-    )
-    from fuzz.service.server import run
+        store or (given.store if given else URL),
+        tuple(corpus or [Path(given.corpus) if given else CORPUS]),
+        places, tuple(targets or ()), host, port, token, backend,
+    )  # fmt: skip
 
     return run(settings, number(), lambda address: errors.print(f"serving {address}", highlight=False))
 

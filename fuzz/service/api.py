@@ -56,9 +56,13 @@ class Running(Model):
 
 
 class ConfigOut(Model):
+    """A campaign's file; `wrong` says why it cannot be started."""
+
+    key: str
     name: str
     told: str
     text: str
+    wrong: str
     running: bool
 
 
@@ -247,9 +251,10 @@ def resume(request: Request, number: Number, _: Annotated[Nothing | None, Body()
     found = state.campaign(number)
     if found is None:
         raise HTTPException(404, "no such campaign")
-    if not state.summary(found).resumable:
-        raise HTTPException(409, "it is running, finished, or its file is in no configured folder")
-    return start(request, Start(config=found.name, resume=True))
+    config = state.runner.named(found.name)
+    if config is None or not state.summary(found).resumable:
+        raise HTTPException(409, "it is running, finished, not the newest of its name, or its file is not configured")
+    return start(request, Start(config=config.key, resume=True))
 
 
 @router.get("/configs")
@@ -258,7 +263,7 @@ def configs(request: Request) -> list[ConfigOut]:
     runner = state_of(request).runner
     working = set(runner.working())
     return [
-        ConfigOut(name=one.key, told=one.told, text=one.text, running=one.key in working)
+        ConfigOut(key=one.key, name=one.name, told=one.told, text=one.text, wrong=one.wrong, running=one.key in working)
         for one in runner.configs().values()
     ]
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
@@ -46,10 +47,9 @@ def make_app(settings: Settings, version: str) -> FastAPI:
         description="Differential fuzzing of Triton kernels: campaigns, findings and the corpus.",
     )  # fmt: skip
     gallery = Gallery(settings.backend, folders=settings.targets)
-    arguments = ("--store", settings.store)
-    app.state.fuzz = State(
-        settings, Store(settings.store), Shelf(settings.corpora), Painter(gallery), Runner(settings.configs, arguments)
-    )
+    runner = Runner(settings.configs, settings.store)
+    shelf = Shelf(lambda: (*settings.corpora, *(Path(one.corpus) for one in runner.configs().values() if one.corpus)))
+    app.state.fuzz = State(settings, Store(settings.store), shelf, Painter(gallery), runner)
     app.state.ending = threading.Event()
     app.include_router(api.router)
     app.include_router(web.router)

@@ -10,13 +10,22 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from fuzz.errors import FuzzError
+from fuzz.campaigns.config import read
+from fuzz.errors import FuzzError, UsageError, one_line
 from fuzz.store import Campaign
+from fuzz.store.schema import parse, shown
 
+PROGRAM = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from fuzz.cli import main
+main(sys.argv[1:])
+"""
+"""`fuzz` with an ear for SIGINT, which a service that was started in the background of a shell ignores."""
 TOLD = 4000
 """Characters of a process's last words that are kept."""
 
@@ -27,12 +36,18 @@ class Refused(FuzzError):
 
 @dataclass(frozen=True)
 class Config:
-    """A campaign's file. `key` is its name without the ending, `told` the first line of comment in it."""
+    """A campaign's file. `key` is its name without the ending, `told` the first line of comment in it.
+
+    `name` is its campaigns' name, `wrong` says why it cannot be started.
+    """
 
     key: str
     path: Path
     text: str
     told: str
+    name: str = ""
+    corpus: str = ""
+    wrong: str = ""
 
 
 @dataclass
@@ -55,7 +70,7 @@ class Runner:
     """Starts, stops and resumes campaigns from the files in some folders."""
 
     places: tuple[Path, ...]
-    arguments: tuple[str, ...] = ()
+    store: str
     started: dict[str, Started] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -68,8 +83,22 @@ class Runner:
             except (OSError, UnicodeDecodeError):
                 continue
             comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
-            found.setdefault(path.stem, Config(path.stem, path, text, next(comments, "")))
+            found.setdefault(path.stem, self._checked(Config(path.stem, path, text, next(comments, ""))))
         return found
+
+    def _checked(self, config: Config) -> Config:
+        """With what the file says; a campaign with another store would not be seen here."""
+        try:
+            given = read(config.path)
+            wrong = "" if place_of(given.store) == place_of(self.store) else f"its store is {name_of(given.store)}"
+        except UsageError as error:
+            return replace(config, wrong=one_line(error))
+        return replace(config, name=given.name, corpus=given.corpus, wrong=wrong)
+
+    def named(self, name: str) -> Config | None:
+        """The file whose campaigns have this name and can be started."""
+        found = (config for config in self.configs().values() if config.name == name and not config.wrong)
+        return next(found, None)
 
     def start(self, key: str, *, resume: bool) -> Started:
         """Starts a campaign, or goes on with the newest one of its name. Refused where it runs already."""
@@ -77,6 +106,8 @@ class Runner:
             config = self.configs().get(key)
             if config is None:
                 raise KeyError(key)
+            if config.wrong:
+                raise Refused(f"{key} cannot be started: {config.wrong}")
             old = self.started.get(key)
             if old is not None and old.process.poll() is None:
                 raise Refused(f"{key} is running already")
@@ -93,7 +124,7 @@ class Runner:
             return self.started[key]
 
     def command(self, config: Config, resume: bool) -> list[str]:
-        line = [sys.executable, "-m", "fuzz", "campaign", str(config.path), *self.arguments]
+        line = [sys.executable, "-c", PROGRAM, "campaign", str(config.path)]
         return [*line, "--resume"] if resume else line
 
     def stop(self, campaign: Campaign) -> None:
@@ -116,6 +147,19 @@ class Runner:
     def working(self) -> list[str]:
         """Configs whose process runs now."""
         return [key for key, one in self.started.items() if one.process.poll() is None]
+
+
+def place_of(url: str) -> str:
+    """What a store's URL leads to; of a file the whole path."""
+    parsed = parse(url)
+    if parsed.get_backend_name() == "sqlite":
+        return str(Path(parsed.database or "").absolute())
+    return parsed.render_as_string(hide_password=True)
+
+
+def name_of(url: str) -> str:
+    """The URL without its password."""
+    return shown(parse(url))
 
 
 def config_files(places: Iterable[Path]) -> Iterable[Path]:

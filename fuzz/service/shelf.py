@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,12 +29,20 @@ class Book:
 
 @dataclass
 class Shelf:
-    """The entries of some folders, by key; of entries with one key, which are one case, the first folder's."""
+    """The entries of some folders, by key; of entries with one key, which are one case, the first folder's.
 
-    folders: tuple[Path, ...]
+    `places` names the folders, which may change while the service runs.
+    """
+
+    places: Callable[[], Iterable[Path]]
     listed: dict[str, Book] = field(default_factory=dict)
     at: float = float("-inf")
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Each folder once."""
+        return tuple({place.resolve(): place for place in self.places()}.values())
 
     def books(self) -> dict[str, Book]:
         """Every entry by its key, in order of target and name."""

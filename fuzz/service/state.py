@@ -66,8 +66,13 @@ class State:
             sum(lane.new for lane in lanes), sum(lane.known for lane in lanes), sum(lane.fixed for lane in lanes),
             self.store.count_findings(campaign=campaign.id), worst_of(lanes), campaign.created, campaign.updated,
             campaign.corpus, campaign.host, campaign.note,
-            state in ("stopped", "died", "failed") and campaign.name in self.runner.configs(),
+            state in ("stopped", "died", "failed") and self.resumable(campaign),
         )  # fmt: skip
+
+    def resumable(self, campaign: Campaign) -> bool:
+        """Whether `--resume` goes on with it: the newest of its name, whose file is in a configured folder."""
+        newest = self.store.campaigns(name=campaign.name)
+        return bool(newest) and newest[0].id == campaign.id and self.runner.named(campaign.name) is not None
 
     def state_of(self, campaign: Campaign) -> str:
         if campaign.state != "running" or (here(campaign) and alive(campaign)):
