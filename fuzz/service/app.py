@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 from fastapi import FastAPI, Request
@@ -36,6 +36,16 @@ from fuzz.service.shelf import Shelf
 from fuzz.service.state import State
 from fuzz.store import Store
 
+REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The body cannot be read."},
+    401: {"description": "A token is needed."},
+    403: {"description": "The request comes from another site."},
+    413: {"description": "The body is too large."},
+    415: {"description": "The body is not said to be JSON."},
+    421: {"description": "The Host header names another host."},
+    503: {"description": "The store does not answer."},
+}
+"""What any request may be answered with."""
 PAUSE = 0.5
 """Seconds that a wrong token costs."""
 
@@ -44,11 +54,11 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     """The application. UsageError where its store cannot be opened."""
     app = FastAPI(
         title="fuzz", version=version, docs_url=None, redoc_url=None, lifespan=lifespan,
-        description="Differential fuzzing of Triton kernels: campaigns, findings and the corpus.",
+        description="Differential fuzzing of Triton kernels: campaigns, findings and the corpus.", responses=REFUSED,
     )  # fmt: skip
     gallery = Gallery(settings.backend, folders=settings.targets)
     runner = Runner(settings.configs, settings.store)
-    shelf = Shelf(lambda: (*settings.corpora, *(Path(one.corpus) for one in runner.configs().values() if one.corpus)))
+    shelf = Shelf(lambda: (*settings.corpora, *runner.corpora()))
     app.state.fuzz = State(settings, Store(settings.store), shelf, Painter(gallery), runner)
     app.state.ending = threading.Event()
     app.include_router(api.router)
@@ -66,6 +76,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     await run_in_threadpool(api.reread, app.state.fuzz)
     yield
     app.state.ending.set()
+    app.state.fuzz.runner.close()
     app.state.fuzz.store.close()
 
 

@@ -95,6 +95,10 @@ class Runner:
             return replace(config, wrong=one_line(error))
         return replace(config, name=given.name, corpus=given.corpus, wrong=wrong)
 
+    def corpora(self) -> tuple[Path, ...]:
+        """The corpus folders of the campaigns that can be started."""
+        return tuple(Path(one.corpus) for one in self.configs().values() if not one.wrong)
+
     def named(self, name: str) -> Config | None:
         """The file whose campaigns have this name and can be started."""
         found = (config for config in self.configs().values() if config.name == name and not config.wrong)
@@ -111,6 +115,8 @@ class Runner:
             old = self.started.get(key)
             if old is not None and old.process.poll() is None:
                 raise Refused(f"{key} is running already")
+            if old is not None:
+                old.words.close()
             words = tempfile.TemporaryFile()
             # The campaign must live on when the service ends: a session of its own.
             process = subprocess.Popen(
@@ -143,6 +149,11 @@ class Runner:
         """What processes that ended by an error wrote last, by config."""
         ended = {key: one for key, one in self.started.items() if one.process.poll() not in (None, 0, 1)}
         return {key: one.tail() for key, one in ended.items()}
+
+    def close(self) -> None:
+        """Lets go of what processes wrote; those that run go on."""
+        for one in self.started.values():
+            one.words.close()
 
     def working(self) -> list[str]:
         """Configs whose process runs now."""

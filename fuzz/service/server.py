@@ -31,8 +31,8 @@ class Server(uvicorn.Server):
 
 def run(settings: Settings, version: str, ready: Callable[[str], None]) -> int:
     """Serves until Ctrl-C or SIGTERM. UsageError where it cannot listen or its store cannot be opened."""
-    app = make_app(settings, version)
     with bound(settings.host, settings.port) as listening:
+        app = make_app(settings, version)
         ready(address(settings.host, listening.getsockname()[1]))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
@@ -46,12 +46,15 @@ def run(settings: Settings, version: str, ready: Callable[[str], None]) -> int:
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket that listens there."""
+    made = None
     try:
         family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         made = socket.socket(family)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind(place)
     except OSError as error:
+        if made is not None:
+            made.close()
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from None
     return made
 

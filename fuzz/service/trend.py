@@ -42,12 +42,13 @@ def line(points: Points, name: str) -> Plot:
         (LEFT + across.place((wall - first) / unit) * (WIDTH - LEFT - RIGHT), base - down.place(value) * (base - TOP))
         for wall, value in points
     ]
-    path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in thinned(places))
+    # What is counted stays until the next count.
+    path = f"M{LEFT} {places[0][1]:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in thinned(places))
     return Plot(
         name, f"since {stamp(first)} UTC", "hours" if hours else "minutes", name,
         tuple((LEFT + place * (WIDTH - LEFT - RIGHT), text) for place, text in across.ticks),
-        tuple((base - place * (base - TOP), text) for place, text in down.ticks),
-        (), bound=path, allowed=f"{path}L{places[-1][0]:.1f} {base}L{LEFT} {base}z",
+        tuple((base - place * (base - TOP), text) for place, text in down.ticks if "." not in text),
+        (), bound=path, allowed=f"{path}V{base}H{LEFT}z",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import UTC, datetime
 
@@ -18,7 +19,8 @@ def rate(value: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    return "inf" if value is None else f"{value:.3f}" if value else ""
+    """Three digits, cut off: what is below 1 does not read as 1."""
+    return "inf" if value is None else f"{math.floor(value * 1000) / 1000:.3f}" if value else ""
 
 
 def percent(value: float) -> str:
