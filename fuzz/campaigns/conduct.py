@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.campaigns.config import CampaignConfig
 from fuzz.campaigns.hosts import Hosts
 from fuzz.campaigns.lanes import next_lane
-from fuzz.campaigns.ledger import Ledger, Sums, target_name
+from fuzz.campaigns.ledger import TRIES, Ledger, Sums, target_name
 from fuzz.campaigns.requests import Event, Replay, Request, Slice
 from fuzz.clock import Clock, boot
 from fuzz.config import total_memory
@@ -36,6 +36,8 @@ FAILURES = 8
 """Slices of a lane in a row that end without a case, after which it is given up; starts of a host likewise."""
 FAREWELL = 60.0
 """Seconds that hosts have to end their slices in an orderly way."""
+LAST = TRIES * 16
+"""Cases of a slice after the end of the budget, which is for suspects alone."""
 LEAST = 20
 """Cases of a slice, at least, where a number of cases is the budget."""
 
@@ -55,6 +57,7 @@ class Post:
     wall: float = 0.0
     beats: int = 0
     failures: int = 0
+    last: bool = False
 
 
 @dataclass
@@ -70,6 +73,7 @@ class Conductor:
     posts: list[Post] = field(default_factory=list)
     replays: deque[tuple[int, Replay]] = field(default_factory=deque)
     barren: dict[int, int] = field(default_factory=dict)
+    ending: bool = False
     stopping: bool = False
     stuck: str = ""
     base: float = 0.0
@@ -116,12 +120,12 @@ class Conductor:
             if not self.ledger.cases:
                 raise UsageError(self.ledger.lanes[0].note)
             return True
-        ends = [
-            (budget.time, elapsed),
-            (budget.cases, self.ledger.cases),
-            (budget.quiet, elapsed - self.ledger.last_new),
-        ]
-        return any(limit is not None and used >= limit for limit, used in ends)
+        quiet = elapsed - self.ledger.last_new
+        ends = [(budget.time, elapsed), (budget.cases, self.ledger.cases), (budget.quiet, quiet)]
+        self.ending = self.ending or any(limit is not None and used >= limit for limit, used in ends)
+        # What was in question when a slice ended is still looked at: it may be a finding that was all but saved.
+        waits = any(post.state == "busy" and post.last for post in self.posts) or bool(self.ledger.urgent())
+        return self.ending and not waits
 
     # Requests.
 
@@ -159,12 +163,15 @@ class Conductor:
             post.sums = None
         else:
             busy = {other.lane for other in self.posts if other.state == "busy" and other.sums}
-            index = next_lane(self.ledger.lanes, busy)
-            cases = self._cases_left()
+            urgent = self.ledger.urgent()
+            index = next_lane(self.ledger.lanes, busy, urgent)
+            if self.ending and index not in urgent:
+                return
+            cases = self._cases_left() if not self.ending else LAST
             if index is None or cases == 0:
                 return
             post.lane, post.sums = index, self.ledger.begin(index)
-            post.request = self._slice(index, cases)
+            post.request, post.last = self._slice(index, cases), self.ending
         self._hears(post, "busy")
         self.hosts.send(post.number, post.request)
 

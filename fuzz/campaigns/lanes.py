@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from fnmatch import fnmatchcase
 from glob import glob
 from itertools import product
@@ -21,8 +21,8 @@ from fuzz.store import Lane
 
 MEMORY = 0.7
 """How much of what a lane discovered earlier counts, after each slice."""
-CURIOSITY = 0.5
-"""How much being tried less often than others counts, against the discoveries of the best lane."""
+CURIOSITY = math.sqrt(2)
+"""How much being tried less often than others counts, against the discoveries of the best lane: that of UCB1."""
 FINDING = 20
 """A new finding counts as so many newly visited cells."""
 
@@ -83,24 +83,32 @@ def _published() -> Iterator[str]:
         yield path.stem
     for path in libraries():
         prefix = f"{path.parent.name}_"
-        yield from (f"{path.parent.name}/{name.removeprefix(prefix)}" for name in declared(path))
+        yield from (f"{path.parent.name}/{name.removeprefix(prefix)}" for name in declared(path, prefix))
 
 
 def _of_files(pattern: str) -> list[str]:
     """Every target of every file that a pattern fits, as ``path.py:name``."""
     place, _, name = pattern.rpartition(":") if ".py:" in pattern else (pattern, "", "*")
     files = sorted(Path(found) for found in glob(place, recursive=True))
-    return [f"{path}:{target}" for path in files for target in declared(path) if fnmatchcase(target, name)]
+    # A name that is given in full may be a target by a decorator of the file's own.
+    whole = name if name.isidentifier() else ""
+    return [f"{path}:{target}" for path in files for target in declared(path, whole) if fnmatchcase(target, name)]
 
 
-def declared(path: Path) -> list[str]:
-    """The functions of a file that are decorated as targets; its text is read, nothing in it runs."""
+def declared(path: Path, prefix: str = "") -> list[str]:
+    """The functions of a file that are decorated as targets, and other decorated ones whose names begin with `prefix`.
+
+    Its text is read; nothing in it runs.
+    """
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except (OSError, SyntaxError, ValueError) as error:
         raise UsageError(f"targets: cannot read {path}: {' '.join(str(error).split())}") from None
+    functions = [node for node in body if isinstance(node, ast.FunctionDef) and node.decorator_list]
     return [
-        node.name for node in body if isinstance(node, ast.FunctionDef) and any(map(_is_target, node.decorator_list))
+        node.name
+        for node in functions
+        if any(map(_is_target, node.decorator_list)) or prefix and node.name.startswith(prefix)
     ]
 
 
@@ -109,22 +117,23 @@ def _is_target(decorator: ast.expr) -> bool:
     return (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")) == "target"
 
 
-def next_lane(lanes: Sequence[Lane], busy: set[int]) -> int | None:
+def next_lane(lanes: Sequence[Lane], busy: set[int], urgent: Container[int] = ()) -> int | None:
     """The index of the lane whose turn it is among those that are not busy and have not been given up, if any.
 
-    A lane that has had no slice comes first. Of the others the one with the highest sum of two numbers: what it
-    discovers for each second, as a share of what the best lane does, and curiosity, which grows while others run.
+    An urgent lane, which has suspects, comes first, then one that has run no case. Of the others the one with the
+    highest sum of two numbers: what it discovers for each second, as a share of what the best lane does, and
+    curiosity, which grows while others run.
     """
     free = [index for index, lane in enumerate(lanes) if index not in busy and not lane.note]
     best = max((lane.recent for lane in lanes), default=0.0)
     total = sum(lane.slices for lane in lanes)
 
-    def score(index: int) -> tuple[float, float]:
+    def score(index: int) -> tuple[float, tuple[float, ...]]:
         lane = lanes[index]
-        if not lane.slices:
-            return math.inf, -index
+        if index in urgent or not lane.cases:
+            return math.inf, (index in urgent, -lane.slices, -index)
         earned = lane.recent / best if best else 0.0
-        return earned + CURIOSITY * math.sqrt(math.log(total + 1) / lane.slices), -lane.seconds
+        return earned + CURIOSITY * math.sqrt(math.log(total + 1) / max(lane.slices, 1)), (-lane.seconds,)
 
     return max(free, key=score, default=None)
 

@@ -20,6 +20,7 @@ from fuzz.store import Campaign, Lane, Occurrence, Statistic, Store, finding_of
 
 TRIES = 5
 """Deaths beside a suspect after which it is only kept, no longer run."""
+LEFT = {str(number) for number in range(TRIES)}
 WRITTEN = 2.0
 """Seconds between two writes of where a lane stands."""
 
@@ -234,6 +235,13 @@ class Ledger:
         temporary.rename(folder / f"{mark}-{digest}.{tries}")
         if old is not None and int(old.suffix[1:]) != tries:
             old.unlink(missing_ok=True)
+
+    def urgent(self) -> set[int]:
+        """The lanes that have suspects which are to run."""
+        folder = self.folder / "suspects"
+        found = folder.iterdir() if folder.is_dir() else ()
+        marks = {path.name.partition("-")[0] for path in found if path.suffix[1:] in LEFT}
+        return {index for index, lane in enumerate(self.lanes) if tag(lane) in marks and not lane.note}
 
     def held(self, lane: Lane) -> tuple[str, ...]:
         """The suspects of a lane that are to run first."""

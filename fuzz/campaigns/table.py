@@ -56,9 +56,11 @@ def table(ledger: Ledger) -> Table:
     """The table at the end of a campaign."""
     made = Table(box=None, padding=(0, 1), header_style="")
     for column in COLUMNS:
-        made.add_column(column, justify="left" if column == "target" else "right", no_wrap=column == "target")
+        made.add_column(column, justify="left" if column == "target" else "right", overflow="fold")
     for row in rows(ledger):
-        name = row["target"] + (f"+{row['planted']}" if row["planted"] else "")
+        name = row["target"].rpartition("/" if ".py:" in row["target"] else "\0")[2] + (
+            f"+{row['planted']}" if row["planted"] else ""
+        )
         extra = [part for part in (row["backend"], row["engine"]) if part != "auto"]
         visited = "-" if row["visited"] is None else f"{row['visited']:.0%}"
         counts = [str(row[key]) for key in ("new", "known", "fixed")]
