@@ -21,9 +21,12 @@ OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib"}
 SERVICE = {
     "store": {"sqlalchemy", "alembic"},
     "campaigns": {"pydantic"},
-    "cli": {"sqlalchemy", "alembic", "pydantic"},
+    "pages": {"jinja2"},
+    "service": {"fastapi", "pydantic", "starlette", "uvicorn"},
+    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "jinja2", "uvicorn"},
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""
+PAGES = ROOT / "fuzz" / "pages"
 MODULES = {"yaml": "pyyaml"}
 
 
@@ -63,7 +66,8 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     inside = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "fuzz").rglob("*.py")}
     targets = {f"fuzz/targets/{path.name}" for path in (ROOT / "targets").glob("*.py")}
-    assert modules | targets | {"fuzz/backends/cpu/prelude.c"} <= inside
+    pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
+    assert modules | targets | pages | {"fuzz/backends/cpu/prelude.c"} <= inside
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 
@@ -103,7 +107,7 @@ def test_every_package_imported_anywhere_is_declared_or_optional() -> None:
 def test_running_one_target_needs_nothing_of_the_service() -> None:
     program = "import sys, fuzz, fuzz.cli, fuzz.campaign, fuzz.examine, fuzz.warm; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True).split()
-    assert not {"sqlalchemy", "alembic", "pydantic", "psycopg"} & set(loaded)
+    assert not {"sqlalchemy", "alembic", "pydantic", "psycopg", "fastapi", "starlette", "uvicorn", "jinja2"} & {*loaded}
 
 
 def service(path: Path) -> set[str]:

@@ -25,6 +25,8 @@ COOKIE = "fuzz_session"
 LOGIN = "/login"
 LARGEST = 1 << 16
 """Bytes of a request's body."""
+OWN = ("same-origin", "none")
+"""What a browser says of requests from our own pages, and of those that a person typed."""
 SAFE = ("GET", "HEAD", "OPTIONS")
 POLICY = (
     "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
@@ -77,6 +79,8 @@ class Guard:
             return 421, "this service answers to localhost and 127.0.0.1 only"
         if path != LOGIN and self.settings.token and not self.known(headers):
             return 401, "a token is needed: log in, or send Authorization: Bearer TOKEN"
+        if headers.get("sec-fetch-site", "none") not in OWN and headers.get("sec-fetch-mode") != "navigate":
+            return 403, "pages of other sites may link here, and nothing else"
         if not length(headers) <= LARGEST:
             return 413, f"a body has at most {LARGEST} bytes"
         if method not in SAFE:
@@ -126,7 +130,7 @@ def length(headers: Headers) -> float:
 
 def foreign(headers: Headers, *, form: bool) -> tuple[int, str] | None:
     """Why a request that changes something may come from another site's page, if it may."""
-    if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    if headers.get("sec-fetch-site", "none") not in OWN:
         return 403, "requests of other sites change nothing here"
     origin = headers.get("origin")
     if origin is not None and not same_origin(origin, headers.get("host", "")):

@@ -59,18 +59,22 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
     added, unreadable = 0, []
     for path in corpus.files([folder]) if folder.is_dir() else ():
         try:
-            entry = corpus.read(path)
+            entry, changed = corpus.read(path), path.stat().st_mtime
+        except FileNotFoundError:
+            continue  # A campaign put a smaller case in its place meanwhile.
         except CorpusError as error:
             unreadable.append(str(error))
             continue
         if entry.finding is None:
             continue
-        made = finding_of(entry, path, folder, path.stat().st_mtime)
+        made = finding_of(entry, path, folder, changed)
         old = store.finding(made.id)
         store.found(replace(made, last_seen=old.last_seen) if old else made, None if old else told(entry, made))
         there.add(made.id)
         added += old is None
-    gone = [found.id for found in store.findings(limit=1 << 31, corpus=str(folder.resolve())) if found.id not in there]
+    known = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
+    # What a campaign saved since the folder was listed is there, and keeps its occurrences.
+    gone = [found.id for found in known if found.id not in there and not (folder / found.path).is_file()]
     for name in gone:
         store.forget(name)
     return Rebuilt(len(there), added, len(gone), tuple(unreadable))

@@ -281,3 +281,13 @@ def test_the_schema_of_the_api_needs_nothing_from_outside(client: TestClient) ->
     assert schema["openapi"].startswith("3.") and "/api/findings/{key}/script" in schema["paths"]
     assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
     assert "http" not in client.get("/help").text.replace("http-equiv", "")
+
+
+def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
+    client: TestClient, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign may save an entry after the folder was listed and before the store was asked."""
+    monkeypatch.setattr(corpus, "files", lambda paths: iter(()))
+    assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 0
+    place.entry.unlink()
+    assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 1

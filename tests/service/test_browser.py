@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -49,13 +50,16 @@ def served(folder: Path) -> Iterator[str]:
     command = [sys.executable, "-m", "fuzz", "serve", "--port", "0", "--backend", "cpu"]
     with (folder / "told").open("w") as told:
         process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=told, text=True)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    address = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
+    assert address, line + process.stderr.read()
     try:
-        assert process.stderr is not None
-        line = process.stderr.readline()
-        address = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
-        assert address, line + process.stderr.read()
         yield address[1]
     finally:
+        with suppress(OSError):
+            asked = Request(f"{address[1]}/api/campaigns/1/stop", b"{}", {"Content-Type": "application/json"})
+            urlopen(asked, timeout=10).close()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
 

@@ -80,6 +80,16 @@ def test_what_changes_something_is_json_from_our_own_pages(client: TestClient) -
         assert client.post("/api/corpus/rebuild", content="{}", headers=headers).status_code == status, headers
 
 
+def test_pages_of_other_sites_may_link_here_and_nothing_else(client: TestClient, place: Place) -> None:
+    """An image or script of another site's page would run a case, or tell by its size what is here."""
+    for site in ("cross-site", "same-site"):
+        for mode in ("no-cors", "cors", "websocket"):
+            for path in (f"/findings/{place.key}/study", "/static/live.js", "/api/findings"):
+                asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+                assert client.get(path, headers=asked).status_code == 403
+        assert client.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}).status_code == 200
+
+
 def test_a_preflight_of_another_site_is_not_answered(client: TestClient) -> None:
     asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
     answer = client.options("/api/campaigns", headers=asked)

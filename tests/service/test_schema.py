@@ -12,7 +12,7 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from served import Place
 
-EXAMPLES = 12
+EXAMPLES = 8
 """Requests of each kind to each operation."""
 HOST = {"Host": "127.0.0.1"}
 NAMES = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
