@@ -39,14 +39,15 @@ def report(
     sittings = [Sitting(path, corpus.read(path), repeat_of(path, target)) for path in source.paths]
     gallery = Gallery(chosen_backend(backend), target, beside=True) if plots and sittings else None
     views = drawn(sittings, gallery) if gallery else [viewed(one) for one in sittings]
-    write(out, rendered(source.title, views, {**source.facts, **facts(views)}, source.tables))
+    title = source.title or f"{views[0].target}: {views[0].title}, {views[0].size}"
+    write(out, rendered(title, views, {**source.facts, **facts(views)}, source.tables))
     put(str(out))
     return 0
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a report is of: its title, the entries, and what stands above them."""
+    """What a report is of: its title, empty for one entry, the entries, and what stands above them."""
 
     title: str
     paths: tuple[Path, ...]
@@ -60,7 +61,7 @@ def looks_like_path(text: str) -> bool:
 
 def of_path(place: Path) -> Source:
     paths = tuple(corpus.files([place]))
-    return Source(paths[0].stem if place.is_file() else f"Findings in {place}", paths)
+    return Source("" if place.is_file() else f"Findings in {place}", paths)
 
 
 def of_campaign(what: str, url: str) -> Source:

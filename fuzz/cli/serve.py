@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors
+from fuzz.cli.run import BACKEND_NAMES
 from fuzz.cli.store import URL, needs_service
 from fuzz.cli.version import number
-from fuzz.errors import UsageError
+from fuzz.errors import BackendError, UsageError
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
 
@@ -32,6 +33,8 @@ def serve(
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
     needs_server()
+    if backend not in BACKEND_NAMES:
+        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
     from fuzz.campaigns.config import read
     from fuzz.service.server import run
     from fuzz.service.settings import Settings
