@@ -56,8 +56,12 @@ class Plot:
 
 
 def plots(portrait: Portrait) -> list[Plot]:
-    """Of each output the error by element, wrong outputs first; then the error in ULP along inputs."""
-    panels = sorted(portrait.panels, key=lambda panel: not any(panel.wrong))[:PANELS]
+    """Of each output the error by element, wrong outputs first; then the error in ULP along inputs.
+
+    An output without any error is not drawn.
+    """
+    off = [panel for panel in portrait.panels if any(panel.wrong) or any(panel.errors)]
+    panels = sorted(off, key=lambda panel: not any(panel.wrong))[:PANELS]
     drawn = [by_element(panel) for panel in panels]
     wrong = [panel for panel in panels if any(panel.wrong)] or panels[:1]
     drawn += [on_curve(curve, wrong) for curve in portrait.curves]

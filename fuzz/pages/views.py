@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fuzz.entry import Entry
@@ -32,9 +32,8 @@ class Row:
 
 @dataclass(frozen=True)
 class View:
-    """One entry. `key` is its digest; `numbers` and `seen` are (name, text); `unseen` says why something is missing."""
+    """One entry. `numbers` and `seen` are (name, text); `unseen` says why something is missing."""
 
-    key: str
     target: str
     planted: str
     status: str
@@ -69,14 +68,24 @@ def view(entry: Entry, path: str, repeat: str, study: Study | None = None) -> Vi
     said = tuple(text for text in seen.get("diagnosis", "").split("; ") if text)
     drawn = tuple(plots(study.portrait)) if study else ()
     return View(
-        entry.digest, entry.case.target, entry.planted, entry.status, entry.why,
+        entry.case.target, entry.planted, entry.status, entry.why,
         finding.oracle if finding else "", finding.symptom if finding else "", finding.output if finding else "",
         finding.message if finding else "a seed case", verdict_of(entry), "\n".join(certificate(entry)), said,
         tuple(map(row, finding.elements)) if finding else (), "\n".join(case_lines(entry.case)), size(entry),
         tuple(numbers(finding, seen)), tuple((name, seen[name]) for name in VERSIONS if name in seen), entry.also,
         path, repeat, drawn, study.script if study else "",
-        tuple(filter(None, (study.portrait.why, study.why and f"no script: {study.why}"))) if study else (),
+        tuple(unseen(study, drawn)) if study else (),
     )  # fmt: skip
+
+
+def unseen(study: Study, drawn: tuple[Plot, ...]) -> Iterator[str]:
+    """Why there is no plot or no script."""
+    if study.portrait.why:
+        yield study.portrait.why
+    elif not drawn:
+        yield "nothing to draw: every output has exactly the reference's values."
+    if study.why:
+        yield f"no script: {study.why}"
 
 
 def verdict_of(entry: Entry) -> str:

@@ -12,7 +12,8 @@ from fuzz.entry import Entry
 from fuzz.report.screen import headline, screen
 from fuzz.target import Target
 
-PLACE = re.compile(r"(?P<file>.+):(?P<line>[1-9][0-9]{0,8})")
+PLACE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
+"""A planted bug stands in brackets behind the file that it changes."""
 
 
 @dataclass(frozen=True)

@@ -106,8 +106,14 @@ def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(e
         "targets/gelu_bw.py",
         launcher,
     )
-    for place, due in [("lib/ops/rope.py:109", ("lib/ops/rope.py", 109)), ("gelu_bw.py:12", ("targets/gelu_bw.py", 12)),
-                       ("nonsense", ("targets/gelu_bw.py", launcher))]:  # fmt: skip
+    own = "targets/gelu_bw.py"
+    dues = {
+        "lib/ops/rope.py:109": ("lib/ops/rope.py", 109),
+        "targets/gelu_bw.py[plant]:12": (own, 12),
+        "gelu_bw.py:13": (own, 13),
+        "nonsense": (own, launcher),
+    }
+    for place, due in dues.items():
         made = item(replace(entry, finding=replace(entry.finding, place=place)), gelu, "", "failed", "new", "")
         assert (made.source, made.line) == due
 
