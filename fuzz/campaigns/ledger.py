@@ -21,8 +21,8 @@ from fuzz.store import Campaign, Lane, Occurrence, Statistic, Store, finding_of
 TRIES = 5
 """Deaths beside a suspect after which it is only kept, no longer run."""
 LEFT = {str(number) for number in range(TRIES)}
-WRITTEN = 2.0
-"""Seconds between two writes of where a lane stands."""
+WRITTEN, COUNTED = 2.0, 10.0
+"""Seconds between two writes of where a lane stands, and between two of its statistics."""
 
 
 def tag(lane: Lane) -> str:
@@ -44,6 +44,7 @@ class Sums:
     new: set[str] = field(default_factory=set)
     cells: int = 0
     written: float = -WRITTEN
+    counted: float = -COUNTED
 
 
 @dataclass
@@ -107,9 +108,12 @@ class Ledger:
             cells=tuple(sorted(visited)),
         )
         self.lanes[index] = lane
-        if ended or self.clock.ticks() - sums.written > WRITTEN:
-            sums.written = self.clock.ticks()
+        now = self.clock.ticks()
+        if ended or now - sums.written > WRITTEN:
+            sums.written = now
             self.save(index)
+        if ended or now - sums.counted > COUNTED:
+            sums.counted = now
             self.count(index, elapsed)
 
     def end(self, index: int, sums: Sums, *, died: bool = False) -> None:
