@@ -70,7 +70,9 @@ def launch(
         return ledger, "finished"
     with _alone(ledger.folder, config.name):
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
-        rebuild(store, ledger.corpus)
+        rebuilt = rebuild(store, ledger.corpus)
+        if resume:
+            ledger.adopt(rebuilt.added)
         notify = Notifier(config.notify, config.name, say)
         places = hosts or LocalHosts(ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import codec, corpus
@@ -16,7 +17,7 @@ from fuzz.case import Case
 from fuzz.clock import Clock
 from fuzz.entry import Entry
 from fuzz.errors import CorpusError
-from fuzz.store import Campaign, Lane, Occurrence, Statistic, Store, finding_of
+from fuzz.store import Campaign, Finding, Lane, Occurrence, Statistic, Store, finding_of
 
 TRIES = 5
 """Deaths beside a suspect after which it is only kept, no longer run."""
@@ -85,6 +86,23 @@ class Ledger:
         for seen in self.store.occurrences(campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: place for name, place in self.known.items() if name not in self.new}
+
+    def adopt(self, found: Iterable[Finding]) -> None:
+        """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
+
+        Another campaign's would be in the store, or come there when that one goes on.
+        """
+        lanes = {(target_name(lane), lane.planted): lane for lane in reversed(self.lanes)}
+        for finding in found:
+            lane = lanes.get((finding.target, finding.planted))
+            if lane is None:
+                continue
+            mark = self.new[finding.id] = tag(lane)
+            key = f"{lane.campaign}:{mark}:saved"
+            seen = Occurrence(
+                finding.id, key, finding.first_seen, lane.campaign, engine=lane.engine, seed=lane.seed, new=True
+            )
+            self.recorder.put(("finding", finding.id, key), partial(self.store.found, finding, seen))
 
     # Slices.
 
