@@ -31,9 +31,11 @@ from services import Postgres, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
+from fuzz.store import Store  # noqa: E402
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
-CASES = 2000
+CASES, MORE, ENOUGH = 2000, 1000, 150
+"""Cases of a campaign; by how many its budget grows, until each lane has run enough of them."""
 LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
@@ -80,7 +82,10 @@ class Round:
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "4s"}
+        self.configure()
+
+    def configure(self) -> None:
+        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s"}
         places = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(json.dumps({**keys, **places, "name": self.name, "workers": 2, "memory": "1500MiB"}))
@@ -125,6 +130,12 @@ class Round:
                 count += path.exists()
         return count
 
+    @property
+    def least(self) -> int:
+        """The cases of the lane that has run the fewest."""
+        with Store(self.store) as store:
+            return min(lane.cases for lane in store.lanes(store.campaigns(name=self.name)[0].id))
+
     def judge(self, tally: Tally) -> None:
         """Counts what is there at the end."""
         found = [path.parent.name for path in corpus.files([self.corpus])] if self.corpus.is_dir() else []
@@ -137,10 +148,15 @@ class Round:
             tally.notes.append(f"{lost} lost, {doubled} doubled, still running: {self.running}; kept in {kept}")
 
     def end(self, tally: Tally) -> None:
-        """Lets the campaign end undisturbed, and counts."""
+        """Lets the campaign end undisturbed, with as much more budget as faults took from some lanes, and counts."""
         if not self.running and self.process is not None and self.process.returncode not in (0, 1):
             self.start()
-        self.wait(LONGEST)
+        for _ in range(3):
+            if self.wait(LONGEST) or self.least >= min(ENOUGH, self.cases // (2 * self.count)):
+                break
+            self.cases += MORE
+            self.configure()
+            self.start()
         self.judge(tally)
         if self.running:
             self.kill()

@@ -19,8 +19,8 @@ from fuzz.entry import Entry
 from fuzz.errors import CorpusError
 from fuzz.store import Campaign, Finding, Lane, Occurrence, Statistic, Store, finding_of
 
-TRIES = 5
-"""Deaths beside a suspect after which it is only kept, no longer run."""
+TOGETHER, TRIES = 2, 10
+"""Deaths beside a suspect up to which it runs with the others, and after which it is only kept."""
 LEFT = {str(number) for number in range(TRIES)}
 WRITTEN, COUNTED = 2.0, 10.0
 """Seconds between two writes of where a lane stands, and between two of its statistics."""
@@ -266,10 +266,13 @@ class Ledger:
         return {index for index, lane in enumerate(self.lanes) if tag(lane) in marks and not lane.note}
 
     def held(self, lane: Lane) -> tuple[str, ...]:
-        """The suspects of a lane that are to run first."""
-        found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"))
+        """The suspects of a lane that are to run first, or the first of them."""
+        found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"), key=lambda path: int(path.suffix[1:]))
         for path in found:
             if int(path.suffix[1:]) == TRIES:
                 self.told(f"{path}: whatever ran it ended {TRIES} times; it is kept, and runs no more")
                 path.rename(path.with_suffix(f".{TRIES + 1}"))
-        return tuple(str(path) for path in found if int(path.suffix[1:]) < TRIES)
+        left = [path for path in found if int(path.suffix[1:]) < TRIES]
+        # Alone, what kills is told from what only waited beside it.
+        alone = bool(left) and int(left[-1].suffix[1:]) >= TOGETHER
+        return tuple(str(path) for path in (left[:1] if alone else left))
