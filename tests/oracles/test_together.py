@@ -13,6 +13,7 @@ import triton.language as tl
 
 from fuzz import examine, size, target, tensor
 from fuzz.backends import backend, cpu
+from fuzz.backends.compiled import Compiled
 from fuzz.backends.execute import Ran, run
 from fuzz.backends.together import recorded
 from fuzz.campaign import SHARES
@@ -32,8 +33,9 @@ EVERYTHING = tuple(SHARES)
 
 
 @pytest.fixture(autouse=True)
-def active() -> Iterator[None]:
+def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a worker, which activates the backend for good; this process lives on."""
+    monkeypatch.setattr(Compiled, "prepare", lambda self: None)
     with cpu.active():
         yield
 
