@@ -176,7 +176,7 @@ def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     """The loop of a campaign for so many simulated seconds; its samples, and the heartbeats that it took."""
     clock, samples = Ahead(), Samples()
     places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
-    keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 4, "name": "simulated"}
+    keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
     config = checked({**keys, **places, "folder": str(folder / "state")})
     hosts = Pretended(clock, samples, seconds)
     ledger, _ = launch(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)

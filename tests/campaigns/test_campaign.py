@@ -66,7 +66,7 @@ def entries(folder: Path) -> list[str]:
 
 def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fixes(tmp_path: Path) -> None:
     names = ("right", "wrong", "segfaults")
-    prepared(tmp_path, *names, budget={"cases": 90}, workers=2)
+    prepared(tmp_path, *names, budget={"cases": 75})
     with subprocess.Popen([FUZZ, "campaign", "c.yaml"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
         until = time.monotonic() + 120
         while not list(tmp_path.glob("corpus/*/*.yaml")):
@@ -80,7 +80,7 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fi
     assert code == 1, said
     assert {found["target"]: found["symptom"] for found in told["findings"]} == {"wrong": "value", "segfaults": "died"}
     assert sorted(entries(tmp_path)) == ["segfaults", "wrong"]
-    assert told["state"] == "finished" and told["cases"] >= 90
+    assert told["state"] == "finished" and told["cases"] >= 75
     rows = {row["target"]: row for row in told["targets"]}
     assert all(row["cases"] > 0 and 0 < row["visited"] < 1 for row in rows.values())
     assert [[row[key] for key in ("new", "known")] for row in rows.values()] == [[0, 0], [1, 0], [1, 0]]
@@ -97,13 +97,16 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fi
 def check_that_a_fix_is_told(folder: Path) -> None:
     """A later campaign on the same corpus, after one of the two mistakes was repaired."""
     (folder / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
-    prepared(folder, "wrong", "segfaults", budget={"cases": 40})
+    hear = ["sh", "-c", "cat >> heard"]
+    prepared(folder, "wrong", "segfaults", budget={"cases": 40}, notify=hear)
     code, told, said = campaign(folder)
     assert code == 1 and len(told["fixed"]) == 1
     assert "fixed: " in said and "--why" in said
     rows = {row["target"]: row for row in told["targets"]}
     assert [rows["mine.py:wrong"][key] for key in ("new", "known", "fixed")] == [0, 0, 1]
     assert [rows["mine.py:segfaults"][key] for key in ("new", "known", "fixed")] == [0, 1, 0]
+    heard = json.loads((folder / "heard").read_text())
+    assert (heard["event"], heard["new"], heard["known"]) == ("finished", 0, 1)
     (path,) = folder.glob("corpus/wrong/*.yaml")
     assert corpus.read(path).status == "open"
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
