@@ -66,9 +66,7 @@ def launch(
     ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, lanes_of(config, campaign.id), say)
     ledger.recall()
     if campaign.state == "finished":
-        say(
-            f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another"
-        )
+        say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
         return ledger, "finished"
     with _alone(ledger.folder, config.name):
         # What an earlier stop, or another campaign, left in the corpus and not in the store.

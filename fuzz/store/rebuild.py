@@ -71,7 +71,9 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
         there.add(made.id)
         if old is None:
             added.append(made)
-    gone = [found.id for found in store.findings(limit=1 << 31, corpus=str(folder.resolve())) if found.id not in there]
+    kept = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
+    # One that is there now was saved by a campaign meanwhile.
+    gone = [found.id for found in kept if found.id not in there and not (folder / found.path).exists()]
     for name in gone:
         store.forget(name)
     return Rebuilt(len(there), tuple(added), len(gone), tuple(unreadable))
