@@ -31,15 +31,16 @@ from services import Postgres, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
+from fuzz.store import Store  # noqa: E402
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
-TARGETS = 8
-CASES = 2000
+CASES, MORE, ENOUGH = 2000, 1000, 150
+"""Cases of a campaign; by how many its budget grows, until each lane has run enough of them."""
 LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
 DISK = 24 << 20
-KINDS = ("campaign", "host", "worker", "database", "full disk", "file size limit", "clock", "two campaigns")
+KINDS = ("campaign", "host", "worker", "database", "full disk", "file size limit", "clock", "two campaigns", "kernels")
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
     "host": "`kill -9` of a host, the process of a slice",
@@ -49,6 +50,7 @@ NAMES = {
     "file size limit": "no file can grow (RLIMIT_FSIZE), then it can and `--resume`",
     "clock": "the wall clock jumps by up to 30 years at each look, both ways",
     "two campaigns": "two campaigns on one corpus, at once",
+    "kernels": "kernels that segfault, leave, hang, fill memory or assert, one of each",
 }
 
 
@@ -74,13 +76,19 @@ class Round:
     store: str
     dice: random.Random
     name: str = "faults"
+    targets: str = "broken.py"
+    count: int = 8
+    cases: int = CASES
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
-        keys = {"targets": [str(HERE / "broken.py")], "budget": {"cases": CASES}, "slice": "4s", "workers": 2}
+        self.configure()
+
+    def configure(self) -> None:
+        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s"}
         places = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(json.dumps({**keys, **places, "name": self.name}))
+        self.config.write_text(json.dumps({**keys, **places, "name": self.name, "workers": 2, "memory": "1500MiB"}))
 
     @property
     def corpus(self) -> Path:
@@ -122,10 +130,16 @@ class Round:
                 count += path.exists()
         return count
 
+    @property
+    def least(self) -> int:
+        """The cases of the lane that has run the fewest."""
+        with Store(self.store) as store:
+            return min(lane.cases for lane in store.lanes(store.campaigns(name=self.name)[0].id))
+
     def judge(self, tally: Tally) -> None:
         """Counts what is there at the end."""
         found = [path.parent.name for path in corpus.files([self.corpus])] if self.corpus.is_dir() else []
-        lost, doubled = TARGETS - len(set(found)), len(found) - len(set(found))
+        lost, doubled = self.count - len(set(found)), len(found) - len(set(found))
         tally.rounds, tally.findings = tally.rounds + 1, tally.findings + len(set(found))
         tally.lost, tally.doubled, tally.torn = tally.lost + lost, tally.doubled + doubled, tally.torn + self.torn()
         if lost or doubled or self.running:
@@ -134,10 +148,15 @@ class Round:
             tally.notes.append(f"{lost} lost, {doubled} doubled, still running: {self.running}; kept in {kept}")
 
     def end(self, tally: Tally) -> None:
-        """Lets the campaign end undisturbed, and counts."""
+        """Lets the campaign end undisturbed, with as much more budget as faults took from some lanes, and counts."""
         if not self.running and self.process is not None and self.process.returncode not in (0, 1):
             self.start()
-        self.wait(LONGEST)
+        for _ in range(3):
+            if self.wait(LONGEST) or self.least >= min(ENOUGH, self.cases // (2 * self.count)):
+                break
+            self.cases += MORE
+            self.configure()
+            self.start()
         self.judge(tally)
         if self.running:
             self.kill()
@@ -269,6 +288,13 @@ def two(one: Round, tally: Tally) -> None:
     one.end(tally)
 
 
+def kernels(one: Round, tally: Tally) -> None:
+    deadly = Round(one.folder, one.store, one.dice, "kernels", "deadly.py", 5, 200)
+    deadly.start()
+    tally.times += deadly.count
+    deadly.end(tally)
+
+
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that nobody can trust."""
     from fuzz.campaigns.config import read
@@ -307,7 +333,8 @@ def strike(kind: str, one: Round, tally: Tally, left: int, server: Postgres | No
     elif server is not None:
         disturb(one, tally, left, strike_database(server), (1, 6))
     else:
-        {"full disk": full_disk, "file size limit": no_growth, "clock": jumping, "two campaigns": two}[kind](one, tally)
+        others = {"full disk": full_disk, "file size limit": no_growth, "clock": jumping, "two campaigns": two}
+        {**others, "kernels": kernels}[kind](one, tally)
 
 
 def shares(times: int) -> dict[str, int]:

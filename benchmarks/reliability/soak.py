@@ -176,7 +176,7 @@ def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     """The loop of a campaign for so many simulated seconds; its samples, and the heartbeats that it took."""
     clock, samples = Ahead(), Samples()
     places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
-    keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 4, "name": "simulated"}
+    keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
     config = checked({**keys, **places, "folder": str(folder / "state")})
     hosts = Pretended(clock, samples, seconds)
     ledger, _ = launch(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
@@ -199,19 +199,15 @@ def main() -> int:
         holds = holds and samples.holds
         print(lines[-1], flush=True)
         for name, taken in real(asked.cases, folder).items() if asked.cases else ():
-            lines.append(
-                taken.line({"campaign": "a campaign's process", "host": "its host"}[name], f"{asked.cases} cases")
-            )
+            what = {"campaign": "a campaign's process", "host": "its host"}[name]
+            lines.append(taken.line(what, f"{asked.cases} cases"))
             holds = holds and taken.holds
             print(lines[-1], flush=True)
     if asked.write:
         page = asked.write.read_text(encoding="utf-8")
         start, end = (page.index(mark) for mark in MARKS)
-        head = (
-            "| what | how long | MiB at 10 % | MiB at the end | | files at 10 % | files at the end |\n"
-            + "|---" * 7
-            + "|"
-        )
+        columns = ("what", "how long", "MiB at 10 %", "MiB at the end", "", "files at 10 %", "files at the end")
+        head = f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
         body = "\n".join(lines)
         asked.write.write_text(f"{page[:start]}{MARKS[0]}\n{head}\n{body}\n{page[end:]}", encoding="utf-8")
     return int(not holds)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fuzz.outcome import Access
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu import Launched, Watched
 
 
 @dataclass
 class Session:
     """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
-    told of every operation of torch: the operation, its arguments and keywords, its result."""
+    told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
+    as the backend can repeat them, None where it cannot, `watched` the allocations whose shadows they were given."""
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
     after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
+    launched: Sequence[Launched] | None = None
+    watched: Sequence[Watched] = ()
 
 
 class Backend(Protocol):

@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from fuzz.campaigns.requests import Event, Request, line_of
 
-HOST = (sys.executable, "-m", "fuzz.campaigns.host")
+HOST = (sys.executable, "-P", "-m", "fuzz.campaigns.host")
+"""Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
 CHUNK = 1 << 16
 GRACE = 5.0
 """Seconds that a host has to end by itself."""

@@ -133,9 +133,14 @@ def next_lane(lanes: Sequence[Lane], busy: set[int], urgent: Container[int] = ()
         if index in urgent or not lane.cases:
             return math.inf, (index in urgent, -lane.slices, -index)
         earned = lane.recent / best if best else 0.0
-        return earned + CURIOSITY * math.sqrt(math.log(total + 1) / max(lane.slices, 1)), (-lane.seconds,)
+        return earned + CURIOSITY * math.sqrt(math.log(total + 1) / tried(lane)), (-lane.seconds,)
 
     return max(free, key=score, default=None)
+
+
+def tried(lane: Lane) -> float:
+    """The slices that a lane has had; one that died counts as half a one."""
+    return max(lane.slices - lane.deaths / 2, 1.0)
 
 
 def earned(lane: Lane, discoveries: int, seconds: float) -> float:

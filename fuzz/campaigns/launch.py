@@ -66,11 +66,13 @@ def launch(
     ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, lanes_of(config, campaign.id), say)
     ledger.recall()
     if campaign.state == "finished":
-        say(f"campaign {campaign.id} has finished; without --resume another one begins")
+        say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
         return ledger, "finished"
     with _alone(ledger.folder, config.name):
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
-        rebuild(store, ledger.corpus)
+        rebuilt = rebuild(store, ledger.corpus)
+        if resume:
+            ledger.adopt(rebuilt.added)
         notify = Notifier(config.notify, config.name, say)
         places = hosts or LocalHosts(ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
@@ -95,7 +97,7 @@ def _resumed(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Ca
         say(f"there is no campaign {config.name!r} to resume; it begins")
         return _begun(store, config, clock, say)
     now = {"config": config.model_dump_json(), "host": socket.gethostname(), "pid": os.getpid()}
-    if earlier[0].state == "finished":
+    if earlier[0].state == "finished" and earlier[0].config == now["config"]:
         return earlier[0]
     return replace(earlier[0], state="running", corpus=str(Path(config.corpus).absolute()), **now)  # type: ignore[arg-type]
 

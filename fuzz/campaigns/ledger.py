@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import codec, corpus
@@ -16,13 +17,13 @@ from fuzz.case import Case
 from fuzz.clock import Clock
 from fuzz.entry import Entry
 from fuzz.errors import CorpusError
-from fuzz.store import Campaign, Lane, Occurrence, Statistic, Store, finding_of
+from fuzz.store import Campaign, Finding, Lane, Occurrence, Statistic, Store, finding_of
 
-TRIES = 5
-"""Deaths beside a suspect after which it is only kept, no longer run."""
+TOGETHER, TRIES = 2, 10
+"""Deaths beside a suspect up to which it runs with the others, and after which it is only kept."""
 LEFT = {str(number) for number in range(TRIES)}
-WRITTEN = 2.0
-"""Seconds between two writes of where a lane stands."""
+WRITTEN, COUNTED = 2.0, 10.0
+"""Seconds between two writes of where a lane stands, and between two of its statistics."""
 
 
 def tag(lane: Lane) -> str:
@@ -44,6 +45,7 @@ class Sums:
     new: set[str] = field(default_factory=set)
     cells: int = 0
     written: float = -WRITTEN
+    counted: float = -COUNTED
 
 
 @dataclass
@@ -85,6 +87,23 @@ class Ledger:
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: place for name, place in self.known.items() if name not in self.new}
 
+    def adopt(self, found: Iterable[Finding]) -> None:
+        """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
+
+        Another campaign's would be in the store, or come there when that one goes on.
+        """
+        lanes = {(target_name(lane), lane.planted): lane for lane in reversed(self.lanes)}
+        for finding in found:
+            lane = lanes.get((finding.target, finding.planted))
+            if lane is None:
+                continue
+            mark = self.new[finding.id] = tag(lane)
+            key = f"{lane.campaign}:{mark}:saved"
+            seen = Occurrence(
+                finding.id, key, finding.first_seen, lane.campaign, engine=lane.engine, seed=lane.seed, new=True
+            )
+            self.recorder.put(("finding", finding.id, key), partial(self.store.found, finding, seen))
+
     # Slices.
 
     def begin(self, index: int) -> Sums:
@@ -107,9 +126,12 @@ class Ledger:
             cells=tuple(sorted(visited)),
         )
         self.lanes[index] = lane
-        if ended or self.clock.ticks() - sums.written > WRITTEN:
-            sums.written = self.clock.ticks()
+        now = self.clock.ticks()
+        if ended or now - sums.written > WRITTEN:
+            sums.written = now
             self.save(index)
+        if ended or now - sums.counted > COUNTED:
+            sums.counted = now
             self.count(index, elapsed)
 
     def end(self, index: int, sums: Sums, *, died: bool = False) -> None:
@@ -244,10 +266,13 @@ class Ledger:
         return {index for index, lane in enumerate(self.lanes) if tag(lane) in marks and not lane.note}
 
     def held(self, lane: Lane) -> tuple[str, ...]:
-        """The suspects of a lane that are to run first."""
-        found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"))
+        """The suspects of a lane that are to run first, or the first of them."""
+        found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"), key=lambda path: int(path.suffix[1:]))
         for path in found:
             if int(path.suffix[1:]) == TRIES:
                 self.told(f"{path}: whatever ran it ended {TRIES} times; it is kept, and runs no more")
                 path.rename(path.with_suffix(f".{TRIES + 1}"))
-        return tuple(str(path) for path in found if int(path.suffix[1:]) < TRIES)
+        left = [path for path in found if int(path.suffix[1:]) < TRIES]
+        # Alone, what kills is told from what only waited beside it.
+        alone = bool(left) and int(left[-1].suffix[1:]) >= TOGETHER
+        return tuple(str(path) for path in (left[:1] if alone else left))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -23,6 +25,8 @@ def campaign(
     from fuzz.campaigns.launch import launch
     from fuzz.campaigns.table import table, value
 
+    # What stops services ends a campaign as Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     ledger, state = launch(read(config), resume=resume, say=say)
     with ledger.store:
         if json:
@@ -35,4 +39,6 @@ def campaign(
 
 
 def say(text: str) -> None:
-    errors.print(text, highlight=False, markup=False, soft_wrap=True)
+    """A line for people; a terminal that is gone ends nothing."""
+    with suppress(OSError):
+        errors.print(text, highlight=False, markup=False, soft_wrap=True)

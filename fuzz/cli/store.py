@@ -34,9 +34,9 @@ def rebuild(
     with Store(url) as opened:
         done = made_again(opened, corpus)
     if json:
-        put_json(vars(done))
+        put_json({**vars(done), "added": len(done.added)})
     else:
-        put(f"{done.findings} findings: {done.added} added, {done.forgotten} forgotten")
+        put(f"{done.findings} findings: {len(done.added)} added, {done.forgotten} forgotten")
         for line in done.unreadable:
             put(f"cannot be read: {line}")
     return int(bool(done.unreadable))

@@ -341,7 +341,7 @@ def reread(state: State) -> Rebuilt:
     for folder in state.shelf.folders:
         done = rebuild(state.store, folder)
         total.findings += done.findings
-        total.added += done.added
+        total.added += len(done.added)
         total.forgotten += done.forgotten
         total.unreadable += done.unreadable
     state.shelf.forget()

@@ -18,10 +18,10 @@ TOLD = "entry"
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """What came of it: findings in the corpus, those of them that the store lacked, and rows whose entry is gone."""
+    """What came of it: how many findings the corpus has, those that the store lacked, how many rows had no entry."""
 
     findings: int
-    added: int
+    added: tuple[Finding, ...]
     forgotten: int
     unreadable: tuple[str, ...]
 
@@ -56,7 +56,7 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
     Rows of other folders stay. An entry's file tells when it was seen first. Occurrences that campaigns wrote are kept.
     """
     there: set[str] = set()
-    added, unreadable = 0, []
+    added, unreadable = [], []
     for path in corpus.files([folder]) if folder.is_dir() else ():
         try:
             entry, changed = corpus.read(path), path.stat().st_mtime
@@ -71,13 +71,14 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
         old = store.finding(made.id)
         store.found(replace(made, last_seen=old.last_seen) if old else made, None if old else told(entry, made))
         there.add(made.id)
-        added += old is None
-    known = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
-    # What a campaign saved since the folder was listed is there, and keeps its occurrences.
-    gone = [found.id for found in known if found.id not in there and not (folder / found.path).is_file()]
+        if old is None:
+            added.append(made)
+    kept = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
+    # One that is there now was saved by a campaign meanwhile.
+    gone = [found.id for found in kept if found.id not in there and not (folder / found.path).exists()]
     for name in gone:
         store.forget(name)
-    return Rebuilt(len(there), added, len(gone), tuple(unreadable))
+    return Rebuilt(len(there), tuple(added), len(gone), tuple(unreadable))
 
 
 def told(entry: Entry, finding: Finding) -> Occurrence:

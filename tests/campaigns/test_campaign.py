@@ -11,19 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from fuzz import corpus
 from fuzz.store import Store
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 TARGETS = '''"""Functions with one mistake each, and one without."""
-import os, signal, time
+import os, signal
 import torch
 from fuzz import size, target, tensor
 
 N = size("N", 1, 256)
-ONE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2), timeout=1.0)
+ONE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
 
 
 @target(**ONE)
@@ -40,28 +38,6 @@ def wrong(x):
 def segfaults(x):
     if x.numel() > 8:
         os.kill(os.getpid(), signal.SIGSEGV)
-    return dict(y=x * 2)
-
-
-@target(**ONE)
-def leaves(x):
-    if x.numel() > 8:
-        os._exit(5)
-    return dict(y=x * 2)
-
-
-@target(**ONE)
-def hangs(x):
-    if x.numel() == 1:
-        time.sleep(1000)
-    return dict(y=x * 2)
-
-
-@target(**{**ONE, "timeout": 20.0})
-def fills(x):
-    held = []
-    while x.numel() > 8:
-        held.append(torch.ones(1 << 24))
     return dict(y=x * 2)
 '''
 
@@ -88,9 +64,9 @@ def entries(folder: Path) -> list[str]:
     return [path.parent.name for path in corpus.files([folder / "corpus"])]
 
 
-def test_kernels_that_end_their_process_are_findings_and_a_killed_campaign_goes_on(tmp_path: Path) -> None:
-    names = ("right", "wrong", "segfaults", "leaves", "hangs", "fills")
-    prepared(tmp_path, *names, budget={"cases": 150}, workers=2, memory="1500MiB")
+def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fixes(tmp_path: Path) -> None:
+    names = ("right", "wrong", "segfaults")
+    prepared(tmp_path, *names, budget={"cases": 75})
     with subprocess.Popen([FUZZ, "campaign", "c.yaml"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
         until = time.monotonic() + 120
         while not list(tmp_path.glob("corpus/*/*.yaml")):
@@ -102,22 +78,38 @@ def test_kernels_that_end_their_process_are_findings_and_a_killed_campaign_goes_
         assert_ended(int(process.name), tmp_path)
     code, told, said = campaign(tmp_path, "--resume")
     assert code == 1, said
-    symptoms = {found["target"]: found["symptom"] for found in told["findings"]}
-    assert symptoms == {
-        "wrong": "value", "segfaults": "died", "leaves": "died", "hangs": "hung", "fills": "out-of-memory"
-    }  # fmt: skip
-    assert sorted(entries(tmp_path)) == sorted(symptoms)
-    assert told["state"] == "finished" and told["cases"] >= 150
+    assert {found["target"]: found["symptom"] for found in told["findings"]} == {"wrong": "value", "segfaults": "died"}
+    assert sorted(entries(tmp_path)) == ["segfaults", "wrong"]
+    assert told["state"] == "finished" and told["cases"] >= 75
     rows = {row["target"]: row for row in told["targets"]}
     assert all(row["cases"] > 0 and 0 < row["visited"] < 1 for row in rows.values())
-    assert sum(row["new"] for row in rows.values()) == 5
+    assert [[row[key] for key in ("new", "known")] for row in rows.values()] == [[0, 0], [1, 0], [1, 0]]
     assert list(tmp_path.glob("state/*/journals/*")) == [] == list(tmp_path.glob("state/*/suspects/*"))
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
         assert [one.state for one in store.campaigns()] == ["finished"]
-        assert len(store.findings(campaign=told["campaign"])) == 5 and store.heartbeats() == []
+        assert len(store.findings(campaign=told["campaign"])) == 2 and store.heartbeats() == []
         assert {one.target for one in store.statistics()} == {f"mine.py:{name}" for name in names}
     again = campaign(tmp_path, "--resume")
     assert (again[0], again[1]["cases"]) == (1, told["cases"]) and "has finished" in again[2]
+    check_that_a_fix_is_told(tmp_path)
+
+
+def check_that_a_fix_is_told(folder: Path) -> None:
+    """A later campaign on the same corpus, after one of the two mistakes was repaired."""
+    (folder / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
+    hear = ["sh", "-c", "cat >> heard"]
+    prepared(folder, "wrong", budget={"cases": 20}, notify=hear)
+    code, told, said = campaign(folder)
+    assert code == 0 and len(told["fixed"]) == 1
+    assert "fixed: " in said and "--why" in said
+    (row,) = told["targets"]
+    assert [row[key] for key in ("new", "known", "fixed")] == [0, 0, 1]
+    heard = json.loads((folder / "heard").read_text())
+    assert (heard["event"], heard["new"], heard["known"]) == ("finished", 0, 0)
+    (path,) = folder.glob("corpus/wrong/*.yaml")
+    assert corpus.read(path).status == "open"
+    with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
+        assert [found.target for found in store.findings(replayed="agrees")] == ["wrong"]
 
 
 def assert_ended(pid: int, folder: Path) -> None:
@@ -132,24 +124,7 @@ def assert_ended(pid: int, folder: Path) -> None:
         time.sleep(0.05)
 
 
-def test_former_findings_are_replayed_and_a_fix_is_told_but_not_written(tmp_path: Path) -> None:
-    prepared(tmp_path, "wrong", "segfaults", budget={"cases": 60})
-    code, told, _ = campaign(tmp_path)
-    assert code == 1 and len(told["findings"]) == 2
-    (tmp_path / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
-    code, told, said = campaign(tmp_path)
-    assert code == 1 and len(told["fixed"]) == 1
-    assert "fixed: " in said and "--why" in said
-    rows = {row["target"]: row for row in told["targets"]}
-    assert [rows["mine.py:wrong"][key] for key in ("new", "known", "fixed")] == [0, 0, 1]
-    assert [rows["mine.py:segfaults"][key] for key in ("new", "known", "fixed")] == [0, 1, 0]
-    (path,) = tmp_path.glob("corpus/wrong/*.yaml")
-    assert corpus.read(path).status == "open"
-    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-        assert [found.target for found in store.findings(replayed="agrees")] == ["wrong"]
-
-
-def test_ctrl_c_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_lane(tmp_path: Path) -> None:
+def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_lane(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
     path = prepared(tmp_path, "right", budget={"time": "100s"})
     path.write_text(path.read_text().replace("[", '["broken.py", ', 1))
@@ -163,7 +138,7 @@ def test_ctrl_c_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its
                 time.sleep(0.1)
         busy = subprocess.run([FUZZ, "campaign", "c.yaml", "--resume"], cwd=tmp_path, capture_output=True, text=True)
         assert (busy.returncode, busy.stderr) == (2, "fuzz: campaign 'c' is running already\n")
-        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
         out, said = running.communicate(timeout=60)
     assert running.returncode == 0, said
     told = json.loads(out)
@@ -171,11 +146,8 @@ def test_ctrl_c_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its
     assert "nonsense is not installed" in told["targets"][0]["note"]
 
 
-@pytest.mark.parametrize("keys", [{"targets": ["broken.py"]}])
-def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(
-    keys: dict[str, object], tmp_path: Path
-) -> None:
+def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
-    prepared(tmp_path, "right", **keys)
+    prepared(tmp_path, targets=["broken.py"])
     code, _, said = campaign(tmp_path)
     assert code == 2 and "nonsense is not installed" in said.splitlines()[-1]

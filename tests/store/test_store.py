@@ -148,13 +148,13 @@ def test_findings_are_made_again_from_the_corpus(
     store.found(replace(FOUND, id="elsewhere"))
     (folder / "torn.yaml").write_text("format: fuzz-case/1\ntarget: x")
     done = rebuild(store, folder)
-    assert (done.findings, done.added, done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
+    assert (done.findings, len(done.added), done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
     assert store.finding(made.id) == replace(made, hits=1)
     assert {found.id for found in store.findings()} == {made.id, "elsewhere"}
     store.found(made, seen(made.id, "c1", campaign.id))
     corpus.mark(path, "fixed", "by 2.0")
     again = rebuild(store, folder)
-    assert (again.added, again.forgotten) == (0, 0)
+    assert (again.added, again.forgotten) == ((), 0)
     (now,) = store.findings(status="fixed")
     assert (now.id, now.hits) == (made.id, 2)
 
