@@ -119,7 +119,7 @@ class Case:
 
 def _reseeded(call: Call, number: int) -> Call:
     arguments, cotangents = (
-        {name: replace(value, values=reseeded(value.values, number)) for name, value in part.items()}
+        {name: Argument(one.shape, one.dtype, reseeded(one.values, number), one.layout) for name, one in part.items()}
         for part in (call.arguments, call.cotangents)
     )
     return Call(call.dims, arguments, call.options, cotangents)
@@ -127,7 +127,7 @@ def _reseeded(call: Call, number: int) -> Call:
 
 def reseeded(values: Values, number: int) -> Values:
     """The values of replica `number`: those of a recipe with another seed."""
-    return replace(values, seed=values.seed + number * REPLICA) if isinstance(values, Recipe) else values
+    return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:
