@@ -84,6 +84,10 @@ def test_the_error_is_drawn_along_an_input_that_varies_and_not_along_one_that_do
     assert [plot.title for plot in plots(Portrait((same,)))] == ["y: error by element", "y: ULP against x"]
 
 
+def test_an_output_without_any_error_is_not_drawn() -> None:
+    assert plots(Portrait((panel([1.0, 3.0], [1.0, 3.0], [0.1, 0.1], {"x": [-1.0, 4.0]}),))) == []
+
+
 def test_a_curve_takes_the_place_of_single_elements_and_marks_them() -> None:
     curve = Curve("y", "x", "float32", {"dy": "1.0"}, (-8.0, 0.0, 8.0), (1e9, 0.5, 0.0), (True, False, False))
     own = panel([1.0], [2.0], [0.1], {"x": [-4.0]})

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +17,7 @@ import pytest
 from fastapi.testclient import TestClient
 from served import Place
 
-from fuzz import corpus
+from fuzz import cli, corpus
 from fuzz.entry import Entry
 from fuzz.service import events, runner
 from fuzz.service.metrics import metrics
@@ -224,9 +228,6 @@ def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: 
 
 
 def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, store: Store, campaign: Campaign) -> None:
-    import os
-    import socket
-
     for pid in (os.getpid(), 1, 0, -1, 2**22 + 5):
         other = replace(campaign, state="running", host=socket.gethostname(), pid=pid)
         store.save_campaign(other)
@@ -291,3 +292,35 @@ def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
     assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 0
     place.entry.unlink()
     assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 1
+
+
+def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
+    client: TestClient, store: Store, campaign: Campaign
+) -> None:
+    waits = "import time\ntry:\n    print(1, flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    exit(7)"
+    line = [sys.executable, "-c", waits, "campaign"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        store.save_campaign(replace(campaign, state="running", host=socket.gethostname(), pid=process.pid))
+        assert client.get("/api/campaigns").json()[0]["state"] == "running"
+        assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 200
+        assert process.wait(20) == 7
+    assert client.get("/api/campaigns").json()[0]["state"] == "died"
+
+
+def test_a_campaign_is_reported_by_name_and_number(
+    client: TestClient, campaign: Campaign, place: Place, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = store.finding(place.key)
+    assert found is not None
+    store.found(found, Occurrence(found.id, "slice", time.time(), campaign.id))
+    out = place.folder / "report.html"
+    line = ["--out", str(out), "--store", place.settings["store"], "--no-plots"]
+    for name in ("small", str(campaign.id)):
+        assert cli.run(["report", name, *line]) == 0
+        text = out.read_text(encoding="utf-8")
+        assert f"Campaign small #{campaign.id}" in text and "accuracy/sign" in text and "50.0\u2009%" not in text
+        tags = Tags(text)
+        assert tags.found.count("script") == 1 and "img" not in tags.found
+    assert cli.run(["report", "nobody", *line]) == 2
+    assert "nobody is neither a file, a folder nor a campaign" in capsys.readouterr().err

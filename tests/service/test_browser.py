@@ -22,12 +22,12 @@ ARGUMENTS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
-CONFIG = """# Two planted bugs
+CONFIG = """# A planted bug beside a good kernel
 targets: [silu]
 planted: [gelu_bw+erf_saturates]
 backends: [cpu]
 budget: {time: 10m}
-slice: 5s
+slice: 2s
 """
 PHONE = 390
 PATIENCE = 120_000
