@@ -30,7 +30,7 @@ budget: {time: 10m}
 slice: 2s
 """
 PHONE = 390
-PATIENCE = 120_000
+PATIENCE = 240_000
 """Milliseconds until a finding must have arrived, on a machine that is busy."""
 
 
@@ -72,7 +72,7 @@ def watched(browser: Browser, address: str, wrong: list[str]) -> Page:
     page.on("console", lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None)
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("request", lambda asked: None if asked.url.startswith(address) else wrong.append(asked.url))
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(60_000)
     return page
 
 
