@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -61,6 +61,18 @@ versions:
 scoreboard: $(STAMP)
 	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)
 
+# Many targets, many workers: make campaign CONFIG=configs/nightly.yaml ARGS=--resume
+campaign: $(STAMP)
+	@$(VENV)/bin/fuzz campaign $(or $(CONFIG),configs/smoke.yaml) $(ARGS)
+
+# What breaks a campaign, and what it costs: 100 kills take about half an hour. The table goes into the document.
+faults: $(STAMP)
+	@$(VENV)/bin/python benchmarks/reliability/faults.py --write docs/reliability.md $(ARGS)
+
+# As many cases as asked for, and heartbeats of simulated hours: make soak ARGS="--cases 1000000"
+soak: $(STAMP)
+	@$(VENV)/bin/python benchmarks/reliability/soak.py --write docs/reliability.md $(ARGS)
+
 # On a GPU machine the packages are those of its own Python.
 bench-gpu:
 	@python3 benchmarks/planted.py $(or $(ARGS),gpu-planted --backend cuda --max-findings 1)
@@ -68,7 +80,7 @@ bench-gpu:
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
-	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots]'
+	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots,service]'
 	@touch $@
 
 # Where no C compiler is found, the one in this wheel compiles the kernels.

@@ -23,7 +23,7 @@ from fuzz.scout import Scout
 from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Record, Triage, known_records, merge
+from fuzz.triage import Record, Triage, known_records, merge, same_cause
 from fuzz.trigger import needs
 from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
@@ -47,11 +47,14 @@ SHRINKING = 0.5
 
 
 class Watcher(Protocol):
-    """Who is told what happens while a campaign runs."""
+    """Who is told what happens while a campaign runs: of each wave before it runs, and when it has been judged."""
 
     def started(self, run: Run, target: Target, backend: str) -> None: ...
+    def asked(self, wave: Wave) -> None: ...
+    def answered(self, wave: Wave) -> None: ...
     def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
+    def saved(self, record: Record, replaced: str) -> None: ...
     def shrunk(self, record: Record) -> None: ...
     def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
@@ -77,7 +80,11 @@ class Result:
 
 @dataclass
 class Campaign:
-    """One run over one target. `began` is when the process started, by time.monotonic."""
+    """One run over one target. `began` is when the process started, by time.monotonic.
+
+    `suspects` are cases that run before all others: they ran when an earlier run ended. With `beside`, a smaller case
+    of a cause that the corpus holds already is saved beside the entry that was there.
+    """
 
     run: Run
     target: Target
@@ -93,6 +100,8 @@ class Campaign:
     unconfirmed: int = 0
     paused: float = 0.0
     refusal: str = ""
+    suspects: tuple[Case, ...] = ()
+    beside: bool = True
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
@@ -107,8 +116,8 @@ class Campaign:
         scout = Scout.beside(self.run.workers, setting, *limits)
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout:
             try:
-                plans = scout.before(RandomEngine(self.target, self.run.seed).waves())
-                for wave, reports in pool.answers(self._waves(plans, start)):
+                plans = scout.before(RandomEngine(self.target, self.run.seed).waves(self.run.plan))
+                for wave, reports in pool.answers(self._noted(self._waves(plans, start))):
                     for number, report in enumerate(reports):
                         case = wave.plan.replica(number)
                         self._learn(triage, wave.first + number, case, report)
@@ -118,6 +127,7 @@ class Campaign:
                     self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
                     if self._enough:
                         break
+                    self.watcher.answered(wave)
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused
@@ -140,17 +150,24 @@ class Campaign:
         return bool(self.run.max_findings) and self._found_count >= (self.run.max_findings or 0)
 
     def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
-        index = 0
-        for case in seed_cases(self.target)[: self.run.cases]:
+        index = self.run.case
+        end = None if self.run.cases is None else index + self.run.cases
+        first = seed_cases(self.target) if self.run.plan == 0 else ()
+        for case in (*self.suspects, *first)[: self.run.cases]:
             yield Wave(case, (tuple(SHARES),), index)
             index += 1
         for plan, size in plans:
-            if self.run.cases is not None:
-                size = min(size, self.run.cases - index)
+            if end is not None:
+                size = min(size, end - index)
             if not size or self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:
                 return
             yield Wave(plan, tuple(sampled(index + place, size) for place in range(size)), index)
             index += size
+
+    def _noted(self, waves: Iterator[Wave]) -> Iterator[Wave]:
+        for wave in waves:
+            self.watcher.asked(wave)
+            yield wave
 
     def _learn(self, triage: Triage, index: int, case: Case, report: Report) -> None:
         self.feedback.learn(case, report)
@@ -190,10 +207,15 @@ class Campaign:
     def _new(self, triage: Triage, index: int, seconds: float, case: Case, finding: Finding) -> None:
         earlier = [self.oldest, *self.history] if self.oldest else []
         record = triage.confirm(case, finding, earlier)
-        if record is None:
-            self._drop(finding, index, GONE)
-        else:
+        if record is not None:
             self._settle(triage, record, index, seconds, finding)
+            return
+        self._drop(finding, index, GONE)
+        if finding.oracle == "fault":
+            # Something else ended the worker, before it could say what else there is to the case.
+            other = triage.ask(case, finding.oracle, clean=True, everything=True).filed
+            if other and other.oracle != "fault" and not self._known(triage, index, seconds, case, other):
+                self._new(triage, index, seconds, case, other)
 
     def _drop(self, finding: Finding, index: int, why: str) -> None:
         self.unconfirmed += 1
@@ -233,14 +255,32 @@ class Campaign:
         if record.verdict.name == "undecided":
             self._drop(finding, index, UNDECIDED)
             return
-        old = merge(self.records, record, dict(self.target.defaults))
-        if old is None:
-            self.records.append(record)
+        if not any(same_cause(old, record) for old in self.records):
             self._hear_witnesses(record)
-            old = record
-        if not (old.known and old.case.key == old.first.key):
-            self._save(old)
-            self.watcher.shrunk(old)
+        self._file(record)
+
+    def _file(self, record: Record) -> None:
+        """Merges a record with an earlier one or adds it, and saves it; no other run files one of its own meanwhile."""
+        with corpus.locked(self.folder / self.target.name):
+            stays = self._look_for_others(record)
+            if stays is not None:
+                stays.hits += record.hits
+                return
+            old = merge(self.records, record, dict(self.target.defaults))
+            if old is None:
+                self.records.append(record)
+                old = record
+            if not (old.known and old.case.key == old.first.key):
+                self._save(old)
+                self.watcher.shrunk(old)
+
+    def _look_for_others(self, record: Record) -> Record | None:
+        """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
+        here = {one.path for one in self.records}
+        others = [one for one in known_records(self.folder, self.target, self.run.planted) if one.path not in here]
+        self.records += others
+        kept = others if self.beside else [one for one in self.records if one.known]
+        return next((one for one in kept if same_cause(one, record)), None)
 
     def _hear_witnesses(self, record: Record) -> None:
         """Asks other backends; where Triton's interpreter does not see it, it is the backends that differ."""
@@ -251,12 +291,10 @@ class Campaign:
             record.finding = parity(record.finding, record.witnesses)
 
     def _save(self, record: Record) -> None:
-        """Writes the record's entry, then removes the one of a larger case that it replaces."""
+        """Writes the record's entry, in the place of the one of a larger case."""
         previous = record.path
-        path = corpus.add(self.folder, self._entry(record))
-        if previous and previous != str(path):
-            Path(previous).unlink(missing_ok=True)
-        record.path = str(path)
+        record.path = str(corpus.add(self.folder, self._entry(record), Path(previous) if previous else None))
+        self.watcher.saved(record, previous if previous != record.path else "")
 
     def _allowance(self) -> float:
         """Seconds that shrinking one more finding may take: what is left of half the run's time, 10 s at least."""

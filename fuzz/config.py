@@ -14,7 +14,10 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Run:
-    """One target until a budget ends. None means no limit of that kind; `corpus` None means a temporary folder."""
+    """One target until a budget ends. None means no limit of that kind; `corpus` None means a temporary folder.
+
+    `plan` and `case` are the numbers of the first ones: not 0 where it goes on after an earlier run.
+    """
 
     target: str
     planted: str | None = None
@@ -28,6 +31,8 @@ class Run:
     only_new: bool = False
     corpus: Path | None = None
     memory: int = 0
+    plan: int = 0
+    case: int = 0
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):

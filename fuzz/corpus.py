@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from fuzz import codec
 from fuzz.entry import STATUSES, Entry
 from fuzz.errors import CorpusError, UsageError
+
+TEMPORARY = ".tmp"
+"""How the name of a file ends while it is written."""
+_HELD: set[Path] = set()
+"""Folders that this process has locked."""
 
 
 def read(path: Path) -> Entry:
@@ -27,30 +33,82 @@ def read(path: Path) -> Entry:
 
 
 def write(path: Path, entry: Entry) -> None:
-    """Writes an entry; the file is the old one or the new one, never a part, whatever happens in between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Writes an entry; the file is the old one or the new one, never a part, whatever happens in between.
+
+    When it returns the file is on disk, under its name, even if the machine stops then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     text = codec.dumps(entry)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise CorpusError(f"cannot write {path}: {error.strerror}") from None
+    with locked(path.parent):
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            sync(path.parent)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise CorpusError(f"cannot write {path}: {error.strerror}") from None
 
 
-def add(folder: Path, entry: Entry) -> Path:
-    """Saves an entry under its target and name, and returns its path; an entry that stands there keeps its status."""
+def add(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
+    """Saves an entry under its target and name, and returns its path; an entry that stands there keeps its status.
+
+    It takes the place of the entry `previous`. That one gets the new name first, so that at no moment there are two of
+    the same cause, nor none.
+    """
     path = folder / entry.case.target / entry.name
-    if path.exists():
-        old = read(path)
-        entry = replace(entry, status=old.status, why=old.why)
-    write(path, entry)
+    with locked(path.parent):
+        if previous is not None and previous != path and previous.exists():
+            if path.exists():
+                previous.unlink()
+            else:
+                os.replace(previous, path)
+        if path.exists():
+            old = read(path)
+            entry = replace(entry, status=old.status, why=old.why)
+        write(path, entry)
     return path
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Keeps every other process from changing the entries of a folder, which is made where it is missing.
+
+    What processes left behind that were killed while they wrote is removed. The same process may lock it again inside.
+    """
+    place = folder.absolute()
+    if place in _HELD:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        # The lock is the kernel's: it ends with the process, however that ends.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _HELD.add(place)
+        for torn in folder.glob(f".*{TEMPORARY}"):
+            torn.unlink(missing_ok=True)
+        yield
+    except OSError as error:
+        raise CorpusError(f"cannot change the entries in {folder}: {error.strerror}") from None
+    finally:
+        _HELD.discard(place)
+        os.close(handle)
+
+
+def sync(folder: Path) -> None:
+    """Puts the names in a folder on disk."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def check_writable(folder: Path) -> None:
@@ -81,6 +139,7 @@ def mark(path: Path, status: str, why: str) -> Entry:
     """Changes an entry's status, with the reason."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
-    entry = replace(read(path), status=status, why=why)
-    write(path, entry)
+    with locked(path.parent):
+        entry = replace(read(path), status=status, why=why)
+        write(path, entry)
     return entry

@@ -5,7 +5,8 @@
     └── UsageError              the caller's input is wrong: exit code 2
         ├── TargetError         a target file, or what it declares
         ├── BackendError        a backend that is unknown or cannot run here
-        └── CorpusError         a corpus folder or entry
+        ├── CorpusError         a corpus folder or entry
+        └── StoreError          a database that cannot be opened, read or written
 
 Everything else that escapes is an internal error: it keeps its traceback and ends with exit code 3.
 """
@@ -31,6 +32,10 @@ class BackendError(UsageError):
 
 class CorpusError(UsageError):
     """A corpus entry or folder that cannot be read or written."""
+
+
+class StoreError(UsageError):
+    """A campaign's database that cannot be opened, read or written."""
 
 
 def one_line(error: BaseException) -> str:

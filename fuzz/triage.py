@@ -290,9 +290,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     Its path stays that of its old entry, which the lesser one replaces, unless that was there before the run.
     """
     for old in records:
-        alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
-        covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
-        if alike or old.case.key == new.case.key or covered:
+        if same_cause(old, new):
             old.needs &= new.needs
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.take(new)
@@ -301,6 +299,13 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
             old.outputs |= new.outputs
             return old
     return None
+
+
+def same_cause(old: Record, new: Record) -> bool:
+    """Whether two records are of one cause: both ended in one case, or either one's case triggers the other."""
+    alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
+    covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
+    return alike or old.case.key == new.case.key or covered
 
 
 def known_records(folder: Path, target: Target, planted: str | None) -> list[Record]:

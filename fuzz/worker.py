@@ -77,11 +77,18 @@ class Worker:
     def start(self) -> None:
         context: Any = get_context("spawn") if self.environment else CONTEXT
         ours, theirs = context.Pipe()
-        self._process = context.Process(target=serve, args=(theirs, self.entry, self.settings), daemon=True)
-        with _without_main(), _environment(self.environment):
-            self._process.start()
+        try:
+            self._launch(context, theirs)
+        except (EOFError, ConnectionError):
+            # The server of workers was killed while it was asked; it is started anew.
+            self._launch(context, theirs)
         theirs.close()
         self._pipe, self._ready, self.started = ours, False, time.monotonic()
+
+    def _launch(self, context: Any, pipe: Connection[Any, Any]) -> None:
+        self._process = context.Process(target=serve, args=(pipe, self.entry, self.settings), daemon=True)
+        with _without_main(), _environment(self.environment):
+            self._process.start()
 
     def submit(self, request: Any) -> None:
         """Queues a request; the answer is fetched by `answer`, in the order of requests."""

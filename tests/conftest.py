@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from services import Postgres, postgres
 
 from fuzz.case import Argument, Call, Case
 from fuzz.entry import Entry
@@ -23,6 +24,22 @@ def one_thread() -> Iterator[None]:
     """Tiny tensors: threads only cost."""
     torch.set_num_threads(1)
     yield
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Postgres]:
+    """A PostgreSQL server."""
+    with postgres() as running:
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty store in each kind of database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.sqlite'}"
+    made: Postgres = request.getfixturevalue("server")
+    return made.database()
 
 
 @pytest.fixture

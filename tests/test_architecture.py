@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data
-    "errors", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question", "entry",
-    "codec", "contract",
+    "errors", "clock", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question",
+    "entry", "codec", "contract",
     # generation
     "target", "locations", "indices", "seeds", "loader", "strategies", "engines",
     # execution
@@ -25,18 +25,19 @@ ORDER = (
     # comparison
     "reference", "exact", "oracles", "diagnosis", "examine", "warm",
     # memory
-    "corpus", "feedback",
+    "corpus", "feedback", "cells",
     # triage
     "passes", "shrink", "trigger", "witness", "triage",
     # service
-    "campaign", "machine", "report", "skeleton", "sweep", "drift", "cli", "api", "plugin", "__main__",
+    "campaign", "replaying", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "campaigns",
+    "service", "cli", "api", "plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
     "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.truth",
-    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure",
+    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure", "fuzz.pages.studio",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

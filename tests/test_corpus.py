@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +32,82 @@ def test_an_entry_that_is_saved_again_keeps_its_status(entry: Entry, tmp_path: P
     assert corpus.add(tmp_path, replace(entry, seen={"backend": "cuda"})) == path
     read = corpus.read(path)
     assert (read.status, read.why, dict(read.seen)) == ("accepted", "by design", {"backend": "cuda"})
+
+
+def test_a_smaller_case_takes_the_place_of_an_entry(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    corpus.mark(path, "accepted", "by design")
+    other = replace(entry, case=entry.case.replica(1))
+    smaller = corpus.add(tmp_path, other, path)
+    assert list(corpus.files([tmp_path])) == [smaller] and smaller != path
+    assert (corpus.read(smaller).case, corpus.read(smaller).status) == (other.case, "accepted")
+    third = corpus.add(tmp_path, entry)
+    assert corpus.add(tmp_path, other, third) == smaller
+    assert list(corpus.files([tmp_path])) == [smaller]
+
+
+def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = corpus.add(tmp_path, entry)
+    seen = []
+    rename = os.replace
+
+    def watched(source: Path, target: Path) -> None:
+        seen.append(len(list(corpus.files([tmp_path]))))
+        rename(source, target)
+        seen.append(len(list(corpus.files([tmp_path]))))
+
+    monkeypatch.setattr(os, "replace", watched)
+    corpus.add(tmp_path, replace(entry, case=entry.case.replica(1)), path)
+    assert seen == [1, 1, 1, 1]
+
+
+def test_an_entry_is_on_disk_under_its_name_when_it_is_saved(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    rename, sync = os.replace, os.fsync
+    monkeypatch.setattr(os, "replace", lambda source, target: (done.append("rename"), rename(source, target)))
+
+    def synced(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    corpus.add(tmp_path, entry)
+    assert done == ["file", "rename", "folder"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from fuzz import corpus
+folder, name = Path(sys.argv[1]), sys.argv[2]
+entry = corpus.read(next(corpus.files([folder])))
+for _ in range(40):
+    if name == "mark":
+        corpus.mark(folder / "gelu_bw" / entry.name, "fixed", "done")
+    else:
+        corpus.add(folder, entry)
+"""
+
+
+def test_what_one_process_marks_another_one_does_not_undo(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    processes = [subprocess.Popen([*command, name]) for name in ("mark", "add", "add")]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert corpus.read(path).status == "fixed" and [place.name for place in path.parent.iterdir()] == [path.name]
+
+
+def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    torn = path.with_name(f".{path.name}.12345.tmp")
+    torn.write_text("format: fuzz-ca")
+    assert list(corpus.files([tmp_path])) == [path]
+    corpus.add(tmp_path, entry)
+    assert not torn.exists()
 
 
 def test_a_broken_entry_is_not_written_over(entry: Entry, tmp_path: Path) -> None:

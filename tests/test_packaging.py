@@ -18,6 +18,15 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
+SERVICE = {
+    "store": {"sqlalchemy", "alembic"},
+    "campaigns": {"pydantic"},
+    "pages": {"jinja2"},
+    "service": {"fastapi", "pydantic", "starlette", "uvicorn"},
+    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "jinja2", "uvicorn"},
+}
+"""Packages of the extra `service`, by the part of fuzz/ that may import them."""
+PAGES = ROOT / "fuzz" / "pages"
 MODULES = {"yaml": "pyyaml"}
 
 
@@ -57,7 +66,8 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     inside = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "fuzz").rglob("*.py")}
     targets = {f"fuzz/targets/{path.name}" for path in (ROOT / "targets").glob("*.py")}
-    assert modules | targets | {"fuzz/backends/cpu/prelude.c"} <= inside
+    pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
+    assert modules | targets | pages | {"fuzz/backends/cpu/prelude.c"} <= inside
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 
@@ -81,7 +91,7 @@ def test_only_declared_packages_are_imported_at_the_top_of_modules() -> None:
     used = {
         (MODULES.get(name, name), path.name)
         for path in (ROOT / "fuzz").rglob("*.py")
-        for name in imported(ast.parse(path.read_text()).body)
+        for name in imported(ast.parse(path.read_text()).body) - service(path)
         if name not in sys.stdlib_module_names and name != "fuzz"
     }
     assert {(name, file) for name, file in used if name not in declared} <= {("pytest", "plugin.py")}
@@ -91,7 +101,18 @@ def test_every_package_imported_anywhere_is_declared_or_optional() -> None:
     declared = {text.split(">")[0].split("=")[0] for text in PROJECT["dependencies"]}
     for path in (ROOT / "fuzz").rglob("*.py"):
         names = {MODULES.get(name, name) for name in imported(list(ast.walk(ast.parse(path.read_text()))))}
-        assert names - set(sys.stdlib_module_names) - {"fuzz"} <= declared | OPTIONAL, path
+        assert names - set(sys.stdlib_module_names) - {"fuzz"} <= declared | OPTIONAL | service(path), path
+
+
+def test_running_one_target_needs_nothing_of_the_service() -> None:
+    program = "import sys, fuzz, fuzz.cli, fuzz.campaign, fuzz.examine, fuzz.warm; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True).split()
+    assert not {"sqlalchemy", "alembic", "pydantic", "psycopg", "fastapi", "starlette", "uvicorn", "jinja2"} & {*loaded}
+
+
+def service(path: Path) -> set[str]:
+    """What a file may import of the extra `service`."""
+    return SERVICE.get(path.relative_to(ROOT / "fuzz").parts[0], set())
 
 
 def imported(nodes: list[ast.stmt] | list[ast.AST]) -> set[str]:

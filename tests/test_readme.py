@@ -91,7 +91,9 @@ def test_every_keyword_of_a_target_is_documented() -> None:
     assert [name for name in keywords if f"`{name}`" not in text and name != "cls"] == []
 
 
-@pytest.mark.parametrize("command", ["run", "replay", "shrink", "show", "mark", "new", "list", "doctor"])
+@pytest.mark.parametrize(
+    "command", ["run", "replay", "report", "serve", "shrink", "show", "mark", "new", "list", "doctor"]
+)
 def test_every_command_and_option_is_documented(command: str) -> None:
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     options = set(re.findall(r"--[a-z-]+", ran(ROOT, "fuzz", command, "--help").stdout)) - {"--help"}

@@ -16,8 +16,9 @@ from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.report.live import Quiet
 from fuzz.target import Target
-from fuzz.triage import Record, merge
+from fuzz.triage import Record, known_records, merge
 from fuzz.trigger import needs
 
 
@@ -64,8 +65,7 @@ def test_other_outputs_are_another_cause_until_they_are_seen_together(
 ) -> None:
     small, large = two
     run = Run("layernorm_bw", corpus=tmp_path)
-    watcher: Any = SimpleNamespace(shrunk=lambda record: None)
-    campaign = Campaign(run, layernorm, "cpu", tmp_path, watcher, {})
+    campaign = Campaign(run, layernorm, "cpu", tmp_path, Quiet(), {})
     triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
     one, other = record(small, "dbias"), record(large, "dweight")
     for made in (one, other):
@@ -74,6 +74,42 @@ def test_other_outputs_are_another_cause_until_they_are_seen_together(
     campaign._hit(triage, one, 7, 1.0, wrong("dbias", "dweight"))
     assert campaign.records == [one] and one.hits == 3 and one.outputs == {"dbias", "dweight"}
     assert [str(path) for path in corpus.files([tmp_path])] == [one.path]
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other backend is asked."""
+    monkeypatch.setattr("fuzz.campaign.witnesses", lambda *asked: {})
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_a_cause_that_another_run_saves_meanwhile_is_not_saved_twice(
+    two: tuple[Case, Case], layernorm: Target, tmp_path: Path, beside: bool, alone: None
+) -> None:
+    small, large = two
+    triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
+    runs = [
+        Campaign(Run("layernorm_bw", corpus=tmp_path), layernorm, "cpu", tmp_path, Quiet(), {}, beside=beside)
+        for _ in range(2)
+    ]
+    for run, case in zip(runs, (large, small), strict=True):
+        made = record(case, "dx")
+        run._settle(triage, made, 0, 0.0, made.finding)
+    assert len(list(corpus.files([tmp_path]))) == 1
+    assert [(one.known, one.hits) for run in runs for one in run.records] == [(False, 1), (True, 1)]
+
+
+def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
+    two: tuple[Case, Case], layernorm: Target, tmp_path: Path, alone: None
+) -> None:
+    small, large = two
+    triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
+    for case, beside, count in ((large, True, 1), (small, False, 1), (small, True, 2)):
+        run = Campaign(Run("layernorm_bw", corpus=tmp_path), layernorm, "cpu", tmp_path, Quiet(), {}, beside=beside)
+        run.records += known_records(tmp_path, layernorm, None)
+        made = record(case, "dx")
+        run._settle(triage, made, 0, 0.0, made.finding)
+        assert len(list(corpus.files([tmp_path]))) == count
 
 
 def test_a_case_that_lacks_what_a_cause_needs_has_another_cause(two: tuple[Case, Case]) -> None:

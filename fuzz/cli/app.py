@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import typer
 
+from fuzz.cli.campaign import campaign
 from fuzz.cli.drift import drift
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
+from fuzz.cli.report import report
 from fuzz.cli.run import run
 from fuzz.cli.saved import mark, show, shrink
+from fuzz.cli.serve import serve
+from fuzz.cli.store import store
 from fuzz.cli.sweep import sweep
 from fuzz.cli.version import version
 
@@ -23,9 +27,13 @@ app.command("list")(list_targets)
 app.command()(run)
 app.command()(sweep)
 app.command()(drift)
+app.command()(campaign)
 app.command()(replay)
 app.command()(shrink)
 app.command()(show)
 app.command()(mark)
+app.command()(report)
+app.command()(serve)
 app.command()(new)
 app.command()(doctor)
+app.add_typer(store, name="store")

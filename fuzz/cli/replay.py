@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,23 +11,24 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.campaign import SHARES
 from fuzz.cli.console import put, put_json
 from fuzz.cli.run import chosen_backend
-from fuzz.config import Run
+from fuzz.cli.version import number
 from fuzz.entry import Entry
-from fuzz.loader import check_fits, find, planted
-from fuzz.question import ENTRY, Setting
-from fuzz.rate import Rate
+from fuzz.replaying import reproduces, target_of
+from fuzz.report.files import check, write
+from fuzz.report.items import Item, item
+from fuzz.report.junit import junit as as_junit
+from fuzz.report.sarif import sarif as as_sarif
 from fuzz.target import Target
-from fuzz.triage import Triage
-from fuzz.worker import Worker, preload
+from fuzz.worker import preload
 
 
 @dataclass(frozen=True)
 class Replayed:
     path: Path
     entry: Entry
+    target: Target
     reproduced: bool
 
     @property
@@ -41,10 +43,20 @@ def replay(
     ] = None,
     backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     target: Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")] = "",
+    junit: Annotated[Path | None, typer.Option(help="Write the entries as JUnit XML into this file.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write the entries as SARIF 2.1.0 into this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Run saved cases again: open ones must still fail, fixed ones must pass."""
+    check(junit, "--junit")
+    check(sarif, "--sarif")
+    began = time.monotonic()
     results = list(replayed(paths or [Path("corpus")], backend, target, quiet=json))
+    if junit:
+        write(junit, as_junit("fuzz replay", [item_of(one) for one in results], time.monotonic() - began))
+    if sarif:
+        # Whoever reads the source should know of what disagrees there, whatever its status says.
+        write(sarif, as_sarif([item_of(one) for one in results if one.reproduced], number()))
     failed = [result for result in results if not result.passed]
     if json:
         put_json(
@@ -70,35 +82,15 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
     name = chosen_backend(backend)
     for path, entry in entries:
         text, loaded = target_of(entry, path, target)
-        result = Replayed(path, entry, reproduces(entry, text, loaded, name))
+        result = Replayed(path, entry, loaded, reproduces(entry, text, loaded, name))
         if not quiet:
             put(f"{'ok    ' if result.passed else 'FAILED'} {path}: {told(result)}")
         yield result
 
 
-def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
-    """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
-    text, loaded = find(entry.case.target, path, given)
-    check_fits(entry.case, loaded, path)
-    if entry.planted:
-        planted(loaded, entry.planted)
-    return text, loaded
-
-
-def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
-    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
-    with open_triage(entry, text, target, backend) as triage:
-        if entry.finding is None:
-            return triage.ask(entry.case, "accuracy", clean=True).filed is not None
-        rate = Rate.parse(entry.seen.get("rate", "1/1"))
-        several = len(entry.case.calls) > 1
-        return any(triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(rate.deciding))
-
-
-def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
-    """Triage of an entry's target, with its planted bug."""
-    worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
-    return Triage(target, worker, tuple(SHARES))
+def item_of(result: Replayed) -> Item:
+    state = "accepted" if result.entry.status == "accepted" else "ok" if result.passed else "failed"
+    return item(result.entry, result.target, str(result.path), state, "saved", told(result))
 
 
 def told(result: Replayed) -> str:

@@ -12,13 +12,19 @@ import typer
 from fuzz import corpus, machine
 from fuzz.campaign import Campaign, Result
 from fuzz.cli.console import errors, put_json
+from fuzz.cli.version import number
 from fuzz.config import Run
 from fuzz.engines import ENGINES
 from fuzz.errors import BackendError, UsageError
 from fuzz.loader import BUILT_IN, LIBRARIES, load
 from fuzz.loader import planted as planted_bug
-from fuzz.report.live import Progress, summary
+from fuzz.report.files import check, write
+from fuzz.report.items import items
+from fuzz.report.junit import junit as as_junit
+from fuzz.report.live import summary
 from fuzz.report.machine import run_json
+from fuzz.report.notify import Notifying
+from fuzz.report.sarif import sarif as as_sarif
 from fuzz.target import Target
 from fuzz.worker import preload
 
@@ -37,11 +43,17 @@ def run(
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write findings as SARIF 2.1.0 into this file.")] = None,
+    notify: Annotated[str, typer.Option(help="Run this command for each new finding, told as JSON on its input.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Fuzz one target until a budget ends."""
     asked = Run(target, planted, backend, engine, seed, seconds, cases, workers, max_findings, only_new, corpus)
-    result = fuzz(asked)
+    check(junit, "--junit")
+    check(sarif, "--sarif")
+    result = fuzz(asked, notify)
+    write_triage(result, junit, sarif)
     if json:
         put_json(run_json(result, "random"))
     else:
@@ -49,7 +61,20 @@ def run(
     return int(any(not record.accepted and not (record.known and only_new) for record in result.records))
 
 
-def fuzz(asked: Run) -> Result:
+def write_triage(result: Result, junit: Path | None, sarif: Path | None) -> None:
+    """The files for continuous integration that were asked for."""
+    if not (junit or sarif):
+        return
+    found = items(result, load(result.run.target), only_new=result.run.only_new)
+    if junit:
+        guilty = {one.rule.split("/")[0] for one in found}
+        agreed = {name: count for name, count in result.feedback.oracles.items() if name not in guilty}
+        write(junit, as_junit(f"fuzz run {result.run.target}", found, result.seconds, agreed))
+    if sarif:
+        write(sarif, as_sarif(found, number()))
+
+
+def fuzz(asked: Run, notification: str = "") -> Result:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     began = time.monotonic() - machine.process_age()
     if asked.engine not in ENGINES:
@@ -57,9 +82,11 @@ def fuzz(asked: Run) -> Result:
     target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)
-    watcher = Progress(errors, "fuzz replay")
+    watcher = Notifying(errors, "fuzz replay", notification=notification)
     try:
-        return Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
+        result = Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
+        watcher.ended(result)
+        return result
     finally:
         watcher.finish()
 

@@ -11,12 +11,12 @@ import typer
 from fuzz import corpus
 from fuzz.case import sort_key
 from fuzz.cli.console import put
-from fuzz.cli.replay import open_triage, target_of
 from fuzz.cli.run import chosen_backend
 from fuzz.entry import Entry
 from fuzz.errors import UsageError
 from fuzz.finding import Verdict
 from fuzz.loader import planted
+from fuzz.replaying import open_triage, target_of
 from fuzz.report.screen import screen
 from fuzz.shrink import Budget
 from fuzz.triage import Record

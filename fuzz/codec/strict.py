@@ -13,6 +13,8 @@ import yaml
 from fuzz.errors import CorpusError
 
 FORMAT = "fuzz-case/1"
+UNKNOWN = "unknown"
+"""Stands for the digest of what is not kept."""
 LARGEST = 1 << 20
 """Bytes of the largest entry that is read."""
 DEEPEST = 12

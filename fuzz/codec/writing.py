@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fuzz.case import Argument, Call, Scalar
-from fuzz.codec.strict import FORMAT
+from fuzz.codec.strict import FORMAT, UNKNOWN
 from fuzz.dtypes import decimal, hexword
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.entry import Entry
@@ -18,12 +18,16 @@ COMMENTED = 16
 SPECIAL = re.compile(r"[^\w ./+()-]|^[ -]|^$| $", re.ASCII)
 
 
-def dumps(entry: Entry) -> str:
-    """The entry's text; loads(dumps(entry).encode()) == entry."""
+def dumps(entry: Entry, *, digest: bool = True) -> str:
+    """The entry's text; loads(dumps(entry).encode()) == entry. Without its digest it is text for one run only."""
     lines = [f"format: {FORMAT}", f"target: {entry.case.target}"]
     if entry.planted:
         lines.append(f"planted: {entry.planted}")
-    lines += [f"status: {entry.status}", f"why: {_quoted(entry.why)}", f"digest: {_quoted(entry.digest)}"]
+    lines += [
+        f"status: {entry.status}",
+        f"why: {_quoted(entry.why)}",
+        f"digest: {_quoted(entry.digest if digest else UNKNOWN)}",
+    ]
     lines += ["case:", "  calls:"]
     for call in entry.case.calls:
         lines += _call_lines(call)

@@ -64,9 +64,9 @@ class RandomEngine:
                 return self._drawn[-1]
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
 
-    def waves(self) -> Iterator[tuple[Case, int]]:
-        """(plan, how many replicas it has), for ever."""
-        for number in count():
+    def waves(self, first: int = 0) -> Iterator[tuple[Case, int]]:
+        """(plan, how many replicas it has) from plan `first` on, for ever."""
+        for number in count(first):
             plan = self.case(number)
             yield plan, self.replicas(number, plan)
 

@@ -1,0 +1,217 @@
+"""Runs a campaign for long, and measures whether it grows. `make soak ARGS="--cases 1000000"`.
+
+Two parts. Real cases: a campaign over two functions without a mistake, with the memory and the open files of its
+process and its hosts looked at all the time. Simulated hours: the loop of a campaign, its store and its heartbeats,
+under a clock that runs ahead, with hosts that only say that they ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzz.campaigns.config import checked
+from fuzz.campaigns.launch import launch
+from fuzz.campaigns.requests import Event, Request, Slice
+from fuzz.clock import Clock
+from fuzz.store import Store
+
+FUZZ = str(Path(sys.executable).with_name("fuzz"))
+PAGE = os.sysconf("SC_PAGE_SIZE")
+EARLY, ALLOWED = 0.1, 1.05
+MARKS = "<!-- soak -->", "<!-- /soak -->"
+TARGETS = '''"""Two functions that are right."""
+import torch
+from fuzz import size, target, tensor
+
+M, N = size("M", 1, 64), size("N", 1, 64)
+
+
+@target(x=tensor(M, N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+def double(x):
+    return dict(y=x * 2)
+
+
+@target(x=tensor(M, N), dtypes=("float32", "float16"), reference=lambda x: dict(y=torch.clamp(x, min=0)))
+def relu(x):
+    return dict(y=torch.clamp(x, min=0))
+'''
+
+
+@dataclass
+class Use:
+    """Bytes resident and files open, of one process."""
+
+    memory: int
+    files: int
+
+
+def use(pid: int) -> Use:
+    memory = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    return Use(memory, len(list(Path(f"/proc/{pid}/fd").iterdir())))
+
+
+@dataclass
+class Samples:
+    """What was used at each moment, by the share of the work done then."""
+
+    taken: list[tuple[float, Use]] = field(default_factory=list)
+
+    def near(self, share: float) -> Use:
+        """The most that was used within 5 % of the work before that moment: single moments differ by chance."""
+        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [self.taken[-1][1]]
+        return Use(max(used.memory for used in window), max(used.files for used in window))
+
+    def line(self, name: str, amount: str) -> str:
+        early, late = self.near(EARLY), self.near(1.0)
+        sizes = f"{early.memory / 2**20:.1f} | {late.memory / 2**20:.1f} | {late.memory / early.memory - 1:+.1%}"
+        return f"| {name} | {amount} | {sizes} | {early.files} | {late.files} |"
+
+    @property
+    def holds(self) -> bool:
+        early, late = self.near(EARLY), self.near(1.0)
+        return late.memory <= ALLOWED * early.memory and late.files <= ALLOWED * early.files
+
+
+def real(cases: int, folder: Path) -> dict[str, Samples]:
+    """A campaign of so many cases, looked at four times a second: its own process, and its host."""
+    (folder / "soak.py").write_text(TARGETS)
+    keys = {"targets": ["soak.py"], "budget": {"cases": cases}, "slice": "20s", "seeds": [0], "name": "soak"}
+    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    (folder / "soak.yaml").write_text(json.dumps({**keys, **places}))
+    found = {"campaign": Samples(), "host": Samples()}
+    with (folder / "log").open("wb") as log:
+        running = subprocess.Popen([FUZZ, "campaign", "soak.yaml"], cwd=folder, stderr=log)
+        with running:
+            while running.poll() is None:
+                time.sleep(0.25)
+                with suppress(OSError, IndexError):
+                    look(running.pid, folder, cases, found)
+    if running.returncode != 0:
+        raise SystemExit((folder / "log").read_text())
+    return found
+
+
+def look(pid: int, folder: Path, cases: int, found: dict[str, Samples]) -> None:
+    with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
+        (campaign,) = store.campaigns()
+        (host,) = [beat.pid for beat in store.heartbeats(campaign.id)] or [0]
+    done = campaign.cases / cases
+    found["campaign"].taken.append((done, use(pid)))
+    if host:
+        found["host"].taken.append((done, use(host)))
+
+
+@dataclass(frozen=True)
+class Ahead(Clock):
+    """A clock that is moved by hand."""
+
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    def ticks(self) -> float:
+        return self.now[0]
+
+    def wall(self) -> float:
+        return 1e9 + self.now[0]
+
+
+@dataclass
+class Pretended:
+    """Hosts that only say that they ran. Each look moves the clock by half a second."""
+
+    clock: Ahead
+    samples: Samples
+    total: float
+    name: str = "pretended"
+    requests: dict[int, tuple[Slice, float]] = field(default_factory=dict)
+    waiting: list[tuple[int, Event]] = field(default_factory=list)
+
+    def start(self, number: int) -> None:
+        self.waiting.append((number, {"kind": "ready", "pid": 1}))
+
+    def send(self, number: int, request: Request) -> None:
+        assert isinstance(request, Slice)
+        self.requests[number] = request, self.clock.ticks()
+        self.waiting.append((number, {"kind": "started", "possible": 400, "backend": "cpu"}))
+
+    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+        self.clock.now[0] += seconds
+        said, self.waiting = self.waiting, []
+        yield from said
+        for number, (request, began) in list(self.requests.items()):
+            yield number, {"kind": "beat"}
+            yield from self._progress(number, request, self.clock.ticks() - began)
+        if self.clock.now[0] % 60 < seconds:
+            self.samples.taken.append((self.clock.now[0] / self.total, use(os.getpid())))
+
+    def _progress(self, number: int, request: Slice, passed: float) -> Iterator[tuple[int, Event]]:
+        sums = {"plans": int(passed * 10), "cases": int(passed * 100), "rejected": 0, "worst": 0.5, "seconds": passed}
+        cells = [f"cell {request.plan % 300}"]
+        if passed < request.seconds:
+            yield number, {"kind": "progress", "cells": cells, **sums}
+            return
+        del self.requests[number]
+        yield number, {"kind": "done", "cells": cells, "findings": [], "unconfirmed": 0, "interrupted": False, **sums}
+        yield number, {"kind": "ready", "pid": 1}
+
+    def interrupt(self, number: int) -> None: ...
+    def kill(self, number: int) -> None: ...
+
+    def pid(self, number: int) -> int:
+        return os.getpid()
+
+    def close(self) -> None: ...
+
+
+def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
+    """The loop of a campaign for so many simulated seconds; its samples, and the heartbeats that it took."""
+    clock, samples = Ahead(), Samples()
+    places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
+    keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
+    config = checked({**keys, **places, "folder": str(folder / "state")})
+    hosts = Pretended(clock, samples, seconds)
+    ledger, _ = launch(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
+    with ledger.store:
+        count = len(ledger.store.statistics(limit=1 << 31))
+    return samples, count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, default=36_000.0, help="simulated seconds")
+    parser.add_argument("--write", type=Path, help="the document whose table is written")
+    asked = parser.parse_args()
+    lines, holds = [], True
+    with tempfile.TemporaryDirectory(prefix="fuzz-soak-") as text:
+        folder = Path(text)
+        samples, count = simulated(asked.seconds, folder)
+        lines.append(samples.line("a campaign's loop, simulated", f"{asked.seconds:.0f} s, {count} statistics"))
+        holds = holds and samples.holds
+        print(lines[-1], flush=True)
+        for name, taken in real(asked.cases, folder).items() if asked.cases else ():
+            what = {"campaign": "a campaign's process", "host": "its host"}[name]
+            lines.append(taken.line(what, f"{asked.cases} cases"))
+            holds = holds and taken.holds
+            print(lines[-1], flush=True)
+    if asked.write:
+        page = asked.write.read_text(encoding="utf-8")
+        start, end = (page.index(mark) for mark in MARKS)
+        columns = ("what", "how long", "MiB at 10 %", "MiB at the end", "", "files at 10 %", "files at the end")
+        head = f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
+        body = "\n".join(lines)
+        asked.write.write_text(f"{page[:start]}{MARKS[0]}\n{head}\n{body}\n{page[end:]}", encoding="utf-8")
+    return int(not holds)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

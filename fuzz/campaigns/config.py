@@ -1,0 +1,134 @@
+"""Config: a campaign's YAML file, checked. A key that nobody knows is an error that names the one that was meant."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from fuzz.errors import UsageError
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
+LARGEST = 1 << 20
+"""Bytes of the largest file that is read."""
+
+
+def _seconds(value: Any) -> Any:
+    """90, 90s, 15m, 8h or 2d."""
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([smhd]?)\s*", str(value))
+    if isinstance(value, bool) or match is None:
+        raise ValueError("should be a time such as 90s, 15m, 8h or 2d")
+    return float(match[1]) * UNITS[match[2] or "s"]
+
+
+def _bytes(value: Any) -> Any:
+    match = re.fullmatch(r"\s*([0-9]+)\s*(MiB|GiB)\s*", str(value))
+    if match is None:
+        raise ValueError("should be a size such as 900MiB or 4GiB")
+    return int(match[1]) * SIZES[match[2]]
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+Count = Annotated[int, Field(gt=0, strict=True)]
+Texts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BudgetConfig(Strict):
+    """What ends a campaign, whichever comes first. `quiet` is the time without a new finding."""
+
+    time: Seconds | None = None
+    cases: Count | None = None
+    quiet: Seconds | None = None
+
+
+class CampaignConfig(Strict):
+    """docs/campaigns.md tells every key."""
+
+    targets: Texts
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "campaign"
+    planted: list[str] = []
+    backends: Texts = ["auto"]
+    engines: Texts = ["auto"]
+    seeds: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)] | None = None
+    budget: BudgetConfig = BudgetConfig(time=3600.0)
+    workers: Count = 1
+    slice: Seconds = 60.0
+    memory: Bytes | None = None
+    corpus: Annotated[str, Field(min_length=1)] = "corpus"
+    store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
+    folder: Annotated[str, Field(min_length=1)] = ".fuzz"
+    notify: list[str] = []
+    cluster: Literal["local"] = "local"
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that stands twice, which YAML would take the last one of."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(self.construct_object(key, deep=True)) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise UsageError(f"{key} stands twice")
+        return super().construct_mapping(node, deep)
+
+
+def read(path: Path) -> CampaignConfig:
+    """The checked configuration of a file. UsageError names the file and the key, in one line."""
+    try:
+        text = path.read_bytes()[: LARGEST + 1].decode()
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not UTF-8 text") from None
+    try:
+        given = yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
+    if not isinstance(given, dict):
+        raise UsageError(f"{path}: a campaign is a mapping of keys such as targets, budget and workers")
+    return checked({"name": default_name(path), **given}, str(path))
+
+
+def default_name(path: Path) -> str:
+    """A campaign's name where its file gives none: the file's."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).strip("-.")[:100] or "campaign"
+
+
+def checked(given: dict[str, Any], where: str = "config") -> CampaignConfig:
+    """The configuration of given values. UsageError names the key that is wrong, in one line."""
+    try:
+        return CampaignConfig.model_validate(given)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {_line(error)}") from None
+
+
+def _line(error: ValidationError) -> str:
+    """The first thing that is wrong; a key that is unknown before any other."""
+    problems = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    first = problems[0]
+    place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    if first["type"] == "extra_forbidden":
+        return f"{place} is not known{_meant(first['loc'])}"
+    if first["type"] == "missing":
+        return f"{place} is missing"
+    said = first["msg"].removeprefix("Value error, ")
+    said = said[:1].lower() + said[1:].replace("Input", "input")
+    return f"{place} {said}, and is {str(first['input'])[:60]!r}".replace("input should", "should")
+
+
+def _meant(place: tuple[int | str, ...]) -> str:
+    known = list((BudgetConfig if place[0] == "budget" and len(place) > 1 else CampaignConfig).model_fields)
+    close = difflib.get_close_matches(str(place[-1]), known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"

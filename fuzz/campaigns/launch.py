@@ -1,0 +1,121 @@
+"""Launch: a campaign from its configuration: begun anew, or gone on with after any stop."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fuzz import corpus, machine
+from fuzz.campaigns.conduct import Conductor
+from fuzz.campaigns.config import CampaignConfig
+from fuzz.campaigns.hosts import Hosts, LocalHosts
+from fuzz.campaigns.lanes import lanes_of
+from fuzz.campaigns.ledger import Ledger
+from fuzz.campaigns.recorder import Recorder
+from fuzz.clock import Clock
+from fuzz.errors import CorpusError, UsageError
+from fuzz.store import Campaign, Store, rebuild
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class Notifier:
+    """Runs a team's command for each event, with the event as JSON on its standard input; never waits for it."""
+
+    command: list[str]
+    campaign: str
+    say: Say
+    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def __call__(self, kind: str, values: dict[str, object]) -> None:
+        self.running = [process for process in self.running if process.poll() is None]
+        if not self.command:
+            return
+        line = json.dumps({"event": kind, "campaign": self.campaign, **values}).encode() + b"\n"
+        try:
+            process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            assert process.stdin is not None
+            process.stdin.write(line)
+            process.stdin.close()
+        except OSError as error:
+            self.say(f"notify: {self.command[0]}: {error.strerror}")
+            return
+        self.running.append(process)
+
+
+def launch(
+    config: CampaignConfig, *, resume: bool, say: Say, clock: Clock | None = None, hosts: Hosts | None = None
+) -> tuple[Ledger, str]:
+    """Runs a campaign until its budget ends or it is stopped; its ledger, and ``finished`` or ``stopped``."""
+    clock = clock or Clock()
+    if reason := machine.unsupported():
+        raise UsageError(reason)
+    lanes_of(config, 0)
+    corpus.check_writable(Path(config.corpus))
+    store = Store(config.store)
+    campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
+    ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, lanes_of(config, campaign.id), say)
+    ledger.recall()
+    if campaign.state == "finished":
+        say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
+        return ledger, "finished"
+    with _alone(ledger.folder, config.name):
+        # What an earlier stop, or another campaign, left in the corpus and not in the store.
+        rebuilt = rebuild(store, ledger.corpus)
+        if resume:
+            ledger.adopt(rebuilt.added)
+        notify = Notifier(config.notify, config.name, say)
+        places = hosts or LocalHosts(ledger.folder)
+        say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
+        state = Conductor(config, ledger, places, clock, say, notify).run()
+        notify(state, {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)})
+    return ledger, state
+
+
+def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
+    host, folder = socket.gethostname(), str(Path(config.corpus).absolute())
+    made = store.begin(config.name, config.model_dump_json(), folder, clock.wall(), host, os.getpid())
+    # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
+    place = Path(config.folder).absolute() / f"{config.name}-{made.id}-{secrets.token_hex(3)}"
+    made = replace(made, folder=str(place))
+    store.save_campaign(made)
+    return made
+
+
+def _resumed(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
+    earlier = store.campaigns(name=config.name)
+    if not earlier:
+        say(f"there is no campaign {config.name!r} to resume; it begins")
+        return _begun(store, config, clock, say)
+    now = {"config": config.model_dump_json(), "host": socket.gethostname(), "pid": os.getpid()}
+    if earlier[0].state == "finished" and earlier[0].config == now["config"]:
+        return earlier[0]
+    return replace(earlier[0], state="running", corpus=str(Path(config.corpus).absolute()), **now)  # type: ignore[arg-type]
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """Keeps two processes from running the same campaign; the lock ends with its process."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        raise UsageError(f"campaign {name!r} is running already") from None
+    try:
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,61 @@
+"""``fuzz serve``: the service: dashboard, API, metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz.cli.console import errors
+from fuzz.cli.run import BACKEND_NAMES
+from fuzz.cli.store import URL, needs_service
+from fuzz.cli.version import number
+from fuzz.errors import BackendError, UsageError
+
+CONFIGS, CORPUS = Path("configs"), Path("corpus")
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Argument(help="A campaign's file: its store and corpus are shown, and it can be started.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen; only loopback needs no token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0 for any free one.")] = 8327,
+    token: Annotated[
+        str, typer.Option(envvar="FUZZ_TOKEN", show_envvar=True, help="What every request must carry.")
+    ] = "",
+    corpus: Annotated[list[Path] | None, typer.Option(help="A folder of entries to show; may be repeated.")] = None,
+    configs: Annotated[list[Path] | None, typer.Option(help="A folder of campaign files; may be repeated.")] = None,
+    targets: Annotated[list[Path] | None, typer.Option(help="A folder of targets; may be repeated.")] = None,
+    store: Annotated[str, typer.Option(help="sqlite:///FILE or postgresql://HOST/NAME.")] = "",
+    backend: Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")] = "auto",
+) -> int:
+    """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
+    needs_server()
+    if backend not in BACKEND_NAMES:
+        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    from fuzz.campaigns.config import read
+    from fuzz.service.server import run
+    from fuzz.service.settings import Settings
+
+    given = read(config) if config else None
+    places = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))
+    settings = Settings(
+        store or (given.store if given else URL),
+        tuple(corpus or [Path(given.corpus) if given else CORPUS]),
+        places, tuple(targets or ()), host, port, token, backend,
+    )  # fmt: skip
+
+    return run(settings, number(), lambda address: errors.print(f"serving {address}", highlight=False))
+
+
+def needs_server() -> None:
+    """UsageError where the packages of the service are not installed."""
+    needs_service()
+    try:
+        import fastapi as _fastapi  # noqa: F401
+        import jinja2 as _jinja2  # noqa: F401
+        import uvicorn as _uvicorn  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed; fuzz serve needs the extra [service]") from None

@@ -1,0 +1,52 @@
+"""``fuzz store``: the database of campaigns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fuzz.cli.console import put, put_json
+from fuzz.errors import CorpusError, UsageError
+
+URL = "sqlite:///.fuzz/store.sqlite"
+"""Where campaigns keep their state unless told otherwise."""
+
+store = typer.Typer(no_args_is_help=True, help="The database of campaigns.")
+
+
+@store.command()
+def rebuild(
+    corpus: Annotated[Path, typer.Option(help="The folder of entries, which is the truth of findings.")] = Path(
+        "corpus"
+    ),
+    url: Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://HOST/NAME.")] = URL,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+) -> int:
+    """Make the findings of a store again from a corpus folder."""
+    needs_service()
+    from fuzz.store import Store
+    from fuzz.store import rebuild as made_again
+
+    if not corpus.is_dir():
+        raise CorpusError(f"{corpus} is no folder of corpus entries")
+    with Store(url) as opened:
+        done = made_again(opened, corpus)
+    if json:
+        put_json({**vars(done), "added": len(done.added)})
+    else:
+        put(f"{done.findings} findings: {len(done.added)} added, {done.forgotten} forgotten")
+        for line in done.unreadable:
+            put(f"cannot be read: {line}")
+    return int(bool(done.unreadable))
+
+
+def needs_service() -> None:
+    """UsageError where the packages of campaigns are not installed."""
+    try:
+        import alembic as _alembic  # noqa: F401
+        import pydantic as _pydantic  # noqa: F401
+        import sqlalchemy as _sqlalchemy  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{error.name} is not installed; campaigns need the extra [service]") from None

@@ -1,0 +1,40 @@
+"""Replaying: whether a saved case still shows what it was saved for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fuzz.campaign import SHARES
+from fuzz.config import Run
+from fuzz.entry import Entry
+from fuzz.loader import check_fits, find, planted
+from fuzz.question import ENTRY, Setting
+from fuzz.rate import Rate
+from fuzz.target import Target
+from fuzz.triage import Triage
+from fuzz.worker import Worker
+
+
+def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
+    """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
+    text, loaded = find(entry.case.target, path, given)
+    check_fits(entry.case, loaded, path)
+    if entry.planted:
+        planted(loaded, entry.planted)
+    return text, loaded
+
+
+def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
+    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
+    with open_triage(entry, text, target, backend) as triage:
+        if entry.finding is None:
+            return triage.ask(entry.case, "accuracy", clean=True).filed is not None
+        rate = Rate.parse(entry.seen.get("rate", "1/1"))
+        several = len(entry.case.calls) > 1
+        return any(triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(rate.deciding))
+
+
+def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
+    """Triage of an entry's target, with its planted bug."""
+    worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+    return Triage(target, worker, tuple(SHARES))

@@ -1,0 +1,82 @@
+"""Notify: a command of the user's is told of each new finding, as a JSON document on its standard input."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from fuzz.campaign import Result
+from fuzz.config import Run
+from fuzz.report.live import Progress
+from fuzz.report.machine import VERSION, finding_json
+from fuzz.target import Target
+from fuzz.triage import Record
+
+PATIENCE = 30.0
+"""Seconds that a command may take."""
+
+
+def notify(command: str, document: Mapping[str, Any]) -> str:
+    """Runs the command by the shell with the document as its standard input; what went wrong, or nothing.
+
+    Nothing of the document becomes part of the command. What it prints goes to standard error.
+    """
+    data = json.dumps(document, default=str, allow_nan=False).encode()
+    try:
+        process = subprocess.Popen(
+            ["/bin/sh", "-c", command], stdin=subprocess.PIPE, stdout=sys.__stderr__, start_new_session=True
+        )
+    except OSError as error:
+        return f"the notification command could not start: {error.strerror}"
+    try:
+        process.communicate(data, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return f"the notification command took more than {PATIENCE:g} s, and was ended"
+    return f"the notification command ended with {process.returncode}" if process.returncode else ""
+
+
+def told_finding(record: Record, run: Run, backend: str) -> dict[str, Any]:
+    """The document of one finding; docs/command-line.md tells every field."""
+    where = {"target": run.target, "planted": run.planted, "backend": backend, "seed": run.seed}
+    return {"version": VERSION, "event": "finding", **where, "finding": dict(finding_json(record))}
+
+
+@dataclass
+class Notifying(Progress):
+    """Progress that also tells a command of each new finding, once. A command that fails is a warning."""
+
+    notification: str = ""
+    run: Run | None = None
+    backend: str = ""
+    notified: list[Record] = field(default_factory=list)
+
+    def started(self, run: Run, target: Target, backend: str) -> None:
+        self.run, self.backend = run, backend
+        super().started(run, target, backend)
+
+    def shrunk(self, record: Record) -> None:
+        super().shrunk(record)
+        self.notify(record)
+
+    def notify(self, record: Record) -> None:
+        if not self.notification or self.run is None or record.known or any(one is record for one in self.notified):
+            return
+        self.notified.append(record)
+        warning = notify(self.notification, told_finding(record, self.run, self.backend))
+        if warning:
+            self.console.print(f"warning: {warning}", highlight=False, markup=False)
+
+    def ended(self, result: Result) -> None:
+        """Tells of findings that the end of the run kept from being told."""
+        for record in result.records:
+            self.notify(record)

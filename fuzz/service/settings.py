@@ -1,0 +1,50 @@
+"""Settings: what the service shows, where it listens and what it may start. Checked before anything is opened."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.errors import UsageError
+
+SHORTEST = 16
+"""Characters of the shortest token."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`corpora` are folders of entries, `configs` folders of campaign files or such files, `targets` users' targets."""
+
+    store: str
+    corpora: tuple[Path, ...]
+    configs: tuple[Path, ...] = ()
+    targets: tuple[Path, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8327
+    token: str = ""
+    backend: str = "auto"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port < 1 << 16:
+            raise UsageError(f"--port must lie between 0 and 65535, not {self.port}")
+        if not self.loopback and not self.token:
+            raise UsageError(f"--host {self.host} can be reached from elsewhere: give --token or set FUZZ_TOKEN")
+        if self.token and (len(self.token) < SHORTEST or not self.token.isascii() or not self.token.isprintable()):
+            raise UsageError(f"a token has at least {SHORTEST} printable ASCII characters")
+        for folder in self.targets:
+            if not folder.is_dir():
+                raise UsageError(f"--targets {folder} is no folder")
+        for place in self.configs:
+            if not place.exists():
+                raise UsageError(f"{place} does not exist; give a campaign's file, or --configs a folder of them")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches the service."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False

@@ -1,0 +1,58 @@
+"""Words: numbers and times as pages show them."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import UTC, datetime
+
+STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def count(value: float) -> str:
+    """Whole numbers with thin groups of three."""
+    return f"{int(value):,}".replace(",", "\u2009")
+
+
+def rate(value: float) -> str:
+    return count(value) if value >= 100 else f"{value:.3g}"
+
+
+def ratio(value: float | None) -> str:
+    """Three digits, cut off: what is below 1 does not read as 1."""
+    return "inf" if value is None else f"{math.floor(value * 1000) / 1000:.3f}" if value else ""
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.1f}\u2009%" if value else ""
+
+
+def lasting(seconds: float) -> str:
+    """1 h 20 min, 3 min 5 s, 12 s."""
+    whole = int(seconds)
+    if whole >= 86400:
+        return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60} min"
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
+def ago(wall: float) -> str:
+    """How long ago a time since 1970 was; the date where it lies ahead, as a clock that was set back makes it."""
+    seconds = time.time() - wall
+    if seconds < -60:
+        return stamp(wall)
+    if seconds < 5:
+        return "now"
+    for size, unit in STEPS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds)} s ago"
+
+
+def stamp(wall: float) -> str:
+    """A time since 1970 in UTC; empty where it is none."""
+    try:
+        return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -1,0 +1,1 @@
+"""Versions: one file a step, each naming the one before it."""

@@ -1,0 +1,158 @@
+"""Records: what the store holds, as frozen values. Wall times are seconds since 1970 and only shown; `seconds` and
+`elapsed` are seconds of fuzzing, counted by a clock that never jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+STATES = ("running", "stopped", "finished", "failed")
+"""Of a campaign: a process works on it; it can be resumed; its budget is used up; it ended by an error."""
+REPLAYED = ("", "disagrees", "agrees")
+"""What came of replaying a finding's entry last: nothing yet, it still fails, it no longer does."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """One run over some targets. `config` is the validated configuration as JSON text, `folder` its journals' place."""
+
+    id: int
+    name: str
+    config: str
+    state: str
+    seconds: float
+    cases: int
+    created: float
+    updated: float
+    corpus: str
+    folder: str
+    host: str
+    pid: int
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """How far one target on one backend by one engine with one seed is within a campaign; `planted` as in `fuzz run`.
+
+    `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
+    there are. `new`, `known` and `fixed` count findings. `note` says why a lane takes no more slices, if so.
+    """
+
+    campaign: int
+    target: str
+    planted: str
+    backend: str
+    engine: str
+    seed: int
+    plan: int = 0
+    cases: int = 0
+    rejected: int = 0
+    seconds: float = 0.0
+    slices: int = 0
+    deaths: int = 0
+    worst: float = 0.0
+    new: int = 0
+    known: int = 0
+    fixed: int = 0
+    unconfirmed: int = 0
+    discoveries: int = 0
+    recent: float = 0.0
+    cells: tuple[str, ...] = ()
+    possible: int = 0
+    note: str = ""
+
+    @property
+    def share(self) -> float:
+        """The share of its cells that a lane has visited."""
+        return len(self.cells) / self.possible if self.possible else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Cases a second."""
+        return self.cases / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A sign of life of one worker of a campaign. `ticks` counts from the start of the machine that `boot` names."""
+
+    campaign: int
+    worker: str
+    host: str
+    pid: int
+    state: str
+    lane: str
+    beats: int
+    wall: float
+    ticks: float
+    boot: str
+
+    def age(self, wall: float, ticks: float, boot: str) -> float:
+        """Seconds since; by the clock that never jumps where the reader is on the same machine."""
+        return max(ticks - self.ticks if boot and boot == self.boot else wall - self.wall, 0.0)
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Where one lane stood at a moment. `id` grows with every statistic that is written; 0 before that."""
+
+    campaign: int
+    target: str
+    planted: str
+    backend: str
+    engine: str
+    seed: int
+    number: int
+    wall: float
+    elapsed: float
+    cases: int
+    cases_per_second: float
+    findings: int
+    worst: float
+    coverage: float
+    id: int = 0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`."""
+
+    id: str
+    corpus: str
+    path: str
+    target: str
+    oracle: str
+    output: str
+    symptom: str
+    message: str
+    verdict: str
+    status: str
+    planted: str
+    dims: Mapping[str, int]
+    elements: int
+    diagnosis: str
+    first_seen: float
+    last_seen: float
+    hits: int = 0
+    replayed: str = ""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One time that a finding was seen: in one slice of a campaign, or told by its entry. `key` makes it unique.
+
+    `new` is whether the finding was saved then for the first time.
+    """
+
+    finding: str
+    key: str
+    wall: float
+    campaign: int | None = None
+    backend: str = ""
+    engine: str = ""
+    seed: int = 0
+    case: int = 0
+    hits: int = 1
+    new: bool = False
+    seen: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,113 @@
+"""Schema: opens a database and brings its tables up to date. A database of a newer version is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from fuzz.errors import StoreError, UsageError
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+BUSY = 30.0
+"""Seconds that one writer waits for another one."""
+PATIENCE = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Seconds after which a server that says nothing any more counts as gone."""
+LOCK = 0x66757A7A
+"""Key of the lock that lets one process at a time change a PostgreSQL schema."""
+DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+
+def connect(url: str) -> Engine:
+    """The engine of a database, with its tables up to date. StoreError tells in one line what is wrong with it."""
+    parsed = parse(url)
+    made = _engine(parsed)
+    try:
+        with made.connect() as connection:
+            upgrade(connection, shown(parsed))
+    except (DBAPIError, OSError) as error:
+        made.dispose()
+        raise StoreError(f"store {shown(parsed)}: {reason(error)}") from None
+    except StoreError:
+        made.dispose()
+        raise
+    return made
+
+
+def parse(url: str) -> URL:
+    """The checked URL of a store: ``sqlite:///path`` or ``postgresql://..``."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise UsageError(f"store {url!r} is no URL; sqlite:///store.sqlite and postgresql://host/name are") from None
+    name = DIALECTS.get(parsed.drivername)
+    if name is None:
+        raise UsageError(f"store {shown(parsed)}: {parsed.drivername} is not known; sqlite and postgresql are")
+    return parsed.set(drivername=name)
+
+
+def shown(url: URL) -> str:
+    """The URL without its password."""
+    return url.render_as_string(hide_password=True).replace("+psycopg", "")
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        if not url.database or url.database == ":memory:":
+            raise UsageError("store: a campaign and its readers are several processes, so that a file is needed")
+        try:
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"store {shown(url)}: {error.strerror}") from None
+        made = create_engine(url, connect_args={"timeout": BUSY})
+        event.listen(made, "connect", _configure)
+        event.listen(made, "begin", _begin)
+        return made
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args=PATIENCE)
+    except (NoSuchModuleError, ModuleNotFoundError):
+        raise UsageError("a PostgreSQL store needs psycopg: install the extra [postgres]") from None
+
+
+def _configure(connection: sqlite3.Connection, _: Any) -> None:
+    """Readers and one writer at a time, every commit on disk; transactions are begun by `_begin`, not by the driver."""
+    connection.isolation_level = None
+    for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {setting}").close()
+
+
+def _begin(connection: Connection) -> None:
+    """A writer takes its turn at once: one that began as a reader could only fail where another one wrote meanwhile."""
+    reads = connection.get_execution_options().get("reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+def upgrade(connection: Connection, name: str) -> None:
+    """Brings the tables to this version's schema; one process at a time does."""
+    script = ScriptDirectory(str(MIGRATIONS))
+    with connection.begin():
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+        current = MigrationContext.configure(connection).get_current_revision()
+        if current is not None and current not in {step.revision for step in script.walk_revisions()}:
+            raise StoreError(f"store {name} has the schema {current!r} of a newer version of fuzz; use that version")
+        if current != script.get_current_head():
+            config = Config(attributes={"connection": connection})
+            config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+            command.upgrade(config, "head")
+
+
+def reason(error: Exception) -> str:
+    """What a database's error says, on one line."""
+    told: Any = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    if isinstance(told, sqlite3.OperationalError | OperationalError) and "disk is full" in str(told):
+        return "the disk is full"
+    return " ".join(str(told).split()) or type(told).__name__

@@ -1,0 +1,138 @@
+"""The pages in a real browser: a campaign on a planted bug is started, its finding arrives, its script is copied."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+from services import missing
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+CONFIG = """# A planted bug beside a good kernel
+targets: [silu]
+planted: [gelu_bw+erf_saturates]
+backends: [cpu]
+budget: {time: 10m}
+slice: 2s
+"""
+PHONE = 390
+PATIENCE = 240_000
+"""Milliseconds until a finding must have arrived, on a machine that is busy."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    place = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    path = place or missing("no Chromium is installed: apt-get install chromium")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield running
+        running.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of `fuzz serve` in a folder; it ends with the block, and so do the campaigns that it started."""
+    command = [sys.executable, "-m", "fuzz", "serve", "--port", "0", "--backend", "cpu"]
+    with (folder / "told").open("w") as told:
+        process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, stdout=told, text=True)
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    address = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
+    assert address, line + process.stderr.read()
+    try:
+        yield address[1]
+    finally:
+        with suppress(OSError):
+            asked = Request(f"{address[1]}/api/campaigns/1/stop", b"{}", {"Content-Type": "application/json"})
+            urlopen(asked, timeout=10).close()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+
+
+def watched(browser: Browser, address: str, wrong: list[str]) -> Page:
+    """A page that notes what the browser complains of, and requests that leave the service."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.grant_permissions(["clipboard-read", "clipboard-write"], origin=address)
+    page = context.new_page()
+    page.on("console", lambda told: wrong.append(told.text) if told.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", lambda asked: None if asked.url.startswith(address) else wrong.append(asked.url))
+    page.set_default_timeout(60_000)
+    return page
+
+
+def test_a_campaign_from_start_to_script(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "planted.yaml").write_text(CONFIG)
+    wrong: list[str] = []
+    with served(tmp_path) as address:
+        page = watched(browser, address, wrong)
+        page.goto(f"{address}/")
+        page.select_option("select[name=config]", "planted")
+        page.click("text=Start campaign")
+        expect(page.locator("#campaigns .state-running")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#findings tbody tr.fresh")).to_have_count(1, timeout=PATIENCE)
+        expect(page.locator("#findings tbody tr")).to_contain_text("erf_saturates")
+        page.click("#campaigns button:text('Stop')")
+        copied(page, tmp_path)
+        every_page_fits_a_phone(page, address)
+        page.goto(f"{address}/")
+        expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("#campaigns button:text('Resume')")).to_be_visible()
+    assert wrong == []
+
+
+def copied(page: Page, folder: Path) -> None:
+    """Opens the finding, waits for its plots, and copies its script, which is a program."""
+    page.click("#findings tbody a")
+    expect(page.locator("figure.plot svg")).to_have_count(2, timeout=PATIENCE)
+    expect(page.locator("table.data", has_text="#1")).to_contain_text("cpu")
+    page.click("textarea.code >> xpath=ancestor::div[1] >> button")
+    expect(page.locator("button:text('Copied')")).to_be_visible()
+    script = page.evaluate("navigator.clipboard.readText()")
+    assert script.strip() == page.input_value("textarea.code").strip() and "erf" in script
+    compile(script, "script", "exec")
+
+
+def every_page_fits_a_phone(page: Page, address: str) -> None:
+    finding = page.url
+    page.set_viewport_size({"width": PHONE, "height": 844})
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for place in (finding, f"{address}/", f"{address}/findings", f"{address}/campaigns/1", f"{address}/corpus",
+                      f"{address}/help"):  # fmt: skip
+            page.goto(place)
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, place
+            ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 384) == (scheme == "dark"), place
+
+
+def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path, root: Path) -> None:
+    out = tmp_path / "report.html"
+    command = [sys.executable, "-m", "fuzz", "report", str(root / "corpus"), "--no-plots", "--out", str(out)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, "PYTHONPATH": str(root)})
+    wrong: list[str] = []
+    context = browser.new_context(offline=True, viewport={"width": PHONE, "height": 844})
+    page = context.new_page()
+    page.on("console", lambda told: wrong.append(told.text))
+    page.goto(out.as_uri())
+    assert page.locator("section.finding").count() >= 5
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
+    page.locator("section.finding .copyable.line button").first.click()
+    expect(page.locator("button:text('Copied')")).to_be_visible()
+    assert wrong == []
