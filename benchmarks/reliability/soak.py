@@ -69,7 +69,8 @@ class Samples:
 
     def near(self, share: float) -> Use:
         """The most that was used within 5 % of the work before that moment: single moments differ by chance."""
-        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [self.taken[-1][1]]
+        nearest = min(self.taken, key=lambda sample: abs(sample[0] - share))[1]
+        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [nearest]
         return Use(max(used.memory for used in window), max(used.files for used in window))
 
     def line(self, name: str, amount: str) -> str:
@@ -107,9 +108,10 @@ def look(pid: int, folder: Path, cases: int, found: dict[str, Samples]) -> None:
         (campaign,) = store.campaigns()
         (host,) = [beat.pid for beat in store.heartbeats(campaign.id)] or [0]
     done = campaign.cases / cases
-    found["campaign"].taken.append((done, use(pid)))
-    if host:
-        found["host"].taken.append((done, use(host)))
+    for name, process in (("campaign", pid), ("host", host)):
+        used = use(process) if process else Use(0, 0)
+        if used.memory:  # None has ended.
+            found[name].taken.append((done, used))
 
 
 @dataclass(frozen=True)
