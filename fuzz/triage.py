@@ -162,6 +162,8 @@ class Triage:
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
         rate = self._rate(case, finding)
+        if killed(finding) and 2 * rate.shown <= rate.runs:
+            return None
         if rate.shown:
             return Record(finding, case, case, 0, 0.0, rate=rate)
         for before in self._prefixes(history):
@@ -277,6 +279,11 @@ class Triage:
             self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
             for _ in range(record.rate.deciding)
         )
+
+
+def killed(finding: Finding) -> bool:
+    """Whether a worker died of the signal that comes from outside: only where it repeats is it the case's."""
+    return finding.symptom == "died" and finding.message.endswith("SIGKILL")
 
 
 def consequences(record: Record) -> tuple[str, ...]:

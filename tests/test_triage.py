@@ -16,10 +16,12 @@ from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.rate import Rate
 from fuzz.report.live import Quiet
 from fuzz.target import Target
-from fuzz.triage import Record, known_records, merge
+from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.trigger import needs
+from fuzz.worker import Worker
 
 
 def wrong(*outputs: str) -> Finding:
@@ -110,6 +112,18 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         made = record(case, "dx")
         run._settle(triage, made, 0, 0.0, made.finding)
         assert len(list(corpus.files([tmp_path]))) == count
+
+
+@pytest.mark.parametrize(
+    ("signal", "shown", "is_found"), [("SIGKILL", 1, False), ("SIGKILL", 10, True), ("SIGSEGV", 1, True)]
+)
+def test_a_worker_that_somebody_kills_is_no_finding(
+    two: tuple[Case, Case], layernorm: Target, monkeypatch: pytest.MonkeyPatch, signal: str, shown: int, is_found: bool
+) -> None:
+    made = Triage(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
+    monkeypatch.setattr(made, "_rate", lambda case, finding: Rate(shown, 10))
+    died = Finding("fault", ("launcher",), "died", f"the worker process died of {signal}")
+    assert (made.confirm(two[0], died, ()) is not None) == is_found
 
 
 def test_a_case_that_lacks_what_a_cause_needs_has_another_cause(two: tuple[Case, Case]) -> None:

@@ -151,12 +151,14 @@ class Round:
         """Lets the campaign end undisturbed, with as much more budget as faults took from some lanes, and counts."""
         if not self.running and self.process is not None and self.process.returncode not in (0, 1):
             self.start()
+        enough = min(ENOUGH, self.cases // (2 * self.count))
         for _ in range(3):
-            if self.wait(LONGEST) or self.least >= min(ENOUGH, self.cases // (2 * self.count)):
+            if self.wait(LONGEST) or self.least >= enough:
                 break
             self.cases += MORE
             self.configure()
             self.start()
+        self.wait(LONGEST)
         self.judge(tally)
         if self.running:
             self.kill()

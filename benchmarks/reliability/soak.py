@@ -23,6 +23,7 @@ from fuzz.campaigns.config import checked
 from fuzz.campaigns.launch import launch
 from fuzz.campaigns.requests import Event, Request, Slice
 from fuzz.clock import Clock
+from fuzz.errors import FuzzError
 from fuzz.store import Store
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
@@ -68,7 +69,8 @@ class Samples:
 
     def near(self, share: float) -> Use:
         """The most that was used within 5 % of the work before that moment: single moments differ by chance."""
-        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [self.taken[-1][1]]
+        nearest = min(self.taken, key=lambda sample: abs(sample[0] - share))[1]
+        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [nearest]
         return Use(max(used.memory for used in window), max(used.files for used in window))
 
     def line(self, name: str, amount: str) -> str:
@@ -94,7 +96,7 @@ def real(cases: int, folder: Path) -> dict[str, Samples]:
         with running:
             while running.poll() is None:
                 time.sleep(0.25)
-                with suppress(OSError, IndexError):
+                with suppress(OSError, ValueError, FuzzError):  # It starts, or it ends.
                     look(running.pid, folder, cases, found)
     if running.returncode != 0:
         raise SystemExit((folder / "log").read_text())
@@ -106,9 +108,10 @@ def look(pid: int, folder: Path, cases: int, found: dict[str, Samples]) -> None:
         (campaign,) = store.campaigns()
         (host,) = [beat.pid for beat in store.heartbeats(campaign.id)] or [0]
     done = campaign.cases / cases
-    found["campaign"].taken.append((done, use(pid)))
-    if host:
-        found["host"].taken.append((done, use(host)))
+    for name, process in (("campaign", pid), ("host", host)):
+        used = use(process) if process else Use(0, 0)
+        if used.memory:  # None has ended.
+            found[name].taken.append((done, used))
 
 
 @dataclass(frozen=True)
@@ -185,31 +188,38 @@ def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     return samples, count
 
 
+def write(path: Path, lines: list[str]) -> None:
+    """Puts the lines into the document's table, in the place of earlier ones of the same things."""
+    page = path.read_text(encoding="utf-8")
+    start, end = (page.index(mark) for mark in MARKS)
+    columns = ("what", "how long", "MiB at 10 %", "MiB at the end", "", "files at 10 %", "files at the end")
+    rows = {row.split(" | ")[0]: row for row in (*page[start:end].splitlines()[3:], *lines)}
+    table = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|", *rows.values()]
+    body = "\n".join([MARKS[0], *table])
+    path.write_text(f"{page[:start]}{body}\n{page[end:]}", encoding="utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, default=36_000.0, help="simulated seconds")
+    parser.add_argument("--cases", type=int, default=1_000_000, help="real cases, or 0")
+    parser.add_argument("--seconds", type=float, default=36_000.0, help="simulated seconds, or 0")
     parser.add_argument("--write", type=Path, help="the document whose table is written")
     asked = parser.parse_args()
     lines, holds = [], True
     with tempfile.TemporaryDirectory(prefix="fuzz-soak-") as text:
         folder = Path(text)
-        samples, count = simulated(asked.seconds, folder)
-        lines.append(samples.line("a campaign's loop, simulated", f"{asked.seconds:.0f} s, {count} statistics"))
-        holds = holds and samples.holds
-        print(lines[-1], flush=True)
+        if asked.seconds:
+            samples, count = simulated(asked.seconds, folder)
+            lines.append(samples.line("a campaign's loop, simulated", f"{asked.seconds:.0f} s, {count} statistics"))
+            holds = holds and samples.holds
+            print(lines[-1], flush=True)
         for name, taken in real(asked.cases, folder).items() if asked.cases else ():
             what = {"campaign": "a campaign's process", "host": "its host"}[name]
             lines.append(taken.line(what, f"{asked.cases} cases"))
             holds = holds and taken.holds
             print(lines[-1], flush=True)
     if asked.write:
-        page = asked.write.read_text(encoding="utf-8")
-        start, end = (page.index(mark) for mark in MARKS)
-        columns = ("what", "how long", "MiB at 10 %", "MiB at the end", "", "files at 10 %", "files at the end")
-        head = f"| {' | '.join(columns)} |\n" + "|---" * len(columns) + "|"
-        body = "\n".join(lines)
-        asked.write.write_text(f"{page[:start]}{MARKS[0]}\n{head}\n{body}\n{page[end:]}", encoding="utf-8")
+        write(asked.write, lines)
     return int(not holds)
 
 

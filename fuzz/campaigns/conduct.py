@@ -104,6 +104,8 @@ class Conductor:
             self._let_finish()
         except KeyboardInterrupt:
             state = "stopped"
+        except OSError as error:
+            self.stuck = f"{error.filename or 'a file'}: {error.strerror}"
         except BaseException:
             self.hosts.close()
             self._close("failed")
@@ -272,7 +274,7 @@ class Conductor:
     def _on_failed(self, post: Post, event: Event) -> None:
         self.say(f"{self.ledger.lanes[post.lane].target}: internal error: {event['why']}")
         if post.sums:
-            self.ledger.arrest(self.ledger.lanes[post.lane], blamed=True)
+            self._arrest(post.lane)
             self._end(post, died=True)
 
     def _on_died(self, post: Post, event: Event) -> None:
@@ -283,11 +285,19 @@ class Conductor:
             self._replay_rest(post)
         elif post.sums:
             lane = self.ledger.lanes[post.lane]
-            count = self.ledger.arrest(lane, blamed=not self.stopping)
+            count = self._arrest(post.lane)
             if not self.stopping:
                 self.say(f"{lane.target}: worker {post.number} ended ({event['why']}); {count} cases are suspects")
             self._end(post, died=True)
         post.state, post.request, post.sums = "gone", None, None
+
+    def _arrest(self, index: int) -> int:
+        """Turns what ran into suspects; where they cannot be written, the campaign stops."""
+        try:
+            return self.ledger.arrest(self.ledger.lanes[index], blamed=not self.stopping)
+        except CorpusError as error:
+            self.stuck = self.stuck or str(error)
+            return 0
 
     def _replay_rest(self, post: Post) -> None:
         assert isinstance(post.request, Replay)
@@ -358,8 +368,8 @@ class Conductor:
             while any(post.state == "busy" for post in self.posts) and self.clock.ticks() < until:
                 self._listen(LOOK)
         self.hosts.close()
-        for lane in self.ledger.lanes:
-            self.ledger.arrest(lane, blamed=False)
+        for index in range(len(self.ledger.lanes)):
+            self._arrest(index)
 
     def _close(self, state: str) -> None:
         store, host = self.ledger.store, socket.gethostname()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -68,7 +68,6 @@ class CampaignConfig(Strict):
     store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
     folder: Annotated[str, Field(min_length=1)] = ".fuzz"
     notify: list[str] = []
-    cluster: Literal["local"] = "local"
 
 
 class _Loader(yaml.SafeLoader):

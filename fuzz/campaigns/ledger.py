@@ -241,13 +241,17 @@ class Ledger:
         """
         folder, journal = self.folder / "suspects", self.journal(lane)
         cases = suspects(journal)
-        for number, case in enumerate(cases):
-            folder.mkdir(parents=True, exist_ok=True)
-            self._arrest(folder, tag(lane), case, number, blamed)
+        try:
+            for case in cases:
+                folder.mkdir(parents=True, exist_ok=True)
+                self._arrest(folder, tag(lane), case, blamed)
+        except OSError as error:
+            # The journal stays, and is read again when the campaign goes on.
+            raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
         journal.unlink(missing_ok=True)
         return len(cases)
 
-    def _arrest(self, folder: Path, mark: str, case: Case, number: int, blamed: bool) -> None:
+    def _arrest(self, folder: Path, mark: str, case: Case, blamed: bool) -> None:
         text = codec.dumps(Entry(case), digest=False).encode()
         digest = hashlib.sha256(text).hexdigest()[:16]
         old = next(folder.glob(f"{mark}-{digest}.*"), None)
