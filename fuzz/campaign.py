@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +12,7 @@ from typing import Protocol
 from fuzz import corpus
 from fuzz.case import Case
 from fuzz.config import Run
-from fuzz.engines import RandomEngine
+from fuzz.engines import desk
 from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
@@ -73,6 +73,7 @@ class Result:
     seconds: float
     interrupted: bool = False
     unconfirmed: int = 0
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -105,16 +106,19 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout:
+        asked = desk(self.run.engine, self.target, self.run.seed)
+        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
-                plans = scout.before(RandomEngine(self.target, self.run.seed).waves())
+                plans = scout.before(asked.plans())
                 for wave, reports in pool.answers(self._waves(plans, start)):
+                    paused = self.paused
                     for number, report in enumerate(reports):
                         case = wave.plan.replica(number)
                         self._learn(triage, wave.first + number, case, report)
                         self._remember(case, same_plan=number > 0)
                         if self._enough:
                             break
+                    asked.learn(wave.plan, reports, self.paused - paused)
                     self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
                     if self._enough:
                         break
@@ -125,7 +129,8 @@ class Campaign:
             refused = f"every one of {self.feedback.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
-        return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
+        told = interrupted, self.unconfirmed, asked.statistics()
+        return Result(self.run, self.backend, self.feedback, hit, seconds, *told)
 
     @property
     def setting(self) -> Setting:

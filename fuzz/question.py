@@ -69,13 +69,17 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one case: findings in the order in which they are filed, and which oracles examined it."""
+    """What came of one case: findings in the order in which they are filed, and which oracles examined it.
+
+    `features` are numbers of what the kernel did (see fuzz/backends/features.py) that the worker had not seen before.
+    """
 
     outcome: str
     rejected: bool
     findings: tuple[Finding, ...]
     examined: tuple[str, ...]
     worst: float = 0.0
+    features: tuple[int, ...] = ()
 
     @property
     def filed(self) -> Finding | None:

@@ -13,7 +13,7 @@ from fuzz import corpus, machine
 from fuzz.campaign import Campaign, Result
 from fuzz.cli.console import errors, put_json
 from fuzz.config import Run
-from fuzz.engines import ENGINES
+from fuzz.engines import check_engine
 from fuzz.errors import BackendError, UsageError
 from fuzz.loader import BUILT_IN, LIBRARIES, load
 from fuzz.loader import planted as planted_bug
@@ -31,7 +31,7 @@ def run(
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
     backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto or random.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, random, evolve or atheris.")] = "auto",
     planted: Annotated[str | None, typer.Option(help="Run a planted bug instead of the good kernel.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
@@ -43,7 +43,7 @@ def run(
     asked = Run(target, planted, backend, engine, seed, seconds, cases, workers, max_findings, only_new, corpus)
     result = fuzz(asked)
     if json:
-        put_json(run_json(result, "random"))
+        put_json(run_json(result))
     else:
         errors.print(summary(result))
     return int(any(not record.accepted and not (record.known and only_new) for record in result.records))
@@ -52,8 +52,7 @@ def run(
 def fuzz(asked: Run) -> Result:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     began = time.monotonic() - machine.process_age()
-    if asked.engine not in ENGINES:
-        raise UsageError(f"unknown engine {asked.engine!r}; known: {', '.join(ENGINES)}")
+    check_engine(asked.engine)
     target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)

@@ -8,7 +8,7 @@ the reference, the dearest part of a case, is evaluated once for all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from fuzz.case import Case
+from fuzz.engines.base import Proposal
+from fuzz.question import Report
 from fuzz.strategies import BUDGETS, Budgets, cases
 from fuzz.target import Target
 
@@ -39,6 +41,7 @@ class RandomEngine:
     seed: int
     name: str = "random"
     _drawn: list[Case] = field(default_factory=list)
+    _next: int = 0
 
     def __post_init__(self) -> None:
         self._first, self._later = self._drawer(BUDGETS), self._drawer(WAVE_BUDGETS)
@@ -61,6 +64,17 @@ class RandomEngine:
             if self._drawn:
                 return self._drawn[-1]
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
+
+    def propose(self) -> Proposal:
+        number, self._next = self._next, self._next + 1
+        plan = self.case(number)
+        return Proposal(plan, self.replicas(number, plan))
+
+    def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
+        """Plans depend on the seed and their number alone."""
+
+    def close(self) -> None:
+        """Nothing was started."""
 
     def waves(self) -> Iterator[tuple[Case, int]]:
         """(plan, how many replicas it has), for ever."""
