@@ -17,12 +17,13 @@ from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
+from fuzz.loader import planted
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.scout import Scout
 from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
-from fuzz.target import Target
+from fuzz.target import Launcher, Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.trigger import needs
 from fuzz.witness import parity, witnesses
@@ -106,7 +107,7 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        asked = desk(self.run.engine, self.target, self.run.seed)
+        asked = desk(self.run.engine, self.target, self._launcher, self.run.seed)
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
                 plans = scout.before(asked.plans())
@@ -134,7 +135,11 @@ class Campaign:
 
     @property
     def setting(self) -> Setting:
-        return Setting(str(self.run.target), self.run.planted, self.backend)
+        return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine != "random")
+
+    @property
+    def _launcher(self) -> Launcher:
+        return planted(self.target, self.run.planted)[1] if self.run.planted else self.target.launcher
 
     @property
     def _found_count(self) -> int:

@@ -35,7 +35,7 @@ def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
     backend = named_backend(setting.backend)
-    backend.prepare()
+    backend.prepare(setting.counters)
     return target, launcher, backend
 
 
@@ -139,4 +139,4 @@ def examine(exam: Examination, question: Question) -> Report:
             if not question.everything and oracle.name not in ("bounds", "mutation"):
                 break
     findings.sort(key=order)
-    return Report("returned", False, tuple(findings), tuple(examined), exam.worst)
+    return Report("returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.told(exam.outcome))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,8 @@ def run_call(
     with backend.session(order) as session, GuardedAllocations(session.after) as allocations:
         outputs = compute(launch, inputs, cotangents)
         backend.finish()
-        accesses, kernels = session.accesses(), session.kernels()
-    return observe(target, buffers, outputs, allocations, accesses, kernels)
+        accesses, kernels, counted = session.accesses(), session.kernels(), session.counted()
+    return replace(observe(target, buffers, outputs, allocations, accesses, kernels), counted=counted)
 
 
 def observe(

@@ -1,12 +1,15 @@
 """Engines: who proposes the next Case."""
 
 from fuzz.engines.base import Engine, Proposal
-from fuzz.engines.desk import Desk
+from fuzz.engines.desk import LAG, PATIENT, Desk
+from fuzz.engines.dictionary import Dictionary
+from fuzz.engines.evolve import Evolve
+from fuzz.engines.literals import literals
 from fuzz.engines.random import RandomEngine
 from fuzz.errors import UsageError
-from fuzz.target import Target
+from fuzz.target import Launcher, Target
 
-ENGINES = ("auto", "random")
+ENGINES = ("auto", "random", "evolve")
 """Names that ``--engine`` takes; ``auto`` is all that can run, each with the share that it earns."""
 
 __all__ = ["ENGINES", "Desk", "Engine", "Proposal", "RandomEngine", "check_engine", "desk"]
@@ -18,7 +21,14 @@ def check_engine(name: str) -> None:
         raise UsageError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}")
 
 
-def desk(name: str, target: Target, seed: int) -> Desk:
-    """The desk of a run with the engine of that name."""
+def desk(name: str, target: Target, launcher: Launcher, seed: int) -> Desk:
+    """The desk of a run with the engine of that name, for a target's launcher or that of a planted bug."""
     check_engine(name)
-    return Desk([RandomEngine(target, seed)])
+    dictionary = Dictionary()
+    dictionary.add(literals(launcher))
+    engines: dict[str, Engine] = {
+        "random": RandomEngine(target, seed, dictionary=dictionary),
+        "evolve": Evolve(target, seed, dictionary),
+    }
+    chosen = list(engines.values()) if name == "auto" else [engines[name]]
+    return Desk(chosen, dictionary, PATIENT if name == "random" else LAG)

@@ -15,11 +15,14 @@ from dataclasses import dataclass, field
 
 from fuzz.case import Case
 from fuzz.engines.base import Engine, Proposal
+from fuzz.engines.dictionary import Dictionary
 from fuzz.engines.novelty import Novelty
 from fuzz.question import Report
 
 LAG = 80
 """Plans between a report and what is learnt from it: more than are drawn ahead and wait at one worker."""
+PATIENT = 1200
+"""The same for a run that does not depend on how many workers it has: more than are drawn ahead of any answer."""
 FLOOR = 0.5
 """This part of an equal share is every engine's, whatever it finds."""
 FADING = 0.998
@@ -49,9 +52,13 @@ class Account:
 
 @dataclass
 class Desk:
-    """Engines, the first of which is asked first. `lag` is how many plans later reports are told."""
+    """Engines, the first of which is asked first, and what they all know of the kernel.
+
+    `lag` is how many plans later reports are told.
+    """
 
     engines: Sequence[Engine]
+    dictionary: Dictionary = field(default_factory=Dictionary)
     lag: int = LAG
     accounts: dict[str, Account] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
@@ -103,6 +110,7 @@ class Desk:
     def _tell(self, last: int) -> None:
         while self._answered and self._answered[0][0] <= last:
             _, proposal, reports = self._answered.popleft()
+            self.dictionary.add(sorted({number for report in reports for number in report.constants}))
             for engine in self.engines:
                 engine.learn(proposal, reports)
 

@@ -40,12 +40,17 @@ def region(value: Argument) -> str:
     return f"{made.name} {int(scale) // 8}"
 
 
-def nearness(report: Report) -> int:
-    """Error over bound as a whole number of factors of two above 2^-24; 0 where it is less or unknown."""
+def error(report: Report) -> float:
+    """The largest error over bound that was seen; infinity where it is not finite."""
     ratio = max([report.worst, *(found.ratio for found in report.findings)])
+    return math.inf if math.isnan(ratio) else ratio
+
+
+def nearness(ratio: float) -> int:
+    """Error over bound as a whole number of factors of two above 2^-24; 0 where it is less."""
     if not ratio > 0:
         return 0
-    return 2 * NEAREST if math.isinf(ratio) or math.isnan(ratio) else max(NEAREST + math.frexp(ratio)[1], 0)
+    return 2 * NEAREST if math.isinf(ratio) else max(NEAREST + math.frexp(ratio)[1], 0)
 
 
 @dataclass
@@ -64,7 +69,7 @@ class Novelty:
         self.features |= fresh
         kinds = {(found.oracle, found.outputs, found.symptom) for found in report.findings} - self.kinds
         self.kinds |= kinds
-        place, near = cell(case), nearness(report)
+        place, near = cell(case), nearness(error(report))
         nearer = near > self.nearest.get(place, 0)
         if nearer:
             self.nearest[place] = near

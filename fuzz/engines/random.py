@@ -1,6 +1,7 @@
 """random: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
 
-So plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
+Some plans are then edited so that sizes and values are numbers of the kernel's code, which are the same in each run. So
+plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
 replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
 the reference, the dearest part of a case, is evaluated once for all of them.
 """
@@ -11,12 +12,15 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
 from fuzz.case import Case
 from fuzz.engines.base import Proposal
+from fuzz.engines.dictionary import Dictionary
+from fuzz.engines.edits import KNOWN, Workshop, edited
 from fuzz.question import Report
 from fuzz.strategies import BUDGETS, Budgets, cases
 from fuzz.target import Target
@@ -25,6 +29,8 @@ BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
 ALONE = 256
 """Plans at the start that have one replica each."""
+SHARE = 8
+"""One plan in so many is edited to hold numbers that the kernel's code does."""
 REPLICAS = 16
 """Most replicas of a plan."""
 TOGETHER = 1 << 13
@@ -40,6 +46,7 @@ class RandomEngine:
     target: Target
     seed: int
     name: str = "random"
+    dictionary: Dictionary = field(default_factory=Dictionary)
     _drawn: list[Case] = field(default_factory=list)
     _next: int = 0
 
@@ -66,12 +73,16 @@ class RandomEngine:
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
 
     def propose(self) -> Proposal:
+        """The next plan; one in SHARE is edited to hold numbers of the dictionary."""
         number, self._next = self._next, self._next + 1
         plan = self.case(number)
+        if number % SHARE == SHARE - 1 and self.dictionary.numbers:
+            random = Random(f"{self.seed}/{number}")
+            plan = edited(plan, Workshop(self.target, self.dictionary, random), KNOWN, random.choice((1, 2, 3)))
         return Proposal(plan, self.replicas(number, plan))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
-        """Plans depend on the seed and their number alone."""
+        """A plan depends on the seed, its number and the dictionary alone."""
 
     def close(self) -> None:
         """Nothing was started."""
