@@ -13,6 +13,8 @@ from fuzz import corpus
 from fuzz.case import Case
 from fuzz.config import Run
 from fuzz.engines import desk
+from fuzz.engines.coverage import Exploration
+from fuzz.engines.literals import literals
 from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
@@ -23,7 +25,7 @@ from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.scout import Scout
 from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
-from fuzz.target import Launcher, Target
+from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.trigger import needs
 from fuzz.witness import parity, witnesses
@@ -38,6 +40,8 @@ SHARES = {
     "autograd": (8, 16),
 }
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
+EXPLORE = "fuzz.explore:service"
+"""What the process of the engine atheris runs."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
 GONE = "did not disagree again in clean processes"
@@ -107,7 +111,7 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        asked = desk(self.run.engine, self.target, self._launcher, self.run.seed)
+        asked = desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer)
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
                 plans = scout.before(asked.plans())
@@ -138,8 +142,15 @@ class Campaign:
         return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine != "random")
 
     @property
-    def _launcher(self) -> Launcher:
-        return planted(self.target, self.run.planted)[1] if self.run.planted else self.target.launcher
+    def _numbers(self) -> tuple[float, ...]:
+        """The numbers in the code that runs."""
+        bug = self.run.planted
+        return tuple(literals(planted(self.target, bug)[1] if bug else self.target.launcher))
+
+    def _explorer(self, folder: Path) -> Worker:
+        """The process of the engine atheris, with its inputs in a folder."""
+        exploration = Exploration(self.setting, self.run.seed, folder, self._numbers)
+        return Worker(EXPLORE, exploration, self.run.resident, self.target.timeout)
 
     @property
     def _found_count(self) -> int:

@@ -22,6 +22,8 @@ class Engine(Protocol):
     """Proposes plans for ever. What it proposes depends on the target, the seed and what it was told alone."""
 
     name: str
+    joins: int
+    """Plans of a run's other engines before its first."""
 
     def propose(self) -> Proposal:
         """The next plan."""

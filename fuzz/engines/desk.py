@@ -35,7 +35,7 @@ ELEMENTS = 1 << 12
 
 @dataclass
 class Account:
-    """What an engine has done in this run. `earned` and `spent` fade; the others count."""
+    """What an engine has done in this run. `earned` and `spent` fade; `due` is how far it is behind its share."""
 
     plans: int = 0
     cases: int = 0
@@ -43,7 +43,7 @@ class Account:
     seconds: float = 0.0
     earned: float = PRIOR
     spent: float = PRIOR
-    charged: float = 0.0
+    due: float = 0.0
 
     @property
     def rate(self) -> float:
@@ -63,6 +63,7 @@ class Desk:
     accounts: dict[str, Account] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
     _given: int = 0
+    _last: float = 0.0
     _open: deque[tuple[int, Engine, Proposal]] = field(default_factory=deque)
     _answered: deque[tuple[int, Proposal, Sequence[Report]]] = field(default_factory=deque)
     _looked: float = field(default_factory=time.monotonic)
@@ -85,7 +86,8 @@ class Desk:
             proposal = engine.propose()
             self._open.append((self._given, engine, proposal))
             self._given += 1
-            self.accounts[engine.name].charged += cost(proposal)
+            self._last = cost(proposal)
+            self.accounts[engine.name].due -= self._last
             yield proposal.plan, proposal.replicas
 
     def learn(self, plan: Case, reports: Sequence[Report], paused: float = 0.0) -> None:
@@ -116,16 +118,19 @@ class Desk:
 
     def _next(self) -> Engine:
         """The engine that is furthest behind its share of the cost so far."""
-        if len(self.engines) == 1:
+        here = [engine for engine in self.engines if engine.joins <= self._given]
+        if len(here) < 2:
             return self.engines[0]
-        total, wanted = sum(one.charged for one in self.accounts.values()), self.shares()
-        return max(self.engines, key=lambda engine: wanted[engine.name] * total - self.accounts[engine.name].charged)
+        wanted = self.shares(here)
+        for engine in here:
+            self.accounts[engine.name].due += wanted[engine.name] * self._last
+        return max(here, key=lambda engine: self.accounts[engine.name].due)
 
-    def shares(self) -> dict[str, float]:
+    def shares(self, engines: Sequence[Engine]) -> dict[str, float]:
         """The share of the cost that each engine is to have now."""
-        floor = FLOOR / len(self.accounts)
-        rates = sum(one.rate for one in self.accounts.values())
-        return {name: floor + (1 - FLOOR) * one.rate / rates for name, one in self.accounts.items()}
+        floor, accounts = FLOOR / len(engines), {engine.name: self.accounts[engine.name] for engine in engines}
+        rates = sum(one.rate for one in accounts.values())
+        return {name: floor + (1 - FLOOR) * one.rate / rates for name, one in accounts.items()}
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """For each engine its cases, discoveries and share of the time."""

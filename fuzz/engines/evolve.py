@@ -54,6 +54,7 @@ class Evolve:
     seed: int
     dictionary: Dictionary
     name: str = "evolve"
+    joins: int = 0
     crowd: list[Member] = field(default_factory=list)
     elites: dict[Cell, Member] = field(default_factory=dict)
     finders: list[Member] = field(default_factory=list)

@@ -46,6 +46,7 @@ class RandomEngine:
     target: Target
     seed: int
     name: str = "random"
+    joins: int = 0
     dictionary: Dictionary = field(default_factory=Dictionary)
     _drawn: list[Case] = field(default_factory=list)
     _next: int = 0
