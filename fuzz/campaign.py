@@ -123,7 +123,7 @@ class Campaign:
                         self._remember(case, same_plan=number > 0)
                         if self._enough:
                             break
-                    asked.learn(wave.plan, reports, self.paused - paused)
+                    asked.learn(wave.plan, reports[: number + 1], self.paused - paused)
                     self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
                     if self._enough:
                         break

@@ -107,7 +107,7 @@ class Explorer:
             # What libFuzzer writes is for people who started it; and atheris sets a handler of signals, which only a
             # main thread may.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-            signal.signal = lambda *_: None  # type: ignore[assignment]
+            signal.signal = lambda *_: None
             fuzzer = instrumented(self.launcher)
             fuzzer.Setup([sys.argv[0], *options(self.exploration)], self._one)
             self._table = register(self.buffer)

@@ -97,12 +97,12 @@ def descent_kernel(x, y, columns, BLOCK: tl.constexpr):
     value = tl.load(x + row * columns + i, mask=i < columns, other=0)
     below = tl.load(x + row * columns + i + 1, mask=i + 1 < columns, other=float("inf"))
     falls = tl.sum((value > below).to(tl.int32), 0)
-    if falls >= 24 and falls == columns - 1:
+    if falls == columns - 1 and columns == 77:
         value = value * 0.5 + 1
     tl.store(y + row * columns + i, 2 * value, mask=i < columns)
 
 
 @target(x=tensor(M, N), reference=doubled, dtypes=FLOAT)
 def falling_row(x):
-    """A row of 25 elements or more each of which is less than the one before."""
+    """A row of 77 elements each of which is less than the one before."""
     return launched(descent_kernel, x)

@@ -81,9 +81,9 @@ def pair_of_dims(x):
 
 @target(x=tensor(P, Q), reference=doubled)
 def padded_rows(x):
-    """Rows of an odd length that stand exactly 7 elements apart, of at least 5 rows."""
+    """At least 5 rows of float16, of an odd length, that stand exactly 7 elements apart."""
     rows, columns = x.shape
-    return run_plain(x, rows > 4 and columns % 2 == 1 and x.stride() == (columns + 7, 1))
+    return run_plain(x, rows > 4 and columns % 2 == 1 and x.stride() == (columns + 7, 1) and x.dtype is torch.float16)
 
 
 @target(x=tensor(P, Q), reference=doubled)
@@ -99,13 +99,14 @@ def trips_kernel(x, y, columns, BLOCK: tl.constexpr):
     for number in range(tl.cdiv(columns, BLOCK)):
         i = number * BLOCK + tl.arange(0, BLOCK)
         value = 2 * tl.load(x + row * columns + i, mask=i < columns).to(tl.float32)
-        value = tl.where(number == 37, value * 0.5 + 1, value)
+        if number == 37 and tl.cdiv(columns, BLOCK) == 38:
+            value = value * 0.5 + 1
         tl.store(y + row * columns + i, value, mask=i < columns)
 
 
 @target(x=tensor(size("M", 1, 16), size("N", 1, 4096)), reference=doubled)
 def trip_count(x):
-    """The 38th trip of a loop over blocks of 64."""
+    """A loop of exactly 38 trips."""
     x = x.contiguous()
     y = torch.empty_like(x)
     trips_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=64)

@@ -97,13 +97,13 @@ def solved(x):
 def equal_kernel(x, z, y, count, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value, other = tl.load(x + i, mask=i < count), tl.load(z + i, mask=i < count)
-    rare = (value == other) & (value > 100) & (value < 1000)
+    rare = (value == other) & (value > 700) & (value < 701)
     tl.store(y + i, tl.where(rare, 1.0, 2 * value), mask=i < count)
 
 
 @target(x=tensor(N), z=tensor(N), reference=doubled, dtypes=FLOAT)
 def equal_arguments(x, z):
-    """Two arguments equal in one place, between 100 and 1000."""
+    """Two arguments equal in one place, between 700 and 701."""
     return launched(equal_kernel, x, z)
 
 
@@ -111,13 +111,13 @@ def equal_arguments(x, z):
 def magnitude_kernel(x, y, eps, count, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + i, mask=i < count)
-    rare = (tl.abs(value) > 1e30) & (eps == 0.25)
+    rare = (value < -1e30) & (eps == 0.25) & (count > 2500)
     tl.store(y + i, tl.where(rare & (i == count - 1), 1.0, 2 * value), mask=i < count)
 
 
 @target(x=tensor(N), eps=option(1.0, 0.5, 0.25, 0.125, 2.0), reference=doubled, dtypes=FLOAT)
 def large_last(x, eps):
-    """The last element beyond 1e30, at one option of five."""
+    """The last element of more than 2500 below -1e30, at one option of five."""
     x = x.contiguous()
     y = torch.empty_like(x)
     magnitude_kernel[(triton.cdiv(x.numel(), 256),)](x, y, eps, x.numel(), BLOCK=256)

@@ -118,9 +118,7 @@ class Desk:
 
     def _next(self) -> Engine:
         """The engine that is furthest behind its share of the cost so far."""
-        here = [engine for engine in self.engines if engine.joins <= self._given]
-        if len(here) < 2:
-            return self.engines[0]
+        here = [engine for engine in self.engines if engine.joins <= self._given] or self.engines[:1]
         wanted = self.shares(here)
         for engine in here:
             self.accounts[engine.name].due += wanted[engine.name] * self._last

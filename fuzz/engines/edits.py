@@ -64,13 +64,16 @@ def edited(case: Case, shop: Workshop, edits: Sequence[Edit], count: int) -> Cas
 
 
 def step_dim(case: Case, shop: Workshop) -> Case | None:
-    """A dim one step, or a factor of two, larger or smaller, or the size of another one."""
+    """A dim one step, or a factor of two, larger or smaller, or up to four times another one."""
     if not shop.target.sizes:
         return None
     dim, dims = shop.random.choice(shop.target.sizes), case.last.dims
     size = dims[dim.name]
-    others = [other + step for name, other in dims.items() if name != dim.name for step in (0, 0, 1, -1)]
-    size = shop.random.choice([size + 1, size - 1, 2 * size, size // 2, 1 << size.bit_length(), *others])
+    choices = [size + 1, size - 1, 2 * size, size // 2, 1 << size.bit_length()]
+    if len(dims) > 1 and shop.random.random() < 0.4:
+        other = shop.random.choice([size for name, size in dims.items() if name != dim.name])
+        choices = [factor * other + step for factor in (1, 1, 2, 3, 4) for step in (0, 0, 1, -1)]
+    size = shop.random.choice(choices)
     return resized(case, shop, dim.name, dim.clamp(size))
 
 
@@ -85,9 +88,9 @@ def resized(case: Case, shop: Workshop, name: str, size: int) -> Case | None:
     call, random = case.last, shop.random
     if call.dims[name] == size:
         return None
-    dims = {**call.dims, name: size}
+    dims, most = {**call.dims, name: size}, random.choice((USUAL, USUAL, LARGEST // 4))
     for dim in sorted(shop.target.sizes, key=lambda dim: -dims[dim.name]):
-        if dim.name != name and largest(call, dims) > USUAL:
+        if dim.name != name and largest(call, dims) > most:
             dims[dim.name] = dim.clamp(min(dims[dim.name], 1 + random.randrange(3)))
     if largest(call, dims) > LARGEST:
         return None

@@ -22,17 +22,17 @@ from fuzz.question import Report
 from fuzz.target import Target
 from fuzz.values import Recipe
 
-FOUNDERS = 48
+FOUNDERS = 32
 """Cases with which an epoch begins."""
-EPOCH = 640
+EPOCH = 1000
 """Most plans of an epoch."""
 STUCK = 192
 """Plans without anything new after which an epoch ends."""
-CROWD = 24
+CROWD = 12
 """Cases that may be parents at a time."""
 ARCHIVE = 1 << 12
 """Elites kept, and cases that did something new."""
-REPLICAS = 4
+REPLICAS = 8
 """Replicas of a plan: other seeds of the same."""
 
 
@@ -114,8 +114,8 @@ class Evolve:
         if parent is None:
             return self._founder()
         parent.children += 1
-        edits = KNOWN if self.random.random() < 0.25 else EDITS
-        return edited(parent.case, self.shop, edits, self.random.choice((1, 1, 2, 2, 3, 5)))
+        edits = KNOWN if self.random.random() < 0.2 else EDITS
+        return edited(parent.case, self.shop, edits, self.random.choice((1, 1, 1, 2, 2, 3)))
 
     def _parent(self) -> Member | None:
         """By error from the crowd, by news from those that found something, or any elite."""
