@@ -34,7 +34,7 @@ from fuzz.worker import Worker
 SHARES = {
     "deterministic": (4, 8),
     "layout": (4, 8),
-    "rejects": (12, 12),
+    "rejects": (12, 32),
     "invariance": (1, 2),
     "scaling": (8, 16),
     "autograd": (8, 16),

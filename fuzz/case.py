@@ -17,7 +17,7 @@ from fuzz.dims import resolve
 from fuzz.dtypes import Words, exponent, significant_bits
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS, Layout
-from fuzz.values import Exact, Patched, Recipe, Values, words_of
+from fuzz.values import Exact, Patched, Recipe, Values, replicas, words_of
 
 Scalar = bool | int | float | str
 REPLICA = 1 << 16
@@ -111,17 +111,32 @@ class Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:
             return self
-        calls = []
-        for call in self.calls:
-            for name, value in call.tensors.items():
-                if isinstance(value.values, Recipe):
-                    reseeded = replace(value.values, seed=value.values.seed + number * REPLICA)
-                    call = call.with_argument(name, replace(value, values=reseeded))
-            calls.append(call)
-        return replace(self, calls=tuple(calls))
+        return Case(self.target, tuple(_reseeded(call, number) for call in self.calls), self.split)
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
+
+
+def _reseeded(call: Call, number: int) -> Call:
+    arguments, cotangents = (
+        {name: replace(value, values=reseeded(value.values, number)) for name, value in part.items()}
+        for part in (call.arguments, call.cotangents)
+    )
+    return Call(call.dims, arguments, call.options, cotangents)
+
+
+def reseeded(values: Values, number: int) -> Values:
+    """The values of replica `number`: those of a recipe with another seed."""
+    return replace(values, seed=values.seed + number * REPLICA) if isinstance(values, Recipe) else values
+
+
+def replica_words(value: Argument, dims: Mapping[str, int], count: int) -> Words:
+    """The words of an argument in the first replicas, (count, *stored shape)."""
+    shape = value.layout.stored(resolve(value.shape, dims))
+    kind = named_dtype(value.dtype)
+    if isinstance(value.values, Recipe):
+        return np.asarray(replicas(value.values, [value.values.seed + n * REPLICA for n in range(count)], shape, kind))
+    return np.repeat(words_of(value.values, shape, kind)[None], count, 0)
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:

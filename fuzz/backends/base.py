@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fuzz.outcome import Access, Returned
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu import Launched, Watched
 
 
 @dataclass
 class Session:
     """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
-    told of every operation of torch: the operation, its arguments and keywords, its result. `counted` are the counters
-    of what kernels did, empty where nothing counts."""
+    told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
+    as the backend can repeat them, None where it cannot, `watched` the allocations whose shadows they were given.
+    `counted` are the counters of what kernels did since it began, empty where nothing counts."""
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
     after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
+    launched: Sequence[Launched] | None = None
+    watched: Sequence[Watched] = ()
     counted: Callable[[], bytes] = bytes
 
 

@@ -64,7 +64,8 @@ class Compiled:
         with cpu.active(), watched as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
             cpu.counters.clear()
-            yield Session(accesses, lambda: list(log.launches), memory.after, self._counted)
+            told = memory.after, log.launched, memory.allocations, self._counted
+            yield Session(accesses, lambda: list(log.launches), *told)
 
     def _counted(self) -> bytes:
         from fuzz.backends import cpu

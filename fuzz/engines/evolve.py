@@ -17,7 +17,7 @@ from fuzz.engines.base import Proposal
 from fuzz.engines.dictionary import Dictionary
 from fuzz.engines.edits import EDITS, KNOWN, Workshop, edited
 from fuzz.engines.novelty import Cell, Novelty, cell, error
-from fuzz.engines.random import TOGETHER, RandomEngine
+from fuzz.engines.random import RandomEngine, together
 from fuzz.question import Report
 from fuzz.target import Target
 from fuzz.values import Recipe
@@ -32,7 +32,7 @@ CROWD = 12
 """Cases that may be parents at a time."""
 ARCHIVE = 1 << 12
 """Elites kept, and cases that did something new."""
-REPLICAS = 8
+REPLICAS = 16
 """Replicas of a plan: other seeds of the same."""
 
 
@@ -145,4 +145,4 @@ class Evolve:
 def replicas(plan: Case) -> int:
     """How many replicas a plan has: one where nothing in it depends on a seed."""
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
-    return max(1, min(REPLICAS, TOGETHER // max(plan.elements(), 1))) if seeded else 1
+    return together(plan, REPLICAS) if seeded else 1

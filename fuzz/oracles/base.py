@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import run
+from fuzz.backends.execute import Ran, run
 from fuzz.backends.memory import NAMES, words_of
 from fuzz.case import Call, Case
 from fuzz.dtypes import decimal, hexword
@@ -24,11 +24,34 @@ SHOWN = 4
 """Elements that a finding shows."""
 
 
+@dataclass(frozen=True)
+class Rerun:
+    """What an oracle asks for: the last call again, or another one, with other words or its programs in other order."""
+
+    call: Call | None = None
+    order: int | None = None
+    words: Mapping[str, np.ndarray] | None = None
+
+
+Outputs = Mapping[str, torch.Tensor]
+Asking = Generator[Rerun, Outputs | None, Finding | None]
+"""An examination that asks for reruns and is sent their outputs, None where there are none to compare."""
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Replicas of a plan that ran together: words (replicas, *stored shape) and outputs (replicas, *shape) by name."""
+
+    words: Mapping[str, np.ndarray]
+    outputs: Outputs
+
+
 @dataclass
 class Examination:
     """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it.
 
     `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
+    `stack`: those replicas, where they ran together; it is number `row` of them.
     """
 
     target: Target
@@ -38,6 +61,8 @@ class Examination:
     outcome: Outcome
     worst: float = 0.0
     cleared: bool = False
+    stack: Stack | None = None
+    row: int = 0
 
     @property
     def precision(self) -> Precision:
@@ -50,18 +75,35 @@ class Examination:
         assert isinstance(self.outcome, Returned)
         return self.outcome
 
-    def rerun(
-        self, call: Call | None = None, *, order: int | None = None, words: Mapping[str, np.ndarray] | None = None
-    ) -> Mapping[str, torch.Tensor] | None:
+    def words(self, name: str) -> np.ndarray:
+        """The words of a tensor of the last call, of its stored shape; read only."""
+        if self.stack is not None:
+            words: np.ndarray = self.stack.words[name][self.row]
+            return words
+        return self.case.last.tensors[name].words(self.case.last.dims)
+
+    def rerun(self, asked: Rerun, kept: list[Ran] | None = None) -> Outputs | None:
         """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.
 
         A run that writes or reads outside its buffers is a case of its own for the oracles of memory.
         """
-        outcome = run(self.target, self.launcher, (call or self.case.last,), self.backend, order, words)
+        calls = (asked.call or self.case.last,)
+        outcome = run(self.target, self.launcher, calls, self.backend, asked.order, asked.words, kept=kept)
         if not isinstance(outcome, Returned):
             return None
         result = outcome.calls[-1]
         return None if result.accesses or result.writes or result.unwritten or result.aliases else result.outputs
+
+
+def answered(exam: Examination, asking: Asking) -> Finding | None:
+    """What an examination comes to whose reruns are run one at a time."""
+    try:
+        asked = next(asking)
+        while True:
+            asked = asking.send(exam.rerun(asked))
+    except StopIteration as end:
+        found: Finding | None = end.value
+        return found
 
 
 class Oracle(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fuzz.case import Case
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits
 from fuzz.target import Target
 
 ORDERS = (-1, 1, 2)
@@ -19,9 +19,12 @@ class Deterministic:
         return target.deterministic and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         first = exam.returned.calls[-1].outputs
         for order in ORDERS:
-            again = exam.rerun(order=order)
+            again = yield Rerun(order=order)
             if again is None:
                 continue
             pairs = {name: (first[name], again[name]) for name in first}

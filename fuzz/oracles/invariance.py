@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import resolve
+from fuzz.dtypes import DType
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits, compare_values
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 from fuzz.values import generate, recipe
@@ -30,12 +32,15 @@ class Invariance:
         return bool(target.batch or target.rows) and case.split is not None and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         split, call = exam.case.split, exam.case.last
         assert split is not None
         batch = exam.target.batch or next(iter(exam.target.rows.values()))
         if split.start + split.length > call.dims[batch]:
             return None
-        again = exam.rerun(resized(call, batch, split), words=neighboured(call, batch, split))
+        again = yield Rerun(resized(call, batch, split), words=neighboured(exam, batch, split))
         if again is None:
             return None
         pairs = {}
@@ -66,11 +71,11 @@ def resized(call: Call, batch: str, split: Split) -> Call:
     return replace(call, dims={**call.dims, batch: split.before + split.length + split.after})
 
 
-def neighboured(call: Call, batch: str, split: Split) -> dict[str, np.ndarray]:
+def neighboured(exam: Examination, batch: str, split: Split) -> dict[str, np.ndarray]:
     """Words for the resized call: the split's rows of every argument that has them, between other rows."""
-    found = {}
+    found, call = {}, exam.case.last
     for name, value in call.tensors.items():
-        words = value.words(call.dims)
+        words = exam.words(name)
         if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
             rows = words[split.start : split.start + split.length]
             words = np.concatenate([_others(value, call, split.before), rows, _others(value, call, split.after)])
@@ -83,6 +88,11 @@ def _others(value: Argument, call: Call, rows: int) -> np.ndarray:
     kind = named_dtype(value.dtype)
     if kind.kind != "float" or math.prod(shape) == 0:
         return np.zeros(shape, dtype=kind.word)
+    return _neighbours(shape, kind)
+
+
+@lru_cache(maxsize=64)
+def _neighbours(shape: tuple[int, ...], kind: DType) -> np.ndarray:
     return np.asarray(generate(NEIGHBOURS, shape, kind))
 
 

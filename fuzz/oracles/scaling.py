@@ -15,11 +15,11 @@ import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES
-from fuzz.case import Call, Case
+from fuzz.case import Case
 from fuzz.dtypes import DType, from_words, to_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits
 from fuzz.oracles.expect import STAGES, THOROUGH, expect
 from fuzz.oracles.judge import overflow_threshold
 from fuzz.target import Target
@@ -43,21 +43,24 @@ class Scaling:
         return bool(promised) and target.deterministic and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         for name in exam.target.linear:
             for factor in FACTORS:
-                found = self._scaled(exam, name, factor)
+                found = yield from self._scaled(exam, name, factor)
                 if found:
                     return found
         for name in exam.target.shifts:
             for shift in SHIFTS:
-                found = self._shifted(exam, name, shift)
+                found = yield from self._shifted(exam, name, shift)
                 if found:
                     return found
-        return self._permuted(exam)
+        return (yield from self._permuted(exam))
 
-    def _scaled(self, exam: Examination, name: str, factor: float) -> Finding | None:
-        words = changed(exam.case.last, name, lambda x: x * factor, lambda x: x / factor)
-        again = exam.rerun(words=words) if words else None
+    def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
+        words = changed(exam, name, lambda x: x * factor, lambda x: x / factor)
+        again = (yield Rerun(words=words)) if words else None
         if again is None:
             return None
         pairs = {}
@@ -86,26 +89,26 @@ class Scaling:
         least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
         return (due.abs() >= overflow_threshold(kind)) | (least < small)
 
-    def _shifted(self, exam: Examination, name: str, shift: float) -> Finding | None:
-        words = changed(exam.case.last, name, lambda x: x + shift, lambda x: x - shift)
-        again = exam.rerun(words=words) if words else None
+    def _shifted(self, exam: Examination, name: str, shift: float) -> Asking:
+        words = changed(exam, name, lambda x: x + shift, lambda x: x - shift)
+        again = (yield Rerun(words=words)) if words else None
         if again is None:
             return None
         first = exam.returned.calls[-1].outputs
         pairs = {output: (again[output], first[output]) for output in first}
         return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
 
-    def _permuted(self, exam: Examination) -> Finding | None:
+    def _permuted(self, exam: Examination) -> Asking:
         call = exam.case.last
         batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
         rows = call.dims.get(batch, 1)
         if rows < 2:
             return None
-        words = {name: value.words(call.dims) for name, value in call.tensors.items()}
+        words = {name: exam.words(name) for name in call.tensors}
         for name, value in call.tensors.items():
             if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
                 words[name] = words[name][::-1].copy()
-        again = exam.rerun(words=words)
+        again = yield Rerun(words=words)
         if again is None:
             return None
         alone = sum(size == rows for size in call.dims.values()) == 1
@@ -117,13 +120,12 @@ class Scaling:
         return compare_bits("scaling", "when the rows stand in reverse order", pairs, "permutation")
 
 
-def changed(call: Call, name: str, change: Change, undo: Change) -> Words | None:
+def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:
     """The call's words with one argument changed; None where that would round a value, or one is not finite."""
-    value = call.tensors[name]
-    kind = named_dtype(value.dtype)
+    kind = named_dtype(exam.case.last.tensors[name].dtype)
     if kind.kind != "float":
         return None
-    values = np.asarray(from_words(value.words(call.dims), kind))
+    values = np.asarray(from_words(exam.words(name), kind))
     if not np.isfinite(values).all():
         return None
     moved = np.asarray(change(values))

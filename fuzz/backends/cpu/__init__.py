@@ -17,8 +17,9 @@ from .errors import MalformedIR, NoCompiler, UnsupportedOperation
 from .failures import DeviceAssertion, Failure
 from .instruments import INSTRUMENTS
 from .knobs import knobs
-from .runtime import Log, observe
+from .runtime import Launched, Log, observe
 from .source import c_source
+from .unwritten import Allocation as Watched
 from .unwritten import Memory
 from .violations import MemoryFault, OutOfBounds, Violation
 
@@ -26,6 +27,7 @@ __all__ = [
     "DeviceAssertion",
     "Failure",
     "INSTRUMENTS",
+    "Launched",
     "Log",
     "MalformedIR",
     "Memory",
@@ -34,6 +36,7 @@ __all__ = [
     "OutOfBounds",
     "UnsupportedOperation",
     "Violation",
+    "Watched",
     "activate",
     "active",
     "c_source",

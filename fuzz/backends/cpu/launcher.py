@@ -15,7 +15,7 @@ from .descriptors import expanded
 from .failures import DeviceAssertion, Failure
 from .knobs import knobs
 from .launch import HEADER
-from .runtime import OBSERVED, Observation
+from .runtime import OBSERVED, Launched, Observation
 from .sites import Counter, Site
 from .unwritten import NOTHING
 from .violations import PROBLEMS, MemoryFault, OutOfBounds, Program, Violation
@@ -87,9 +87,13 @@ class Launcher:
         live = list(leaves(types, ""))
         if len(live) != len(self.parameters):
             raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {len(live)}")
-        lines, packed, extents = [], [], []
+        lines: list[str] = []
+        packed: list[str] = []
+        extents: list[str] = []
+        pointers: list[int] = []
         for number, (kind, place) in enumerate(live):
             if kind.startswith("*"):
+                pointers.append(len(HEADER) + len(packed))
                 lines.append(f"    p{number}, n{number} = extent({place})")
                 packed += [f"p{number}", f"n{number}"]
                 if "unwritten" in self.instruments:
@@ -98,6 +102,7 @@ class Launcher:
                 extents.append(f"{number}: (p{number}, n{number})")
             else:
                 packed.append(place)
+        self.pointers = tuple(pointers)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
         source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
@@ -124,7 +129,9 @@ class Launcher:
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        report = function(pack(address, max(left, 1), knobs.modes))
+        packed = pack(address, max(left, 1), knobs.modes)
+        log.launched.append(Launched(function, packed, self.pointers, prod(grid), "unwritten" in self.instruments))
+        report = function(packed)
         if report:
             count, found, failure = self.read(function, report, grid, extents)
             log.count += count

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
+from ..order import permutation
 from .instruments import Instruments, ordered
 from .knobs import knobs
 from .violations import Violation
@@ -19,12 +17,25 @@ if TYPE_CHECKING:
     from .unwritten import Memory
 
 
+@dataclass(frozen=True)
+class Launched:
+    """One launch: the compiled function, its packed arguments, which of their 8-byte slots hold an address, how many
+    programs ran, and whether memory is watched: then the distance of an address's shadow stands two slots behind it."""
+
+    function: Any
+    packed: bytes
+    pointers: tuple[int, ...]
+    programs: int
+    watched: bool
+
+
 @dataclass
 class Log:
     """What happened inside `observe()`: the first violations, how many there were, and the kernels launched."""
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
+    launched: list[Launched] = field(default_factory=list)
     count: int = 0
 
 
@@ -42,14 +53,6 @@ class Observation:
     def permutation(self, programs: int) -> Any:
         """The order of programs as an array, or None for their own order."""
         return None if self.order is None or programs < 2 else permutation(self.order, programs)
-
-
-@functools.lru_cache(maxsize=256)
-def permutation(seed: int, programs: int) -> Any:
-    """A seeded permutation; -1 is the reverse."""
-    if seed == -1:
-        return numpy.arange(programs - 1, -1, -1, dtype=numpy.int64)
-    return numpy.random.default_rng(seed).permutation(programs).astype(numpy.int64)
 
 
 OBSERVED: ContextVar[Observation | None] = ContextVar("observed", default=None)
