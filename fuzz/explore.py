@@ -43,6 +43,8 @@ HEAD = 8
 """Bytes at the start that say whether and how a plan is edited to hold numbers of the dictionary."""
 CELLS = 1 << 14
 """Bytes of the shared buffer."""
+ENDLESS = 10**6
+"""Seconds after which libFuzzer ends; it waits while nobody asks for a plan, and takes 0 for none at all."""
 FOUNDERS = 64
 """Inputs that libFuzzer begins with."""
 
@@ -160,7 +162,8 @@ def options(exploration: Exploration) -> list[str]:
     """libFuzzer's options: it never ends by itself, writes nothing but its inputs, and leaves signals alone."""
     signals = ("segv", "bus", "abrt", "ill", "fpe", "int", "term", "xfsz", "usr1", "usr2")
     quiet = [f"-handle_{name}=0" for name in signals]
-    limits = ["-timeout=0", "-rss_limit_mb=0", "-malloc_limit_mb=0", "-detect_leaks=0", "-reload=0", "-verbosity=0"]
+    limits = [f"-timeout={ENDLESS}", *(f"-{name}=0" for name in ("rss_limit_mb", "malloc_limit_mb", "detect_leaks"))]
+    limits += ["-reload=0", "-verbosity=0", f"-exact_artifact_path={os.devnull}"]
     size = [f"-max_len={HEAD + BYTES}", "-len_control=0", f"-seed={exploration.seed + 1}"]
     return [*quiet, *limits, *size, str(exploration.folder)]
 

@@ -22,6 +22,8 @@ from fuzz.question import Report
 from fuzz.target import Target
 from fuzz.values import Recipe
 
+JOINS = 128
+"""Plans of `random` before its first where both run: what is easy to find is found by drawing."""
 FOUNDERS = 32
 """Cases with which an epoch begins."""
 EPOCH = 1000
@@ -54,7 +56,7 @@ class Evolve:
     seed: int
     dictionary: Dictionary
     name: str = "evolve"
-    joins: int = 0
+    joins: int = JOINS
     crowd: list[Member] = field(default_factory=list)
     elites: dict[Cell, Member] = field(default_factory=dict)
     finders: list[Member] = field(default_factory=list)
