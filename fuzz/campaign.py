@@ -32,10 +32,10 @@ from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
 SHARES = {
-    "deterministic": (4, 8),
-    "layout": (4, 8),
+    "deterministic": (4, 16),
+    "layout": (4, 16),
     "rejects": (12, 32),
-    "invariance": (1, 2),
+    "invariance": (1, 4),
     "scaling": (8, 16),
     "autograd": (8, 16),
 }

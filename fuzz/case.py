@@ -17,7 +17,7 @@ from fuzz.dims import resolve
 from fuzz.dtypes import Words, exponent, significant_bits
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS, Layout
-from fuzz.values import Exact, Patched, Recipe, Values, replicas, words_of
+from fuzz.values import Exact, Patched, Recipe, Values, words_of
 
 Scalar = bool | int | float | str
 REPLICA = 1 << 16
@@ -119,7 +119,7 @@ class Case:
 
 def _reseeded(call: Call, number: int) -> Call:
     arguments, cotangents = (
-        {name: replace(value, values=reseeded(value.values, number)) for name, value in part.items()}
+        {name: Argument(one.shape, one.dtype, reseeded(one.values, number), one.layout) for name, one in part.items()}
         for part in (call.arguments, call.cotangents)
     )
     return Call(call.dims, arguments, call.options, cotangents)
@@ -127,16 +127,7 @@ def _reseeded(call: Call, number: int) -> Call:
 
 def reseeded(values: Values, number: int) -> Values:
     """The values of replica `number`: those of a recipe with another seed."""
-    return replace(values, seed=values.seed + number * REPLICA) if isinstance(values, Recipe) else values
-
-
-def replica_words(value: Argument, dims: Mapping[str, int], count: int) -> Words:
-    """The words of an argument in the first replicas, (count, *stored shape)."""
-    shape = value.layout.stored(resolve(value.shape, dims))
-    kind = named_dtype(value.dtype)
-    if isinstance(value.values, Recipe):
-        return np.asarray(replicas(value.values, [value.values.seed + n * REPLICA for n in range(count)], shape, kind))
-    return np.repeat(words_of(value.values, shape, kind)[None], count, 0)
+    return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 
 import torch
@@ -19,7 +20,7 @@ from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.base import Examination
 from fuzz.oracles.probe import check_precision
-from fuzz.oracles.replicas import Replicas, Rerunning
+from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
 from fuzz.question import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
@@ -58,6 +59,9 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
+        except Unattributed:
+            # Without an answer the pool asks about each replica alone.
+            os._exit(1)
         except (torch.OutOfMemoryError, MemoryError) as error:
             return unexamined(request, f"no memory to examine it: {one_line(error)}")
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison
+from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
 from fuzz.outcome import Access
 
@@ -54,7 +54,7 @@ class Allocation:
         if self.base.is_cpu and self._intact():
             return []
         flat = self.base.view(WORDS[self.base.element_size()])
-        poison = flat[:1].clone().fill_(_signed_poison(self.base))
+        poison = flat[:1].clone().fill_(signed_poison(self.base.dtype))
         before, after = flat[: self.start] != poison, flat[self.start + self.length :] != poison
         changed = int(before.sum()) + int(after.sum())
         if not changed:
@@ -131,8 +131,3 @@ def is_view(func: Any) -> bool:
 
 def _dense(tensor: torch.Tensor) -> bool:
     return tensor.numel() == 0 or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-
-
-def _signed_poison(tensor: torch.Tensor) -> int:
-    word, bits = POISON[NAMES[tensor.dtype]], 8 * tensor.element_size()
-    return word - (1 << bits) if word >> (bits - 1) else word

@@ -64,8 +64,8 @@ class Compiled:
         with cpu.active(), watched as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
             cpu.counters.clear()
-            told = memory.after, log.launched, memory.allocations, self._counted
-            yield Session(accesses, lambda: list(log.launches), *told)
+            told = memory.after, log.launched, memory.allocations
+            yield Session(accesses, lambda: list(log.launches), *told, counted=self._counted)
 
     def _counted(self) -> bytes:
         from fuzz.backends import cpu

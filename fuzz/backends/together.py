@@ -10,26 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from fuzz.backends.allocations import Allocation
+from fuzz.backends.base import Launched, Watched
 from fuzz.backends.execute import Ran
-from fuzz.backends.memory import NAMES, Buffer
-from fuzz.backends.order import permutation
-from fuzz.backends.poison import POISON
+from fuzz.backends.memory import NAMES, Buffer, signed_poison
 from fuzz.backends.rows import Rows
 
-if TYPE_CHECKING:
-    from fuzz.backends.cpu import Launched
-
-ORDER, LIMIT = 3, 4
-"""Slots of a launch's packed arguments: the address of the programs' order, and how many violations to keep."""
-SHADOW = 2
-"""How many slots behind an address the distance of its shadow stands."""
-Words = Mapping[str, np.ndarray]
+Values = Mapping[str, torch.Tensor]
 Addresses = tuple[int, int]
 
 
@@ -54,11 +45,17 @@ class Played:
 
 @dataclass(frozen=True)
 class Step:
-    """A launch, and by slot the memory, and by slot the shadow, whose addresses each replica has of its own."""
+    """A launch; by slot the memory that its address lies in, and by slot the shadow and the memory that that is of."""
 
     launched: Launched
     addresses: tuple[tuple[int, int], ...]
     shadows: tuple[tuple[int, int, int], ...]
+
+    def repeat(self, memory: Sequence[Rows], shadows: Sequence[Rows], order: int | None) -> np.ndarray | None:
+        """The launch for every replica; of which there is something to report, or None."""
+        moved = {slot: memory[number].moved for slot, number in self.addresses}
+        moved |= {slot: shadows[shadow].moved - memory[number].moved for slot, shadow, number in self.shadows}
+        return self.launched.repeat(memory[0].count, moved, order)
 
 
 @dataclass(frozen=True)
@@ -69,43 +66,43 @@ class Recording:
     steps: tuple[Step, ...]
     places: Mapping[str, Place]
 
-    def play(self, words: Words, order: int | None = None) -> Played:
-        """Runs the replicas whose words, (replicas, *stored shape) by tensor, these are, one launch after the other.
+    def play(self, values: Values, order: int | None = None) -> Played:
+        """Runs the replicas whose values, (replicas, *stored shape) by tensor, these are, one launch after the other.
 
-        `order` permutes the order of programs.
+        `order` permutes the order of programs, where the backend can.
         """
-        count = len(next(iter(words.values())))
-        arguments = [argument_rows(buffer, words[name]) for name, buffer in self.ran.buffers.items()]
-        before = [rows.words.copy() for rows in arguments]
-        scratch = [scratch_rows(allocation, count) for allocation in self.ran.allocations.made]
-        shadows = [Rows(count, len(one.shadow), np.uint8, one.shadow.ctypes.data) for one in self.ran.session.watched]
-        for one in shadows:
-            one.words[...] = 0
+        count = len(next(iter(values.values())))
+        made = self.ran.allocations.made
+        arguments = [argument_rows(buffer, values[name]) for name, buffer in self.ran.buffers.items()]
+        before = [rows.words.clone() for rows in arguments]
+        scratch = [scratch_rows(allocation, count) for allocation in made]
+        shadows = [shadow_rows(one, count) for one in self.ran.session.watched]
         memory = [*arguments, *scratch]
-        reported = np.zeros(count, dtype=np.uint8)
-        for step in self.steps:
-            launch(step, memory, shadows, order, reported)
-        wrong = reported > 0
+        reports = [step.repeat(memory, shadows, order) for step in self.steps]
+        self.ran.session.finish()
+        wrong = torch.zeros(count, dtype=torch.bool, device=memory[0].data.device)
         for rows, pristine in zip(arguments, before, strict=True):
-            if not np.array_equal(rows.words, pristine):
-                wrong |= (rows.words != pristine).any(1)
-        for rows, allocation in zip(scratch, self.ran.allocations.made, strict=True):
+            wrong |= (rows.words != pristine).any(1)
+        for rows, allocation in zip(scratch, made, strict=True):
             wrong |= strays(rows, allocation)
-        outputs = {name: placed(memory[place.memory], place) for name, place in self.places.items()}
+        outputs = {name: memory[one.memory].seen(one.shape, one.strides, one.offset, one.dtype)
+                   for name, one in self.places.items()}  # fmt: skip
         for output in outputs.values():
             wrong |= unwritten(output)
-        return Played(outputs, ~wrong)
+        harmed = np.asarray(wrong.cpu().numpy())
+        for reported in reports:
+            harmed = harmed if reported is None else harmed | (reported > 0)
+        return Played(outputs, ~harmed)
 
 
 def recorded(ran: Ran) -> Recording | None:
     """The recording of a run; None where repeating its launches would not do all that the launcher did."""
     session = ran.session
-    if session.launched is None or not session.launched or ran.allocations.computed:
+    if not session.launched or ran.allocations.computed or any(one.pristine is None for one in ran.buffers.values()):
         return None
-    if any(buffer.pristine is None for buffer in ran.buffers.values()):
-        return None
-    spans = [span(buffer.base) for buffer in ran.buffers.values()]
-    spans += [span(allocation.base.view(torch.uint8).numpy()) for allocation in ran.allocations.made]
+    bases = [buffer.device_base for buffer in ran.buffers.values()]
+    bases += [allocation.base for allocation in ran.allocations.made]
+    spans = [(base.data_ptr(), base.data_ptr() + base.nbytes) for base in bases]
     shadows = [(one.start, one.end) for one in session.watched]
     steps = [step(launched, spans, shadows) for launched in session.launched]
     places = {name: place(output, spans) for name, output in ran.outputs.items()}
@@ -115,34 +112,33 @@ def recorded(ran: Ran) -> Recording | None:
 
 
 def step(launched: Launched, memory: Sequence[Addresses], shadows: Sequence[Addresses]) -> Step | None:
-    """The launch with what its addresses point to; None where one points elsewhere."""
-    slots = np.frombuffer(launched.packed, dtype=np.int64)
+    """The launch with what its addresses point to; None where one points elsewhere, or it cannot be repeated."""
+    if launched.pointers is None:
+        return None
     addresses, moved = [], []
-    for slot in launched.pointers:
-        address, length = int(slots[slot]), int(slots[slot + 1])
-        if not length:
-            continue
-        number = holding(address, address + length, memory)
+    for pointer in launched.pointers:
+        number = holding(pointer.start, pointer.end, memory)
         if number is None:
             return None
-        addresses.append((slot, number))
-        if launched.watched and slots[slot + SHADOW]:
-            shadow = holding(address, address + length, shadows)
+        addresses.append((pointer.slot, number))
+        if pointer.shadow:
+            shadow = holding(pointer.start, pointer.end, shadows)
             if shadow is None:
                 return None
-            moved.append((slot + SHADOW, shadow, number))
+            moved.append((pointer.shadow, shadow, number))
     return Step(launched, tuple(addresses), tuple(moved))
 
 
 def place(output: torch.Tensor, memory: Sequence[Addresses]) -> Place | None:
     """Where an output lies; None where that is not in this memory."""
-    start, reach = output.data_ptr(), sum((n - 1) * s for n, s in zip(output.shape, output.stride(), strict=True))
-    if not output.numel():
-        return Place(0, 0, tuple(output.shape), tuple(output.stride()), output.dtype) if memory else None
-    number = holding(start, start + (reach + 1) * output.element_size(), memory)
-    if number is None or output.dtype not in NAMES:
+    shape, strides = tuple(output.shape), tuple(output.stride())
+    if output.dtype not in NAMES or not memory:
         return None
-    return Place(number, start - memory[number][0], tuple(output.shape), tuple(output.stride()), output.dtype)
+    if not output.numel():
+        return Place(0, 0, shape, strides, output.dtype)
+    start, reach = output.data_ptr(), sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    number = holding(start, start + (reach + 1) * output.element_size(), memory)
+    return None if number is None else Place(number, start - memory[number][0], shape, strides, output.dtype)
 
 
 def holding(start: int, end: int, memory: Sequence[Addresses]) -> int | None:
@@ -153,75 +149,48 @@ def holding(start: int, end: int, memory: Sequence[Addresses]) -> int | None:
     return None
 
 
-def span(words: np.ndarray) -> Addresses:
-    return words.ctypes.data, words.ctypes.data + words.nbytes
-
-
-def argument_rows(buffer: Buffer, words: np.ndarray) -> Rows:
+def argument_rows(buffer: Buffer, values: torch.Tensor) -> Rows:
     """An argument of every replica, each in a row like the buffer of the recorded run."""
-    rows = Rows(len(words), len(buffer.base), buffer.base.dtype, buffer.base.ctypes.data)
-    rows.words[...] = POISON[buffer.dtype]
-    strides = tuple(stride * buffer.base.itemsize for stride in buffer.strides)
-    view = rows.words[:, buffer.start :]
-    np.lib.stride_tricks.as_strided(view, (len(words), *buffer.stored), (rows.stride, *strides))[...] = words
+    base = buffer.device_base
+    rows = Rows(len(values), base.numel(), base.element_size(), base.data_ptr(), base.device)
+    rows.words.fill_(signed_poison(base.dtype))
+    start = buffer.start * base.element_size()
+    word = rows.words.dtype
+    rows.seen(buffer.stored, buffer.strides, start, word).copy_(values.view(word))
     return rows
 
 
 def scratch_rows(allocation: Allocation, count: int) -> Rows:
     """What the launcher allocated, for every replica."""
-    base = allocation.base.view(torch.uint8).numpy().view(f"u{allocation.base.element_size()}")
-    rows = Rows(count, len(base), base.dtype, base.ctypes.data)
-    rows.words[...] = POISON[NAMES[allocation.base.dtype]]
+    base = allocation.base
+    rows = Rows(count, base.numel(), base.element_size(), base.data_ptr(), base.device)
+    rows.words.fill_(signed_poison(base.dtype))
     if allocation.filled is not None and allocation.length:
         storage = torch.as_strided(allocation.filled, (allocation.length,), (1,), 0)
-        rows.words[:, inside(allocation)] = storage.view(torch.uint8).numpy().view(base.dtype)
+        rows.words[:, allocation.start : allocation.start + allocation.length] = storage.view(rows.words.dtype)
     return rows
 
 
-def inside(allocation: Allocation) -> slice:
-    return slice(allocation.start, allocation.start + allocation.length)
+def shadow_rows(watched: Watched, count: int) -> Rows:
+    rows = Rows(count, len(watched.shadow), 1, watched.shadow.ctypes.data, torch.device("cpu"))
+    rows.words.zero_()
+    return rows
 
 
-def launch(
-    step: Step, memory: Sequence[Rows], shadows: Sequence[Rows], order: int | None, reported: np.ndarray
-) -> None:
-    """One launch for every replica; `reported` is set for those of which there is something to report."""
-    slots = np.frombuffer(step.launched.packed, dtype=np.int64)
-    packed = np.repeat(slots[None], len(reported), 0)
-    programs = None if order is None or step.launched.programs < 2 else permutation(order, step.launched.programs)
-    packed[:, ORDER], packed[:, LIMIT] = 0 if programs is None else programs.ctypes.data, 1
-    for slot, number in step.addresses:
-        packed[:, slot] += memory[number].moved
-    for slot, shadow, number in step.shadows:
-        packed[:, slot] += shadows[shadow].moved - memory[number].moved
-    step.launched.function.together(packed.ctypes.data, packed.shape[1], len(packed), reported.ctypes.data)
-
-
-def strays(rows: Rows, allocation: Allocation) -> np.ndarray:
+def strays(rows: Rows, allocation: Allocation) -> torch.Tensor:
     """By replica whether a guard of an allocation changed."""
-    poison = POISON[NAMES[allocation.base.dtype]]
-    before, after = rows.words[:, : allocation.start], rows.words[:, inside(allocation).stop :]
-    changed: np.ndarray = (before != poison).any(1) | (after != poison).any(1)
-    return changed
+    poison = signed_poison(allocation.base.dtype)
+    before, after = rows.words[:, : allocation.start], rows.words[:, allocation.start + allocation.length :]
+    return (before != poison).any(1) | (after != poison).any(1)
 
 
-def placed(rows: Rows, place: Place) -> torch.Tensor:
-    """An output of every replica."""
-    whole = torch.from_numpy(rows.data).view(place.dtype)
-    size = place.dtype.itemsize
-    strides = (rows.stride // size, *place.strides)
-    return torch.as_strided(whole, (len(rows.words), *place.shape), strides, (rows.start + place.offset) // size)
-
-
-def unwritten(output: torch.Tensor) -> np.ndarray:
+def unwritten(output: torch.Tensor) -> torch.Tensor:
     """By replica whether an element of an output still holds poison. Eight-bit types cannot be told."""
-    size = output.element_size()
-    word = POISON[NAMES[output.dtype]]
+    size, count = output.element_size(), len(output)
     if size == 1 or not output.numel():
-        return np.zeros(len(output), dtype=bool)
-    signed = word - (1 << 8 * size) if word >> (8 * size - 1) else word
-    held = output.view(getattr(torch, f"int{8 * size}")) == signed
-    return np.asarray(held.reshape(len(output), -1).any(1).numpy())
+        return torch.zeros(count, dtype=torch.bool, device=output.device)
+    held = output.view(getattr(torch, f"int{8 * size}")) == signed_poison(output.dtype)
+    return held.reshape(count, -1).any(1)
 
 
 def alike(played: Played, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
 from fuzz.case import Argument
@@ -91,8 +90,9 @@ def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, di
     """`reference_inputs` of replicas, each tensor with them as first dim."""
     stack = common(exams)
     if stack:
-        rows = [exam.row for exam in exams]
-        return _inputs(exams[0], index, lambda name, value, dims: _rows(stack.words[name][rows], value, dims))
+        return _inputs(
+            exams[0], index, lambda name, value, dims: _rows(rows_of(stack.values[name], exams), value, dims)
+        )
     parts = [reference_inputs(exam, index) for exam in exams]
     inputs, cotangents = parts[0]
     for name, value in inputs.items():
@@ -115,9 +115,14 @@ def _inputs(exam: Examination, index: int, made: Make) -> tuple[Inputs, dict[str
     return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
 
 
-def _rows(words: np.ndarray, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
-    """An argument of replicas, from its stored words, as a tensor on the host; expanded dims have stride 0."""
-    return from_words(words, named_dtype(value.dtype)).expand(len(words), *resolve(value.shape, dims))
+def _rows(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+    """An argument of replicas from its stored values; expanded dims have stride 0."""
+    return values.expand(len(values), *resolve(value.shape, dims))
+
+
+def rows_of(stacked: torch.Tensor, exams: Sequence[Examination]) -> torch.Tensor:
+    """The rows of these replicas."""
+    return stacked if len(exams) == len(stacked) else stacked[[exam.row for exam in exams]]
 
 
 def common(exams: Sequence[Examination]) -> Stack | None:

@@ -16,7 +16,7 @@ from fuzz.dims import resolve
 from fuzz.dtypes import DType
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values
+from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, compare_values
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 from fuzz.values import generate, recipe
@@ -40,30 +40,39 @@ class Invariance:
         batch = exam.target.batch or next(iter(exam.target.rows.values()))
         if split.start + split.length > call.dims[batch]:
             return None
-        again = yield Rerun(resized(call, batch, split), words=neighboured(exam, batch, split))
+        rank = {name: whole.dim() for name, whole in exam.returned.calls[-1].outputs.items()}
+        sizes = call.dims[batch], split.before + split.length + split.after
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            found = {}
+            for name, whole in first.items():
+                part, rows = again[name], whole.dim() - rank[name]
+                if by_rows(exam.target, name, whole.shape[rows:], part.shape[rows:], sizes):
+                    mine = whole.narrow(rows, split.start, split.length)
+                    found[name] = (mine, part.narrow(rows, split.before, split.length))
+            return found
+
+        bits = exam.target.invariance != "envelope"
+        asked = Rerun(resized(call, batch, split), words=neighboured(exam, batch, split), pairs=pairs if bits else None)
+        again = yield asked
         if again is None:
             return None
-        pairs = {}
-        for name, whole in exam.returned.calls[-1].outputs.items():
-            part = again[name]
-            if self._by_rows(exam, name, whole.shape, part.shape, batch, split):
-                rows = whole[split.start : split.start + split.length]
-                pairs[name] = (rows, part[split.before : split.before + split.length])
-        if exam.target.invariance == "envelope":
-            rows = slice(split.start, split.start + split.length)
-            allowed = {name: bound[rows] for name, bound in bounds(exam).items() if name in pairs}
-            return compare_values("invariance", _told(split), pairs, allowed)
-        return compare_bits("invariance", _told(split), pairs)
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        if bits:
+            return compare_bits("invariance", _told(split), compared)
+        inside = slice(split.start, split.start + split.length)
+        allowed = {name: bound[inside] for name, bound in bounds(exam).items() if name in compared}
+        return compare_values("invariance", _told(split), compared, allowed)
 
-    def _by_rows(
-        self, exam: Examination, name: str, whole: tuple[int, ...], part: tuple[int, ...], batch: str, split: Split
-    ) -> bool:
-        """Whether an output has one row for each row of the batch: as the target says, or as its shape does."""
-        if exam.target.rows:
-            return name in exam.target.rows
-        resized_rows = split.before + split.length + split.after
-        moved = resized_rows != exam.case.last.dims[batch]
-        return moved and len(whole) > 0 and whole[0] == exam.case.last.dims[batch] and part[0] == resized_rows
+
+def by_rows(target: Target, name: str, whole: tuple[int, ...], part: tuple[int, ...], sizes: tuple[int, int]) -> bool:
+    """Whether an output has one row for each row of the batch: as the target says, or as its shape does.
+
+    `sizes` are those of the batch, in the case and in the rerun.
+    """
+    if target.rows:
+        return name in target.rows
+    return sizes[0] != sizes[1] and len(whole) > 0 and (whole[0], part[0]) == sizes
 
 
 def resized(call: Call, batch: str, split: Split) -> Call:

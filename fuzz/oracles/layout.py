@@ -9,7 +9,7 @@ import numpy as np
 from fuzz.case import Call, Case
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS
-from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values, together
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 
@@ -30,14 +30,12 @@ class Layout:
 
     def asks(self, exam: Examination) -> Asking:
         call, words = contiguous(exam)
-        again = yield Rerun(call, words=words)
+        bits = exam.target.layout != "envelope" and exam.target.deterministic
+        again = yield Rerun(call, words=words, pairs=together if bits else None)
         if again is None:
             return None
-        first = exam.returned.calls[-1].outputs
-        pairs = {name: (first[name], again[name]) for name in first}
-        if exam.target.layout == "envelope" or not exam.target.deterministic:
-            return compare_values("layout", TOLD, pairs, bounds(exam))
-        return compare_bits("layout", TOLD, pairs)
+        pairs = together(exam.returned.calls[-1].outputs, again)
+        return compare_bits("layout", TOLD, pairs) if bits else compare_values("layout", TOLD, pairs, bounds(exam))
 
 
 def contiguous(exam: Examination) -> tuple[Call, dict[str, np.ndarray]]:

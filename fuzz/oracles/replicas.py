@@ -7,20 +7,30 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+import torch
 
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import Ran, run
 from fuzz.backends.together import Played, Recording, alike, recorded
-from fuzz.case import Call, Case, replica_words
+from fuzz.case import REPLICA, Argument, Call, Case
+from fuzz.dims import resolve
+from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Outputs, Rerun, Stack
+from fuzz.oracles.base import Asking, Examination, Outputs, Rerun, Row, Stack, same_bits
+from fuzz.oracles.expect import common, rows_of
 from fuzz.outcome import CallResult, Returned
 from fuzz.target import Launcher, Target
+from fuzz.values import Recipe
+from fuzz.values.torch_values import from_words, tensors
 
 LARGEST = 1 << 26
 """Bytes that the arguments of replicas may have together."""
-Words = Mapping[str, np.ndarray]
+Values = Mapping[str, torch.Tensor]
 Asked = tuple[Examination, Rerun]
+
+
+class Unattributed(Exception):
+    """The device failed while several replicas ran; which of them did it shows where each runs in a process anew."""
 
 
 @runtime_checkable
@@ -50,33 +60,41 @@ class Replicas:
         alone = [Examination(self.target, self.launcher, plan, self.backend, first)]
         if len(cases) == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
             return alone
-        words = {name: replica_words(value, call.dims, len(cases)) for name, value in call.tensors.items()}
-        played = self._recorded(call, kept[0], words, first.calls[0].outputs)
+        device = self.backend.device
+        values = {name: replicas_of(value, call.dims, len(cases), device) for name, value in call.tensors.items()}
+        played = self._recorded(call, kept[0], values, first.calls[0].outputs)
         if played is None:
             return alone
-        stack = Stack(words, played.outputs)
+        stack = Stack(values, played.outputs)
         # What all of them did is told of the first: nobody counted which of them did it.
         first = Returned((replace(first.calls[0], counted=kept[0].session.counted()),))
         return [self._exam(case, row, stack, bool(played.intact[row]), first) for row, case in enumerate(cases)]
 
     def _recorded(
-        self, call: Call, ran: Ran, words: Words, outputs: Outputs, order: int | None = None
+        self, call: Call, ran: Ran, values: Values, outputs: Outputs, order: int | None = None
     ) -> Played | None:
         """What the replicas give by the recording of the first of them, which has to give what it gave alone."""
-        recording = None if sum(part.nbytes for part in words.values()) > LARGEST else recorded(ran)
-        played = recording.play(words, order) if recording else None
+        recording = None if sum(part.nbytes for part in values.values()) > LARGEST else recorded(ran)
+        played = self._play(recording, values, order) if recording else None
         if played is not None and not alike(played, 0, outputs):
             recording = played = None
         self.recordings[structure(call)] = recording
         return played
 
+    def _play(self, recording: Recording, values: Values, order: int | None) -> Played:
+        try:
+            return recording.play(values, order)
+        except Exception as error:
+            if self.backend.fatal(error):
+                raise Unattributed from error
+            raise
+
     def _exam(self, case: Case, row: int, stack: Stack, intact: bool, first: Returned) -> Examination:
         made = self.target, self.launcher, case, self.backend
         if not intact:
             return Examination(*made, run(self.target, self.launcher, case.calls, self.backend))
-        outputs = {name: tensor[row] for name, tensor in stack.outputs.items()}
         counted = b"" if row else first.calls[0].counted
-        result = CallResult(outputs, kernels=first.calls[0].kernels, counted=counted)
+        result = CallResult(Row(stack, row), kernels=first.calls[0].kernels, counted=counted)
         return Examination(*made, Returned((result,)), stack=stack, row=row)
 
     def ask(self, oracle: Rerunning, exams: Sequence[Examination]) -> list[Finding | None]:
@@ -99,7 +117,9 @@ class Replicas:
         """The outputs of each rerun, together those whose calls have one structure."""
         groups: dict[object, list[int]] = {}
         for place, (exam, request) in enumerate(asked):
-            groups.setdefault((structure(request.call or exam.case.last), request.order), []).append(place)
+            groups.setdefault((structure(request.call or exam.case.last), request.order, request.step), []).append(
+                place
+            )
         found: list[Outputs | None] = [None] * len(asked)
         for places in groups.values():
             for place, outputs in zip(places, self._alike([asked[place] for place in places]), strict=True):
@@ -113,29 +133,66 @@ class Replicas:
         key = structure(call)
         recording = self.recordings.get(key)
         if recording is not None:
-            return outputs_of(recording.play(stacked(asked), order), asked)
+            return answers(self._play(recording, stacked(asked, self.backend.device), order), asked)
         if len(asked) == 1 or key in self.recordings:
             return [exam.rerun(request) for exam, request in asked]
         kept: list[Ran] = []
         outputs = exam.rerun(request, kept)
-        played = self._recorded(call, kept[0], stacked(asked), outputs, order) if outputs is not None else None
+        played = None
+        if outputs is not None:
+            played = self._recorded(call, kept[0], stacked(asked, self.backend.device), outputs, order)
         if played is None:
             return [outputs, *(exam.rerun(request) for exam, request in others)]
-        return outputs_of(played, asked)
+        return answers(played, asked)
 
 
-def outputs_of(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
-    """Each rerun's outputs; alone those of which something is wrong with memory."""
-    return [
-        {name: tensor[row] for name, tensor in played.outputs.items()} if played.intact[row] else exam.rerun(request)
-        for row, (exam, request) in enumerate(asked)
-    ]
+def answers(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
+    """Each rerun's outputs, None where they are the same bits as the first; alone those that harm memory."""
+    agreed = agreeing(played, asked)
+    found: list[Outputs | None] = []
+    for row, (exam, request) in enumerate(asked):
+        if not played.intact[row]:
+            found.append(exam.rerun(request))
+        else:
+            found.append(None if agreed[row] else {name: tensor[row] for name, tensor in played.outputs.items()})
+    return found
 
 
-def stacked(asked: Sequence[Asked]) -> dict[str, np.ndarray]:
-    """The words of each rerun's tensors, one above the other."""
-    names = asked[0][0].case.last.tensors
-    return {name: np.stack([words_of(*one, name) for one in asked]) for name in names}
+def agreeing(played: Played, asked: Sequence[Asked]) -> list[bool]:
+    """Of which reruns everything that has to be the same bits is."""
+    exams, pairs = [exam for exam, _ in asked], asked[0][1].pairs
+    stack = common(exams)
+    if pairs is None or stack is None:
+        return [False] * len(asked)
+    first = {name: rows_of(tensor, exams) for name, tensor in stack.outputs.items()}
+    agreed = torch.ones(len(asked), dtype=torch.bool, device=next(iter(first.values())).device)
+    for got, other in pairs(first, played.outputs).values():
+        agreed &= same_bits(got, other).reshape(len(asked), -1).all(1)
+    found: list[bool] = agreed.tolist()
+    return found
+
+
+def replicas_of(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
+    """The values of an argument in the first replicas, (count, *stored shape)."""
+    shape = value.layout.stored(resolve(value.shape, dims))
+    if isinstance(value.values, Recipe):
+        seeds = [value.values.seed + number * REPLICA for number in range(count)]
+        return tensors(value.values, seeds, shape, value.dtype, device)
+    one = from_words(value.words(dims), named_dtype(value.dtype), device)
+    return one.expand(count, *shape).contiguous()
+
+
+def stacked(asked: Sequence[Asked], device: str) -> dict[str, torch.Tensor]:
+    """The values of each rerun's tensors, one above the other."""
+    call = asked[0][1].call or asked[0][0].case.last
+    return {name: stacked_values(asked, name, value.dtype, device) for name, value in call.tensors.items()}
+
+
+def stacked_values(asked: Sequence[Asked], name: str, dtype: str, device: str) -> torch.Tensor:
+    stack = common([exam for exam, _ in asked])
+    if stack and all(request.call is None and name not in (request.words or ()) for _, request in asked):
+        return stack.values[name][[exam.row for exam, _ in asked]]
+    return from_words(np.stack([words_of(*one, name) for one in asked]), named_dtype(dtype), device)
 
 
 def words_of(exam: Examination, request: Rerun, name: str) -> np.ndarray:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from fuzz.case import Case
 from fuzz.dtypes import DType, from_words, to_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits
+from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, together
 from fuzz.oracles.expect import STAGES, THOROUGH, expect
 from fuzz.oracles.judge import overflow_threshold
 from fuzz.target import Target
@@ -30,7 +30,6 @@ SHIFTS = (4.0, -64.0)
 NO_ROUNDING = 2.0**-900
 """A unit roundoff so small that only underflow is left of the envelope."""
 Change = Callable[[np.ndarray], np.ndarray]
-Outputs = Mapping[str, torch.Tensor]
 Words = dict[str, np.ndarray]
 
 
@@ -60,21 +59,27 @@ class Scaling:
 
     def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
         words = changed(exam, name, lambda x: x * factor, lambda x: x / factor)
-        again = (yield Rerun(words=words)) if words else None
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            found = {}
+            for output, before in first.items():
+                if before.is_floating_point():
+                    got, due = again[output].double(), before.double() * factor
+                    found[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
+            return found
+
+        again = (yield Rerun(words=words, pairs=pairs, step=f"{factor} {name}")) if words else None
         if again is None:
             return None
-        pairs = {}
-        for output, first in exam.returned.calls[-1].outputs.items():
-            if first.is_floating_point():
-                got, due = again[output].cpu().double(), first.cpu().double() * factor
-                pairs[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
-        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in compared.values()):
             return None
         assert words is not None
         touched = underflow(exam, words, name)
-        pairs = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in pairs.items()}
+        unlike = {output: (got.cpu(), due.cpu()) for output, (got, due) in compared.items()}
+        unlike = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in unlike.items()}
         what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
-        return compare_bits("scaling", what, pairs, "scale")
+        return compare_bits("scaling", what, unlike, "scale")
 
     def _inexact(
         self, exam: Examination, output: str, got: torch.Tensor, due: torch.Tensor, factor: float
@@ -91,11 +96,10 @@ class Scaling:
 
     def _shifted(self, exam: Examination, name: str, shift: float) -> Asking:
         words = changed(exam, name, lambda x: x + shift, lambda x: x - shift)
-        again = (yield Rerun(words=words)) if words else None
+        again = (yield Rerun(words=words, pairs=together, step=f"{shift} {name}")) if words else None
         if again is None:
             return None
-        first = exam.returned.calls[-1].outputs
-        pairs = {output: (again[output], first[output]) for output in first}
+        pairs = together(again, exam.returned.calls[-1].outputs)
         return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
 
     def _permuted(self, exam: Examination) -> Asking:
@@ -108,16 +112,21 @@ class Scaling:
         for name, value in call.tensors.items():
             if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
                 words[name] = words[name][::-1].copy()
-        again = yield Rerun(words=words)
-        if again is None:
-            return None
         alone = sum(size == rows for size in call.dims.values()) == 1
-        pairs = {}
+        rank = {}
         for output, first in exam.returned.calls[-1].outputs.items():
             by_rows = output in exam.target.rows if exam.target.rows else alone and first.shape[:1] == (rows,)
             if by_rows:
-                pairs[output] = (again[output].flip(0), first)
-        return compare_bits("scaling", "when the rows stand in reverse order", pairs, "permutation")
+                rank[output] = first.dim()
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
+
+        again = yield Rerun(words=words, pairs=pairs, step="rows")
+        if again is None:
+            return None
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        return compare_bits("scaling", "when the rows stand in reverse order", compared, "permutation")
 
 
 def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:

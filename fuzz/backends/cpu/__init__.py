@@ -17,9 +17,8 @@ from .errors import MalformedIR, NoCompiler, UnsupportedOperation
 from .failures import DeviceAssertion, Failure
 from .instruments import INSTRUMENTS
 from .knobs import knobs
-from .runtime import Launched, Log, observe
+from .runtime import Log, observe
 from .source import c_source
-from .unwritten import Allocation as Watched
 from .unwritten import Memory
 from .violations import MemoryFault, OutOfBounds, Violation
 
@@ -27,7 +26,6 @@ __all__ = [
     "DeviceAssertion",
     "Failure",
     "INSTRUMENTS",
-    "Launched",
     "Log",
     "MalformedIR",
     "Memory",
@@ -36,7 +34,6 @@ __all__ = [
     "OutOfBounds",
     "UnsupportedOperation",
     "Violation",
-    "Watched",
     "activate",
     "active",
     "c_source",

@@ -15,7 +15,8 @@ from .descriptors import expanded
 from .failures import DeviceAssertion, Failure
 from .knobs import knobs
 from .launch import HEADER
-from .runtime import OBSERVED, Launched, Observation
+from .repeat import Launched
+from .runtime import OBSERVED, Observation
 from .sites import Counter, Site
 from .unwritten import NOTHING
 from .violations import PROBLEMS, MemoryFault, OutOfBounds, Program, Violation
@@ -102,7 +103,7 @@ class Launcher:
                 extents.append(f"{number}: (p{number}, n{number})")
             else:
                 packed.append(place)
-        self.pointers = tuple(pointers)
+        self.slots = tuple(pointers)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
         source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
@@ -130,7 +131,7 @@ class Launcher:
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
         packed = pack(address, max(left, 1), knobs.modes)
-        log.launched.append(Launched(function, packed, self.pointers, prod(grid), "unwritten" in self.instruments))
+        log.launched.append(Launched(function, packed, self.slots, prod(grid), "unwritten" in self.instruments))
         report = function(packed)
         if report:
             count, found, failure = self.read(function, report, grid, extents)

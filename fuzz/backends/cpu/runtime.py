@@ -11,22 +11,11 @@ from typing import TYPE_CHECKING, Any
 from ..order import permutation
 from .instruments import Instruments, ordered
 from .knobs import knobs
+from .repeat import Launched
 from .violations import Violation
 
 if TYPE_CHECKING:
     from .unwritten import Memory
-
-
-@dataclass(frozen=True)
-class Launched:
-    """One launch: the compiled function, its packed arguments, which of their 8-byte slots hold an address, how many
-    programs ran, and whether memory is watched: then the distance of an address's shadow stands two slots behind it."""
-
-    function: Any
-    packed: bytes
-    pointers: tuple[int, ...]
-    programs: int
-    watched: bool
 
 
 @dataclass
