@@ -9,9 +9,8 @@ the reference, the dearest part of a case, is evaluated once for all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from random import Random
 from typing import Any
 
@@ -89,12 +88,6 @@ class RandomEngine:
 
     def close(self) -> None:
         """Nothing was started."""
-
-    def waves(self) -> Iterator[tuple[Case, int]]:
-        """(plan, how many replicas it has), for ever."""
-        for number in count():
-            plan = self.case(number)
-            yield plan, self.replicas(number, plan)
 
     def replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
