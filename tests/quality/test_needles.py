@@ -1,4 +1,4 @@
-"""Needles: rare situations that drawing alone hardly meets are found in a few hundred cases, and again the same."""
+"""Needles: rare situations that drawing alone hardly meets are found in a few thousand cases, and again the same."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def run(needle: str, folder: Path, *more: str) -> dict[str, Any]:
         ("values.py:solved", "auto"),
     ],
 )
-def test_needles_are_found_in_a_few_hundred_cases(needle: str, engine: str, tmp_path: Path) -> None:
-    value = run(needle, tmp_path, "--engine", engine, "--cases", "1000")
+def test_needles_are_found_in_a_few_thousand_cases(needle: str, engine: str, tmp_path: Path) -> None:
+    value = run(needle, tmp_path, "--engine", engine, "--cases", "4000")
     assert [found["oracle"] for found in value["findings"]] == ["accuracy"]
     assert value["engine"] == engine
     counted = value["engines"]
