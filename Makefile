@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak FORCE
+.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -57,6 +57,18 @@ history: $(VENV)/.libraries
 # The tests of the cpu backend under every Triton it is for, each in an environment of its own.
 versions:
 	@"$(PYTHON)" benchmarks/versions.py $(ARGS)
+
+# Rare situations that each engine is to find; runs that are done are kept in .needles.
+needles: $(VENV)/.atheris
+	@$(VENV)/bin/python benchmarks/needles.py $(ARGS)
+
+# The same bugs by other tools.
+peers: $(VENV)/.atheris
+	@$(VENV)/bin/python -m benchmarks.peers $(ARGS)
+
+$(VENV)/.atheris: $(STAMP)
+	@$(PIP) install -c constraints.txt -e '.[atheris]' --no-build-isolation
+	@touch $@
 
 scoreboard: $(STAMP)
 	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)

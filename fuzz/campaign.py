@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -12,11 +12,14 @@ from typing import Protocol
 from fuzz import corpus
 from fuzz.case import Case
 from fuzz.config import Run
-from fuzz.engines import RandomEngine
+from fuzz.engines import desk
+from fuzz.engines.coverage import Exploration
+from fuzz.engines.literals import literals
 from fuzz.entry import Entry
 from fuzz.errors import TargetError
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
+from fuzz.loader import planted
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
 from fuzz.scout import Scout
@@ -37,6 +40,8 @@ SHARES = {
     "autograd": (8, 16),
 }
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
+EXPLORE = "fuzz.explore:service"
+"""What the process of the engine atheris runs."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
 GONE = "did not disagree again in clean processes"
@@ -76,6 +81,7 @@ class Result:
     seconds: float
     interrupted: bool = False
     unconfirmed: int = 0
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -97,6 +103,7 @@ class Campaign:
     records: list[Record] = field(default_factory=list)
     history: deque[Case] = field(default_factory=lambda: deque(maxlen=HISTORY))
     oldest: Case | None = None
+    latest: Case | None = None
     unconfirmed: int = 0
     paused: float = 0.0
     refusal: str = ""
@@ -114,16 +121,18 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout:
+        asked = desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer, self.run.plan)
+        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
-                plans = scout.before(RandomEngine(self.target, self.run.seed).waves(self.run.plan))
+                plans = scout.before(asked.plans())
                 for wave, reports in pool.answers(self._noted(self._waves(plans, start))):
+                    paused = self.paused
                     for number, report in enumerate(reports):
-                        case = wave.plan.replica(number)
-                        self._learn(triage, wave.first + number, case, report)
-                        self._remember(case, same_plan=number > 0)
+                        self._learn(triage, wave, number, report)
                         if self._enough:
                             break
+                    self._remember(wave.plan, number)
+                    asked.learn(wave.plan, reports[: number + 1], self.paused - paused)
                     self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
                     if self._enough:
                         break
@@ -135,11 +144,23 @@ class Campaign:
             refused = f"every one of {self.feedback.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
-        return Result(self.run, self.backend, self.feedback, hit, seconds, interrupted, self.unconfirmed)
+        told = interrupted, self.unconfirmed, asked.statistics()
+        return Result(self.run, self.backend, self.feedback, hit, seconds, *told)
 
     @property
     def setting(self) -> Setting:
-        return Setting(str(self.run.target), self.run.planted, self.backend)
+        return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine != "random")
+
+    @property
+    def _numbers(self) -> tuple[float, ...]:
+        """The numbers in the code that runs."""
+        bug = self.run.planted
+        return tuple(literals(planted(self.target, bug)[1] if bug else self.target.launcher))
+
+    def _explorer(self, folder: Path) -> Worker:
+        """The process of the engine atheris, with its inputs in a folder."""
+        exploration = Exploration(self.setting, self.run.seed, folder, self._numbers)
+        return Worker(EXPLORE, exploration, self.run.resident, self.target.timeout)
 
     @property
     def _found_count(self) -> int:
@@ -169,20 +190,25 @@ class Campaign:
             self.watcher.asked(wave)
             yield wave
 
-    def _learn(self, triage: Triage, index: int, case: Case, report: Report) -> None:
-        self.feedback.learn(case, report)
+    def _learn(self, triage: Triage, wave: Wave, number: int, report: Report) -> None:
+        # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
+        self.feedback.learn(wave.plan, report)
         self.refusal = report.outcome
         if report.filings:
+            index, case = wave.first + number, wave.plan.replica(number)
+            if number:
+                self._remember(wave.plan, number - 1)
             has = needs(case, self.target)
             unknown = (found for found in report.filings if not any(one.covers(found, has) for one in self.records))
             self._found(triage, index, case, next(unknown, report.filings[0]))
 
-    def _remember(self, case: Case, same_plan: bool) -> None:
+    def _remember(self, plan: Case, number: int) -> None:
         """Of each plan the last replica that ran."""
-        self.oldest = self.oldest or case
-        if same_plan:
+        self.oldest = self.oldest or plan
+        if self.latest is plan:
             self.history.pop()
-        self.history.append(case)
+        self.latest = plan
+        self.history.append(plan.replica(number))
 
     def _found(self, triage: Triage, index: int, case: Case, finding: Finding) -> None:
         """Counts a hit of a known cause, or makes a new record of one."""

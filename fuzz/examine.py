@@ -38,7 +38,7 @@ def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
     target = load(setting.target)
     launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
     backend = named_backend(setting.backend)
-    backend.prepare()
+    backend.prepare(setting.counters)
     return target, launcher, backend
 
 
@@ -157,7 +157,7 @@ def examine_together(
             return examine(one, questions[row])
         if row in suspects:
             return examine(exam(questions[row]), questions[row])
-        return Report("returned", False, (), tuple(examined[row]), one.worst)
+        return Report("returned", False, (), tuple(examined[row]), one.worst, *one.backend.told(one.returned))
 
     return tuple(report(row, one) for row, one in enumerate(exams))
 
@@ -179,4 +179,4 @@ def examine(exam: Examination, question: Question) -> Report:
             if not question.everything and oracle.name not in ("bounds", "mutation"):
                 break
     findings.sort(key=order)
-    return Report("returned", False, tuple(findings), tuple(examined), exam.worst)
+    return Report("returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.told(exam.outcome))

@@ -30,6 +30,7 @@ class Feedback:
     symptoms: Counter[str] = field(default_factory=Counter)
 
     def learn(self, case: Case, report: Report) -> None:
+        """`case` is the one that the report is of, or another replica of its plan."""
         self.cases += 1
         if report.rejected:
             self.rejected += 1

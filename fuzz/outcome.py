@@ -41,7 +41,10 @@ class Write:
 
 @dataclass(frozen=True)
 class CallResult:
-    """What one call produced: outputs by name (tensors of the backend's device) and what it did to memory."""
+    """What one call produced: outputs by name (tensors of the backend's device) and what it did to memory.
+
+    `counted` are the counters of what its kernels did, empty where nothing counts.
+    """
 
     outputs: Mapping[str, Any]
     accesses: tuple[Access, ...] = ()
@@ -49,6 +52,7 @@ class CallResult:
     unwritten: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     aliases: tuple[tuple[str, str], ...] = ()
     kernels: tuple[str, ...] = ()
+    counted: bytes = b""
 
 
 @dataclass(frozen=True)

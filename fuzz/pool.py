@@ -12,6 +12,8 @@ from fuzz.worker import SLICE, Fate, Worker, any_answer
 
 DEPTH = 4
 """Waves waiting at each worker, so that it never waits for the next."""
+FURTHEST = 1024
+"""Waves that may be asked beyond the one whose answer is waited for: what is learnt from it is needed then."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class Pool:
         asked = upcoming = 0
         more = True
         while True:
-            while more and (worker := self._free()) is not None:
+            while more and asked - upcoming < FURTHEST and (worker := self._free()) is not None:
                 wave = next(waves, None)
                 if wave is None:
                     more = False

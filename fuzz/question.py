@@ -21,11 +21,13 @@ FAULTS: dict[type, str] = {
 
 @dataclass(frozen=True)
 class Setting:
-    """What a worker is for: a target as a person names it, a planted bug or none, a backend's name."""
+    """What a worker is for: a target as a person names it, a planted bug or none, a backend's name, and whether what
+    kernels do is counted."""
 
     target: str
     planted: str | None
     backend: str
+    counters: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,13 +71,19 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one case: findings in the order in which they are filed, and which oracles examined it."""
+    """What came of one case: findings in the order in which they are filed, and which oracles examined it.
+
+    What the worker had not told before: `features` are numbers of what the kernel did (see fuzz/backends/features.py),
+    `constants` are numbers that it compares with.
+    """
 
     outcome: str
     rejected: bool
     findings: tuple[Finding, ...]
     examined: tuple[str, ...]
     worst: float = 0.0
+    features: tuple[int, ...] = ()
+    constants: tuple[float, ...] = ()
 
     @property
     def filed(self) -> Finding | None:

@@ -23,7 +23,7 @@ ORDER = (
     # execution
     "backends", "worker", "pool", "scout",
     # comparison
-    "reference", "exact", "oracles", "diagnosis", "examine", "warm",
+    "reference", "exact", "oracles", "diagnosis", "examine", "explore", "warm",
     # memory
     "corpus", "feedback", "cells",
     # triage

@@ -98,7 +98,7 @@ def test_run_json_has_the_fields_that_scripts_rely_on(found: Run) -> None:
     fields = "version target planted backend engine seed cases rejected seconds cases_per_second worst_ratio"
     assert {*fields.split(), "oracles", "findings"} <= set(value)
     assert {key: value[key] for key in ("version", "target", "planted", "backend", "engine", "seed", "cases")} == {
-        "version": 1, "target": "gelu_bw", "planted": "erf_saturates", "backend": "cpu", "engine": "random", "seed": 0,
+        "version": 1, "target": "gelu_bw", "planted": "erf_saturates", "backend": "cpu", "engine": "auto", "seed": 0,
         "cases": CASES,
     }  # fmt: skip
     assert set(value["oracles"]) >= {"accuracy", "mutation", "bounds"}

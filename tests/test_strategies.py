@@ -14,7 +14,7 @@ import pytest
 
 from fuzz.case import REPLICA, Case
 from fuzz.dtypes import dtype as named_dtype
-from fuzz.engines import RandomEngine
+from fuzz.engines import Desk, RandomEngine
 from fuzz.engines.random import ALONE, REPLICAS, TOGETHER
 from fuzz.entry import digest
 from fuzz.feedback import LARGE
@@ -31,7 +31,7 @@ LARGEST = 1 << 23
 @cache
 def drawn(name: str) -> tuple[Case, ...]:
     """The first cases of seed 0, as a run has them."""
-    waves = RandomEngine(load(name), 0).waves()
+    waves = Desk([RandomEngine(load(name), 0)]).plans()
     replicas = (plan.replica(number) for plan, size in waves for number in range(size))
     return tuple(islice(replicas, COUNT))
 
@@ -159,7 +159,7 @@ def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) 
 
 def test_the_first_plans_have_one_replica_and_later_ones_as_many_as_are_small_together(built_in: Target) -> None:
     engine = RandomEngine(built_in, 0)
-    waves = list(islice(engine.waves(), 2 * ALONE))
+    waves = list(islice(Desk([engine]).plans(), 2 * ALONE))
     assert all(size == 1 for _, size in waves[:ALONE])
     assert max(size for _, size in waves) == REPLICAS
     assert all(size == 1 or size * plan.elements() <= TOGETHER for plan, size in waves)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fuzz.outcome import Access
+from fuzz.outcome import Access, Returned
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ def nothing() -> None:
 class Session:
     """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
     told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
-    as the backend can repeat them, `watched` the allocations whose shadows they were given; `finish` waits for them."""
+    as the backend can repeat them, `watched` the allocations whose shadows they were given; `finish` waits for them.
+    `counted` are the counters of what kernels did since it began, empty where nothing counts."""
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
@@ -61,6 +62,7 @@ class Session:
     launched: Sequence[Launched] = ()
     watched: Sequence[Watched] = ()
     finish: Callable[[], None] = nothing
+    counted: Callable[[], bytes] = bytes
 
 
 class Backend(Protocol):
@@ -72,8 +74,15 @@ class Backend(Protocol):
     def unusable(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
 
-    def prepare(self) -> None:
-        """Sets up once, for good, what sessions would each set up: for a process that does nothing else."""
+    def prepare(self, counters: bool = False) -> None:
+        """Sets up once, for good, what sessions would each set up: for a process that does nothing else.
+
+        With `counters` what kernels do is counted from then on, where the backend can.
+        """
+
+    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """What is new in this process for the search: features of what kernels did in a run, and numbers that kernels
+        compare with. What was told once is not told again."""
 
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""

@@ -9,15 +9,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fuzz.backends.base import Session
-from fuzz.outcome import Access
+from fuzz.backends.features import features
+from fuzz.outcome import Access, Returned
 
 if TYPE_CHECKING:
     from fuzz.backends.cpu import Violation
 
 
 class Compiled:
+    """Kernels compiled for the CPU. `counting` says whether what they do is counted."""
+
     name = "cpu"
     device = "cpu"
+
+    def __init__(self) -> None:
+        self.counting = False
+        self._numbers: list[int] = []
+        self._features: set[int] = set()
+        self._constants = 0
 
     def unusable(self) -> str:
         try:
@@ -30,19 +39,38 @@ class Compiled:
             return str(error)
         return ""
 
-    def prepare(self) -> None:
+    def prepare(self, counters: bool = False) -> None:
         from fuzz.backends import cpu
 
+        self.counting = counters
         cpu.activate()
+
+    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        from fuzz.backends import cpu
+
+        did = (features(call.counted, cpu.counters.sites, self._numbers) for call in outcome.calls if call.counted)
+        fresh = set().union(*did) - self._features
+        self._features |= fresh
+        compared = tuple(cpu.constants.numbers[self._constants :])
+        self._constants += len(compared)
+        return tuple(sorted(fresh)), compared
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
 
         memory = cpu.Memory(filled=True)
-        with cpu.active(), cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
+        watched = cpu.observe(order, unwritten=memory, conflicts=True, overflow=True, counters=self.counting)
+        with cpu.active(), watched as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
-            yield Session(accesses, lambda: list(log.launches), memory.after, log.launched, memory.allocations)
+            cpu.counters.clear()
+            told = memory.after, log.launched, memory.allocations
+            yield Session(accesses, lambda: list(log.launches), *told, counted=self._counted)
+
+    def _counted(self) -> bytes:
+        from fuzz.backends import cpu
+
+        return bytes(cpu.counters.values()) if self.counting else b""
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.backends.base import Session
+from fuzz.outcome import Returned
 
 
 class Cuda:
@@ -23,8 +24,12 @@ class Cuda:
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
         return ""
 
-    def prepare(self) -> None:
+    def prepare(self, counters: bool = False) -> None:
         """Nothing: sessions need nothing."""
+
+    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Nothing: what a GPU does is not counted, and the search reads the numbers in the kernel's source."""
+        return (), ()
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:

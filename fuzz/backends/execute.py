@@ -137,6 +137,7 @@ def observe(target: Target, ran: Ran) -> CallResult:
         unwritten=unwritten,
         aliases=tuple(pair for pair in aliases if pair[1] not in target.in_place),
         kernels=tuple(ran.session.kernels()),
+        counted=ran.session.counted(),
     )
 
 

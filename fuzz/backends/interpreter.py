@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.backends.base import Session
+from fuzz.outcome import Returned
 
 ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 
@@ -24,8 +25,11 @@ class Interpreter:
             return "backend interpreter is a witness in a process of its own; choose cpu or cuda"
         return ""
 
-    def prepare(self) -> None:
+    def prepare(self, counters: bool = False) -> None:
         """Nothing: sessions need nothing."""
+
+    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        return (), ()
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:

@@ -14,7 +14,7 @@ from fuzz.campaign import Campaign, Result
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.version import number
 from fuzz.config import Run
-from fuzz.engines import ENGINES
+from fuzz.engines import check_engine
 from fuzz.errors import BackendError, UsageError
 from fuzz.loader import BUILT_IN, LIBRARIES, load
 from fuzz.loader import planted as planted_bug
@@ -37,7 +37,7 @@ def run(
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
     backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    engine: Annotated[str, typer.Option(help="auto or random.")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, random, evolve or atheris.")] = "auto",
     planted: Annotated[str | None, typer.Option(help="Run a planted bug instead of the good kernel.")] = None,
     corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
@@ -55,7 +55,7 @@ def run(
     result = fuzz(asked, notify)
     write_triage(result, junit, sarif)
     if json:
-        put_json(run_json(result, "random"))
+        put_json(run_json(result))
     else:
         errors.print(summary(result))
     return int(any(not record.accepted and not (record.known and only_new) for record in result.records))
@@ -77,8 +77,7 @@ def write_triage(result: Result, junit: Path | None, sarif: Path | None) -> None
 def fuzz(asked: Run, notification: str = "") -> Result:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     began = time.monotonic() - machine.process_age()
-    if asked.engine not in ENGINES:
-        raise UsageError(f"unknown engine {asked.engine!r}; known: {', '.join(ENGINES)}")
+    check_engine(asked.engine)
     target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)

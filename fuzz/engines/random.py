@@ -1,6 +1,7 @@
 """random: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
 
-So plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
+Some plans are then edited so that sizes and values are numbers of the kernel's code, which are the same in each run. So
+plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
 replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
 the reference, the dearest part of a case, is evaluated once for all of them.
 """
@@ -8,14 +9,18 @@ the reference, the dearest part of a case, is evaluated once for all of them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from random import Random
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
 from fuzz.case import Case
+from fuzz.engines.base import Proposal
+from fuzz.engines.dictionary import Dictionary
+from fuzz.engines.edits import KNOWN, Workshop, edited
+from fuzz.question import Report
 from fuzz.strategies import BUDGETS, Budgets, cases
 from fuzz.target import Target
 
@@ -23,6 +28,8 @@ BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
 ALONE = 256
 """Plans at the start that have one replica each."""
+SHARE = 8
+"""One plan in so many is edited to hold numbers that the kernel's code does."""
 REPLICAS = 32
 """Most replicas of a plan, which cost little more than one where they run together."""
 APART = 6
@@ -35,11 +42,14 @@ WAVE_BUDGETS: Budgets = ((30, 1 << 8), (24, 1 << 11), (12, 1 << 14), (34, 1 << 1
 
 @dataclass
 class RandomEngine:
-    """Proposes plan 0, 1, 2, .. of a target and a seed."""
+    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed."""
 
     target: Target
     seed: int
     name: str = "random"
+    joins: int = 0
+    dictionary: Dictionary = field(default_factory=Dictionary)
+    first: int = 0
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -64,19 +74,33 @@ class RandomEngine:
                 return self._drawn[-1]
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
 
-    def waves(self, first: int = 0) -> Iterator[tuple[Case, int]]:
-        """(plan, how many replicas it has) from plan `first` on, for ever."""
-        for number in count(first):
-            plan = self.case(number)
-            yield plan, self.replicas(number, plan)
+    def propose(self) -> Proposal:
+        """The next plan; one in SHARE is edited to hold numbers of the dictionary."""
+        number, self.first = self.first, self.first + 1
+        plan = self.case(number)
+        if number % SHARE == SHARE - 1 and self.dictionary.numbers:
+            random = Random(f"{self.seed}/{number}")
+            plan = edited(plan, Workshop(self.target, self.dictionary, random), KNOWN, random.choice((1, 2, 3)))
+        return Proposal(plan, self.replicas(number, plan))
+
+    def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
+        """A plan depends on the seed, its number and the dictionary alone."""
+
+    def close(self) -> None:
+        """Nothing was started."""
 
     def replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
         if number < ALONE:
             return 1
-        huge = any(value.layout.reach for value in plan.last.tensors.values())
-        most = APART if huge or len(plan.calls) > 1 else REPLICAS
-        return max(1, min(most, TOGETHER // max(plan.elements(), 1)))
+        return together(plan, REPLICAS)
+
+
+def together(plan: Case, most: int) -> int:
+    """How many replicas of a plan it is worth to run together."""
+    huge = any(value.layout.reach for value in plan.last.tensors.values())
+    apart = huge or len(plan.calls) > 1
+    return max(1, min(APART if apart else most, TOGETHER // max(plan.elements(), 1)))
 
 
 def choices(key: str) -> bytes:

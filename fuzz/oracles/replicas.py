@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -66,6 +66,8 @@ class Replicas:
         if played is None:
             return alone
         stack = Stack(values, played.outputs)
+        # What all of them did is told of the first: nobody counted which of them did it.
+        first = Returned((replace(first.calls[0], counted=kept[0].session.counted()),))
         return [self._exam(case, row, stack, bool(played.intact[row]), first) for row, case in enumerate(cases)]
 
     def _recorded(
@@ -91,7 +93,8 @@ class Replicas:
         made = self.target, self.launcher, case, self.backend
         if not intact:
             return Examination(*made, run(self.target, self.launcher, case.calls, self.backend))
-        result = CallResult(Row(stack, row), kernels=first.calls[0].kernels)
+        counted = b"" if row else first.calls[0].counted
+        result = CallResult(Row(stack, row), kernels=first.calls[0].kernels, counted=counted)
         return Examination(*made, Returned((result,)), stack=stack, row=row)
 
     def ask(self, oracle: Rerunning, exams: Sequence[Examination]) -> list[Finding | None]:

@@ -12,7 +12,7 @@ from fuzz.triage import Record
 VERSION = 1
 
 
-def run_json(result: Result, engine: str) -> Mapping[str, Any]:
+def run_json(result: Result) -> Mapping[str, Any]:
     """The value that ``fuzz run --json`` prints."""
     feedback, run = result.feedback, result.run
     return {
@@ -20,7 +20,7 @@ def run_json(result: Result, engine: str) -> Mapping[str, Any]:
         "target": run.target,
         "planted": run.planted,
         "backend": result.backend,
-        "engine": engine,
+        "engine": run.engine,
         "seed": run.seed,
         "cases": feedback.cases,
         "rejected": feedback.rejected,
@@ -28,6 +28,7 @@ def run_json(result: Result, engine: str) -> Mapping[str, Any]:
         "cases_per_second": round(feedback.cases / result.seconds, 1) if result.seconds else 0.0,
         "worst_ratio": feedback.worst,
         "oracles": dict(feedback.oracles),
+        "engines": {name: dict(numbers) for name, numbers in result.engines.items()},
         "distribution": feedback.distribution(),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,

@@ -11,6 +11,7 @@ with cpu.active(), cpu.observe(order=7, unwritten=True, conflicts=True) as log:
 
 from .activation import activate, active, deactivate
 from .compiler import compiler, version
+from .constants import constants
 from .counters import counters
 from .errors import MalformedIR, NoCompiler, UnsupportedOperation
 from .failures import DeviceAssertion, Failure
@@ -37,6 +38,7 @@ __all__ = [
     "active",
     "c_source",
     "compiler",
+    "constants",
     "counters",
     "deactivate",
     "knobs",

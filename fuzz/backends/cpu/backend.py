@@ -142,6 +142,7 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
     metadata["sites"] = [site.as_json() for site in program.sites]
     metadata["parameters"] = program.parameters
     metadata["counters"] = [counter.as_json() for counter in program.counters]
+    metadata["compared"] = program.compared
     metadata["wraps"] = [(place.file, place.line) for place in program.wraps]
     return program.c
 

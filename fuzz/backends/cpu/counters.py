@@ -29,8 +29,9 @@ class Counters:
     """`values()[i]` counts `sites[i]`. Places never move; a kernel's are added when it is first loaded."""
 
     def __init__(self) -> None:
-        # Reserved at once, so that addresses stay; untouched pages take no memory.
-        self.memory = numpy.frombuffer(mmap.mmap(-1, CAPACITY), dtype=numpy.uint8)
+        # Reserved at once, so that addresses stay; untouched pages take no memory. A forked process counts on its own.
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self.memory = numpy.frombuffer(mmap.mmap(-1, CAPACITY, flags=private), dtype=numpy.uint8)
         self.sites: list[Counted] = []
         self.places: dict[str, int] = {}
         self.lock = threading.Lock()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from . import assembly, atomics, casts, dot, elementwise, memory, messages, reduce, scaled, shapes  # noqa: F401  (they register)
 from .calls import merge
+from .constants import Number, compared
 from .control import lower_blocks
 from .instruments import PLAIN, Instruments
 from .intervals import Intervals
@@ -25,8 +26,8 @@ STACK_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A translated kernel: its C text, its places of access, its parameters in order, its places that are counted, and
-    those whose 32-bit arithmetic makes offsets."""
+    """A translated kernel: its C text, its places of access, its parameters in order, its places that are counted,
+    those whose 32-bit arithmetic makes offsets, and the numbers that it compares with."""
 
     name: str
     c: str
@@ -34,12 +35,14 @@ class Program:
     parameters: list[tuple[str, str]]
     counters: list[Counter]
     wraps: list[Location]
+    compared: list[Number]
 
 
 def translate(text: str, instruments: Instruments = PLAIN) -> Program:
     """Translate a module: a kernel and what it calls."""
     function = merge(parse(text))
     trace(function)
+    numbers = compared(function)
     lowering = Lowering(function, instruments)
     lowering.intervals = Intervals(lowering)
     if "counters" in instruments:
@@ -50,7 +53,7 @@ def translate(text: str, instruments: Instruments = PLAIN) -> Program:
     where = f"/* {function.name}, from {function.location} */"
     body = program(lowering, names)
     c = "\n".join([prelude(body), where, body, launch_text(lowering, arena_bytes(lowering))])
-    return Program(function.name, c, lowering.sites, parameters, lowering.counters, lowering.wraps)
+    return Program(function.name, c, lowering.sites, parameters, lowering.counters, lowering.wraps, numbers)
 
 
 def bind_parameters(lowering: Lowering) -> list[str]:

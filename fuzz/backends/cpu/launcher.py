@@ -9,6 +9,7 @@ from os.path import basename
 from struct import Struct
 from typing import Any
 
+from .constants import constants
 from .counters import counters
 from .descriptors import expanded
 from .failures import DeviceAssertion, Failure
@@ -75,6 +76,7 @@ class Launcher:
         self.parameters: list[list[str]] = metadata.parameters
         self.wraps: list[list[Any]] = metadata.wraps
         self.instruments = frozenset(metadata.instruments)
+        constants.add(metadata.compared)
         self.counted = 0
         if "counters" in self.instruments:
             counted = [Counter.from_json(counter) for counter in metadata.counters]

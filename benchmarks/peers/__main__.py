@@ -1,0 +1,122 @@
+"""Peers: the same planted bugs by an ordinary unit test, plain Hypothesis, Atheris on bytes, and `fuzz run`.
+
+    make peers                                                 every planted bug below, 3 seeds, 60 s each
+    make peers ARGS="--seconds 30 --seeds 1 --targets gelu_bw"
+
+Every tool has the same kernels, the same references, the cpu backend, one process at a time (`fuzz run` its workers),
+and the same time from the process's start. Good kernels run as well: what is found there is a false alarm. --write puts
+the tables into a document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median, median_low
+from typing import Any
+
+from fuzz.loader import load
+
+ROOT = Path(__file__).resolve().parents[2]
+TARGETS = ("layernorm_bw", "gelu_bw", "softmax", "rms_norm", "matmul", "silu")
+PEERS = {"unit": "unit test", "properties": "Hypothesis", "coverage": "Atheris", "fuzz": "fuzz run"}
+START, END = "<!-- peers -->", "<!-- end of peers -->"
+Told = dict[str, Any]
+
+
+def ours(target: str, bug: str, seed: int, seconds: float) -> Told:
+    """One `fuzz run` with its shrinking."""
+    command = [str(Path(sys.executable).parent / "fuzz"), "run", target, "--backend", "cpu", "--json"]
+    command += ["--seed", str(seed), "--seconds", str(seconds), "--max-findings", "1"]
+    with tempfile.TemporaryDirectory() as folder:
+        command += ["--corpus", folder] + (["--planted", bug] if bug else [])
+        value = json.loads(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    told: Told = dict(found=False, seconds=None, cases=value["cases"], rate=value["cases_per_second"])
+    if not value["findings"]:
+        return told | dict(elements=0, executions=0)
+    found = value["findings"][0]
+    return told | dict(
+        found=True, seconds=found["first_seconds"], elements=found["elements"], executions=found["executions"]
+    )
+
+
+def measured(peer: str, target: str, bug: str, seed: int, seconds: float) -> Told:
+    if peer == "fuzz":
+        return ours(target, bug, seed, seconds)
+    command = [sys.executable, "-m", "benchmarks.peers.one", peer, target, bug, str(seed), str(seconds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    if not done.stdout.strip():
+        raise SystemExit(f"{' '.join(command)}: {done.stderr}")
+    told: Told = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def spelt(runs: list[Told]) -> str:
+    """Median seconds, elements and executions of shrinking where it was found in most seeds."""
+    times = [run["seconds"] if run["found"] else float("inf") for run in runs]
+    if median_low(times) == float("inf"):
+        return f"not found ({sum(run['found'] for run in runs)}/{len(runs)})"
+    hits = [run for run in runs if run["found"]]
+    elements, executions = (median(run[key] for run in hits) for key in ("elements", "executions"))
+    return f"{median_low(times):.1f} s; {elements:g} el.; {executions:g} ex."
+
+
+def table(results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]) -> list[str]:
+    lines = ["| bug | " + " | ".join(PEERS[peer] for peer in peers) + " |", "|---" * (len(peers) + 1) + "|"]
+    for target, bug in bugs:
+        name = f"{target}: {bug or 'good kernel (found = false alarm)'}"
+        lines.append(f"| {name} | " + " | ".join(spelt(results[peer, target, bug]) for peer in peers) + " |")
+    return [*lines, *sums(results, [pair for pair in bugs if pair[1]], peers)]
+
+
+def sums(results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]) -> list[str]:
+    found, times, rates = [], [], []
+    for peer in peers:
+        of_bug = [[run["seconds"] if run["found"] else float("inf") for run in results[peer, *bug]] for bug in bugs]
+        middle = [median_low(one) for one in of_bug]
+        found.append(f"{sum(one < float('inf') for one in middle)} of {len(bugs)}")
+        times.append(f"{median_low(middle):.1f} s" if middle and median_low(middle) < float("inf") else "not found")
+        rates.append(f"{median(run['rate'] for bug in bugs for run in results[peer, *bug]):.0f}" if bugs else "-")
+    rows = (("bugs found in most seeds", found), ("median seconds", times), ("cases/s until found, median", rates))
+    return [f"| **{name}** | " + " | ".join(cells) + " |" for name, cells in rows]
+
+
+def write(path: Path, lines: list[str]) -> None:
+    """Puts the lines between the marks of a document."""
+    before, _, rest = path.read_text(encoding="utf-8").partition(START)
+    path.write_text("\n".join([before + START, "", *lines, "", END + rest.partition(END)[2]]), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--targets", default=",".join(TARGETS))
+    parser.add_argument("--peers", default=",".join(PEERS))
+    parser.add_argument("--bugs", default="", help="only these planted bugs")
+    parser.add_argument("--write", type=Path)
+    asked = parser.parse_args()
+    peers, only = asked.peers.split(","), asked.bugs.split(",") if asked.bugs else None
+    names = [(target, bug) for target in asked.targets.split(",") for bug in ("", *load(target).plants)]
+    bugs = [pair for pair in names if only is None or pair[1] in only]
+    results: dict[tuple[str, str, str], list[Told]] = {}
+    for target, bug in bugs:
+        for peer in peers:
+            for seed in range(asked.seeds):
+                run = measured(peer, target, bug, seed, asked.seconds)
+                results.setdefault((peer, target, bug), []).append(run)
+                print(f"{target} {bug or 'good'} {peer} seed {seed}: {run}", file=sys.stderr, flush=True)
+    how = f"{asked.seeds} seeds, {asked.seconds:g} s each; median seconds from a process's start to its first failure, "
+    how += "elements of the counterexample after the tool's own shrinking, executions spent on it."
+    lines = [how, "", *table(results, bugs, peers)]
+    print("\n".join(lines))
+    if asked.write:
+        write(asked.write, lines)
+
+
+if __name__ == "__main__":
+    main()

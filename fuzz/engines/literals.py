@@ -1,0 +1,100 @@
+"""Literals: the numbers in the code of a launcher, of the kernels that it runs, and of what those call.
+
+Comparisons with constants of compilation are decided before a kernel is compiled, so that nothing of them is left in
+what the compiler makes: `if N == 4097` where N is a `tl.constexpr` is to be read here or nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+FOREIGN = ("torch", "triton", "numpy", "fuzz", "builtins", "math", "typing", "functools", "hypothesis", "inspect")
+"""Packages whose code is not the kernel's; targets have modules of their own names."""
+DEEPEST, MOST = 6, 300
+"""Calls that are followed, and functions that are read."""
+
+
+def literals(launcher: Any) -> list[float]:
+    """Numbers in the order in which they stand, the launcher's first, each once."""
+    found: dict[float, None] = {}
+    for function in functions(launcher):
+        for value in (*numbers(function.__code__), *named(function)):
+            found.setdefault(value)
+    return list(found)
+
+
+def functions(start: Any) -> list[FunctionType]:
+    """The launcher's function and those that it reaches by name, nearest first."""
+    seen: dict[FunctionType, None] = {}
+    level = list(unwrapped(start))
+    for _ in range(DEEPEST):
+        fresh = [function for function in level if function not in seen][:MOST]
+        seen |= dict.fromkeys(fresh)
+        level = [one for function in fresh for value in reached(function) for one in unwrapped(value)]
+    return list(seen)[:MOST]
+
+
+def unwrapped(value: Any) -> Iterator[FunctionType]:
+    """The functions of the user's in a value: a function, a kernel (whose function is `fn`), or a class's methods."""
+    for _ in range(4):  # A kernel may be wrapped in heuristics and an autotuner.
+        if isinstance(value, FunctionType | type) or not hasattr(value, "fn"):
+            break
+        value = value.fn
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if isinstance(value, type) and not foreign(value):
+        for member in vars(value).values():
+            if isinstance(member, FunctionType | staticmethod | classmethod):
+                yield from unwrapped(member)
+    elif isinstance(value, FunctionType) and not foreign(value):
+        yield value
+
+
+def foreign(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).partition(".")[0] in FOREIGN
+
+
+def reached(function: FunctionType) -> Iterator[Any]:
+    """What a function's names stand for: globals, what its modules hold under its names, and what it encloses."""
+    space, names = function.__globals__, all_names(function.__code__)
+    for name in names:
+        value = space.get(name)
+        if isinstance(value, ModuleType):
+            if value.__name__.partition(".")[0] not in FOREIGN:
+                yield from (vars(value)[other] for other in names if other in vars(value))
+        elif value is not None:
+            yield value
+    for held in function.__closure__ or ():
+        yield held.cell_contents
+
+
+def all_names(code: CodeType) -> list[str]:
+    inner = (name for part in code.co_consts if isinstance(part, CodeType) for name in all_names(part))
+    return [*code.co_names, *inner]
+
+
+def named(function: FunctionType) -> Iterator[float]:
+    """Numbers that a function's global names stand for, also as a `tl.constexpr`."""
+    for name in all_names(function.__code__):
+        value = function.__globals__.get(name)
+        value = getattr(value, "value", value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield value
+
+
+def numbers(code: CodeType) -> Iterator[float]:
+    """The numbers among a code's constants; arithmetic on literals is done when the code is made."""
+    for value in code.co_consts:
+        yield from flat(value)
+
+
+def flat(value: Any) -> Iterator[float]:
+    if isinstance(value, CodeType):
+        yield from numbers(value)
+    elif isinstance(value, tuple | frozenset):
+        for part in sorted(value, key=repr) if isinstance(value, frozenset) else value:
+            yield from flat(part)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield value
