@@ -34,7 +34,7 @@ from fuzz.worker import Worker
 SHARES = {
     "deterministic": (4, 16),
     "layout": (4, 16),
-    "rejects": (12, 32),
+    "rejects": (12, 16),
     "invariance": (1, 4),
     "scaling": (8, 16),
     "autograd": (8, 16),
