@@ -30,6 +30,8 @@ REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
 CONSEQUENCE = "autograd"
 """The oracle that tells what a write over an input does."""
+NONFINITE, FINITE = "nonfinite", ("sign", "value")
+"""Symptoms of NaN and infinities, and of wrong numbers: on one output they may well have different causes."""
 BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
 ADJUDICATION = 30.0
@@ -47,7 +49,9 @@ class Record:
     """One cause: the least case that shows it, how it was first seen, and how often since.
 
     `filed` is the symptom that the oracle saw, where the verdict made another one of it. `needs` is what must be off
-    its default for this cause to show itself; a case that lacks some of it has another cause.
+    its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
+    the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
+    there is such a cause already, so that the case must not shrink into its NaN.
     """
 
     finding: Finding
@@ -67,6 +71,8 @@ class Record:
     verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
     filed: str = ""
     needs: frozenset[str] = frozenset()
+    finite: frozenset[str] | None = None
+    numbers: bool = False
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
 
@@ -99,7 +105,7 @@ class Record:
         `has` is what is off its default in the finding's case. An output that is known to be wrong is not asked
         whether it is wrong alike in another batch or layout.
         """
-        if not self.needs <= has:
+        if not self.needs <= has or self.leaves_open(finding, has):
             return False
         if (finding.symptom == REFERENCE) != self.blames_reference:
             return False
@@ -108,6 +114,12 @@ class Record:
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         return self.widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
+
+
+    def leaves_open(self, finding: Finding, has: frozenset[str]) -> bool:
+        """Whether this is a cause of NaN and the finding a wrong number, of which it is not known to be the cause."""
+        apart = self.finding.symptom == NONFINITE and finding.symptom in FINITE and self.widened.same_bug(finding)
+        return apart and not (self.finite is not None and self.finite <= has)
 
 
 @dataclass
@@ -264,7 +276,8 @@ class Triage:
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
                 found = self.shows(case, like, clean=clean, stateful=record.stateful)
-                if found and (found.symptom == REFERENCE) == record.blames_reference:
+                same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
+                if same and not (record.numbers and found is not None and found.symptom == NONFINITE):
                     return found
             return None
 
@@ -293,6 +306,8 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
         covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
         if alike or old.case.key == new.case.key or covered:
+            if old.leaves_open(new.finding, new.needs):
+                old.finite = new.needs
             old.needs &= new.needs
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.take(new)

@@ -16,8 +16,9 @@ from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Record, merge
+from fuzz.triage import Record, Triage, merge
 from fuzz.trigger import needs
 
 
@@ -91,3 +92,38 @@ def test_what_a_case_has_off_its_default_is_what_its_cause_may_need(layernorm: T
     plain["x"] = replace(plain["x"], dtype="bfloat16", layout=Layout(pad=2))
     case = replace(two[0], calls=(replace(call, arguments=plain, options={**call.options, "eps": 1e-12}),))
     assert needs(case, layernorm) == {"x dtype", "x layout", "eps"}
+
+
+def test_a_cause_of_nan_hides_no_wrong_number_that_needs_more_than_it_does(two: tuple[Case, Case]) -> None:
+    small, large = two
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(large, "dx")
+    old, number.needs = replace(record(small, "dx"), finding=nan), frozenset({"reduction"})
+    assert old.covers(nan, frozenset()) and not old.covers(number.finding, number.needs)
+    assert merge([old], number, {}) is None and number.covers(nan, number.needs)
+
+
+def test_a_wrong_number_that_needs_nothing_else_is_of_the_cause_of_nan(two: tuple[Case, Case]) -> None:
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(two[1], "dx")
+    old = replace(record(two[0], "dx"), finding=nan)
+    assert merge([old], number, {}) is old and old.finding is nan
+    assert all(old.covers(replace(nan, symptom=symptom), frozenset()) for symptom in ("value", "sign"))
+
+
+@pytest.mark.parametrize(("known", "kept"), [(False, 1), (True, 2)])
+def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
+    two: tuple[Case, Case], layernorm: Target, known: bool, kept: int
+) -> None:
+    made = record(two[1], "dx")
+    made.numbers = known
+
+    class Shown(Triage):
+        """Smaller cases are NaN: what has one row; what has more is wrong."""
+
+        def shows(self, case: Case, like: Finding, **how: bool) -> Finding | None:
+            symptom = "nonfinite" if case.last.dims["M"] < 2 else "value"
+            return replace(like, symptom=symptom)
+
+    call = replace(made.case.last, dims={"M": 4, "N": 4})
+    made.case = replace(made.case, calls=(call,))
+    worker: Any = None
+    assert Shown(layernorm, worker, ())._shrunk(made, Budget(), clean=False).case.last.dims["M"] == kept
