@@ -34,8 +34,8 @@ BUDGETS: Budgets = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 LONG, LONGEST = 8, 1 << 17
 """In so many of 100 cases one dim is long, up to tensors of so many elements, and every other one is tiny: kernels take
 other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
-OCTAVES = 4
-"""A long dim lies within so many powers of two below the longest."""
+OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
+"""(weight, powers of two that a long dim lies below the longest)."""
 TWINS, TWIN = 8, 5
 """One argument in so many, those of this remainder, has the values of an earlier one of its shape and dtype."""
 HUGE_REACH = 30
@@ -134,7 +134,7 @@ def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> d
     for dim in target.sizes:
         dims[dim.name] = dim.clamp(1 + draw(3))
     most = largest_within(target, dims, long, LONGEST)
-    power = 1 << max(most.bit_length() - 1 - draw(OCTAVES), 0)
+    power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
     dims[long.name] = long.clamp(min(most, power + (draw(3) - 1 if draw(2) else draw(power))))
     return dims
 

@@ -17,7 +17,7 @@ from fuzz.finding import Finding
 from fuzz.oracles.base import Examination, compare_bits, compare_values
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
-from fuzz.values import generate, recipe
+from fuzz.values import exact, generate, recipe
 
 NEIGHBOURS = recipe("normal", 20011)
 
@@ -76,6 +76,18 @@ def neighboured(call: Call, batch: str, split: Split) -> dict[str, np.ndarray]:
             words = np.concatenate([_others(value, call, split.before), rows, _others(value, call, split.after)])
         found[name] = words
     return found
+
+
+def second_call(target: Target, case: Case) -> Call | None:
+    """The call that a case's split is compared with, its values listed; None where no rows are split off."""
+    if case.split is None or not (target.batch or target.rows):
+        return None
+    batch = target.batch or next(iter(target.rows.values()))
+    call = resized(case.last, batch, case.split)
+    for name, words in neighboured(case.last, batch, case.split).items():
+        value = call.tensors[name]
+        call = call.with_argument(name, replace(value, values=exact(words, named_dtype(value.dtype))))
+    return call
 
 
 def _others(value: Argument, call: Call, rows: int) -> np.ndarray:
