@@ -224,7 +224,7 @@ class Campaign:
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds
         record.outputs = set(finding.outputs)
-        record.numbers = any(one.leaves_open(finding, needs(record.case, self.target)) for one in self.records)
+        record.numbers = any(one.leaves_open(finding) for one in self.records)
         try:
             triage.shrink(record, Budget(seconds=self._allowance()))
         except KeyboardInterrupt:

@@ -105,7 +105,7 @@ class Record:
         `has` is what is off its default in the finding's case. An output that is known to be wrong is not asked
         whether it is wrong alike in another batch or layout.
         """
-        if not self.needs <= has or self.leaves_open(finding, has):
+        if not self.needs <= has:
             return False
         if (finding.symptom == REFERENCE) != self.blames_reference:
             return False
@@ -113,13 +113,18 @@ class Record:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
-        return self.widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
+        own = self.finite is not None and self.finite <= has
+        alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
+        return any(own or not apart(one, finding) for one in alike)
+
+    def leaves_open(self, finding: Finding) -> bool:
+        """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
+        return any(one.same_bug(finding) and apart(one, finding) for one in (self.widened, *self.also))
 
 
-    def leaves_open(self, finding: Finding, has: frozenset[str]) -> bool:
-        """Whether this is a cause of NaN and the finding a wrong number, of which it is not known to be the cause."""
-        apart = self.finding.symptom == NONFINITE and finding.symptom in FINITE and self.widened.same_bug(finding)
-        return apart and not (self.finite is not None and self.finite <= has)
+def apart(known: Finding, finding: Finding) -> bool:
+    """Whether a finding is of numbers that are wrong, and a known one of what is no number."""
+    return known.symptom == NONFINITE and finding.symptom in FINITE
 
 
 @dataclass
@@ -305,9 +310,9 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     for old in records:
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
         covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
-        if alike or old.case.key == new.case.key or covered:
-            if old.leaves_open(new.finding, new.needs):
-                old.finite = new.needs
+        numbers = old.leaves_open(new.finding) and new.needs <= old.needs
+        if alike or old.case.key == new.case.key or covered or numbers:
+            old.finite = new.needs if numbers else old.finite
             old.needs &= new.needs
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.take(new)

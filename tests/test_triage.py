@@ -109,6 +109,16 @@ def test_a_wrong_number_that_needs_nothing_else_is_of_the_cause_of_nan(two: tupl
     assert all(old.covers(replace(nan, symptom=symptom), frozenset()) for symptom in ("value", "sign"))
 
 
+def test_what_a_write_over_an_input_makes_nan_hides_no_wrong_number_either(two: tuple[Case, Case]) -> None:
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(two[1], "dx")
+    written = replace(record(two[0], "x"), finding=Finding("mutation", ("x",), "written", "x"), also=(nan,))
+    assert written.covers(nan, frozenset()) and not written.covers(number.finding, frozenset())
+    number.needs = frozenset({"reduction"})
+    assert merge([written], number, {}) is None
+    number.needs = frozenset()
+    assert merge([written], number, {}) is written and written.covers(number.finding, frozenset())
+
+
 @pytest.mark.parametrize(("known", "kept"), [(False, 1), (True, 2)])
 def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
     two: tuple[Case, Case], layernorm: Target, known: bool, kept: int
