@@ -130,12 +130,13 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
 
 
 def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> dict[str, int]:
-    """One dim near the largest sizes that it may have, beside a power of two or anywhere; the others up to 3."""
+    """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are up to 3."""
     for dim in target.sizes:
         dims[dim.name] = dim.clamp(1 + draw(3))
     most = largest_within(target, dims, long, LONGEST)
     power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
-    dims[long.name] = long.clamp(min(most, power + (draw(3) - 1 if draw(2) else draw(power))))
+    sizes = (most, power + draw(3) - 1, power + draw(power))
+    dims[long.name] = long.clamp(min(most, sizes[draw(3)]))
     return dims
 
 

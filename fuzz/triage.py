@@ -28,6 +28,8 @@ REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
+MUTATION = "mutation"
+"""The oracle that tells of writes over inputs, which nothing else that is wrong with a case explains."""
 CONSEQUENCE = "autograd"
 """The oracle that tells what a write over an input does."""
 NONFINITE, FINITE = "nonfinite", ("sign", "value")
@@ -114,7 +116,8 @@ class Record:
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         own = self.finite is not None and self.finite <= has
-        alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
+        also = () if finding.oracle == MUTATION else self.also
+        alike = (one for one in (self.widened, *also) if one.same_bug(finding))
         return any(own or not apart(one, finding) for one in alike)
 
     def leaves_open(self, finding: Finding) -> bool:
@@ -269,7 +272,7 @@ class Triage:
         same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
         record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
-        if record.finding.oracle == "mutation" and self.target.differentiable:
+        if record.finding.oracle == MUTATION and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.ask(record.first, record.finding.oracle, everything=True)
             seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)

@@ -137,3 +137,11 @@ def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
     made.case = replace(made.case, calls=(call,))
     worker: Any = None
     assert Shown(layernorm, worker, ())._shrunk(made, Budget(), clean=False).case.last.dims["M"] == kept
+
+
+def test_a_stray_access_does_not_explain_a_write_over_an_input(two: tuple[Case, Case]) -> None:
+    stray, written = Finding("bounds", ("out",), "stray-write", "s"), Finding("mutation", ("x",), "written", "w")
+    both = replace(record(two[1], "out"), finding=stray, also=(written, wrong("dx")))
+    alone = replace(record(two[0], "x"), finding=written)
+    assert both.covers(wrong("dx"), frozenset()) and not both.covers(written, frozenset())
+    assert merge([alone], both, {}) is None and merge([both], alone, {}) is None
