@@ -237,8 +237,8 @@ PLANTED |= {
             "two places in one grid: of one query they are 15 elements with all else, of two 16",
         ),
         "swapped_xy": Expected(
-            "accuracy", ("y",), {**ONE_PLACE, "W1": 2},
-            "a square grid of one cell looks alike along both; of two cells, W1=2 comes before H1=2",
+            "accuracy", ("y",), {**ONE_PLACE, "W2": 2},
+            "a grid of one cell looks alike along both; of two cells, W2=2 comes first in the order of dims",
         ),
         "swapped_xy_gradients": Expected(
             "accuracy", ("dplaces",), ONE_PLACE, "at unlike places along x and y the slopes of the only cell differ"
