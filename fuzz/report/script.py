@@ -7,7 +7,7 @@ code 1 and one line where the kernel is wrong, with 0 where it is right.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ def script(entry: Entry, target: Target, plant: Plant | None, due: Due, repeat: 
         f'"""{title}\n\nrepeat   {repeat}\n"""\n',
         "\n".join([*futures(main), "import sys", "", "import torch"]),
         START.strip("\n"),
-        *(text for text in body if text != "import torch"),
+        *grouped(text for text in body if text != "import torch"),
         *helpers(entry, target),
         TENSOR_HELPER.strip("\n"),
         "\n".join(call_lines(entry.case.calls, target)),
@@ -102,6 +102,21 @@ def script(entry: Entry, target: Target, plant: Plant | None, due: Due, repeat: 
         checks(entry, target, launcher, due.values, spoil),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
+
+
+def grouped(pieces: Iterable[str]) -> Iterator[str]:
+    """Imports that follow each other as one piece."""
+    imports: list[str] = []
+    for text in pieces:
+        if text.startswith(("import ", "from ")):
+            imports.append(text)
+            continue
+        if imports:
+            yield "\n".join(imports)
+            imports = []
+        yield text
+    if imports:
+        yield "\n".join(imports)
 
 
 def check_names(nodes: Iterator[Any]) -> None:
