@@ -76,8 +76,8 @@ def shrink(
 
 def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
-    old = Verdict.recalled(entry.seen).told
-    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.verdict.told}
+    old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
+    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.told}
     smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)
