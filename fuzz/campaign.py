@@ -29,10 +29,10 @@ from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker
 
 SHARES = {
-    "deterministic": (4, 8),
-    "layout": (4, 8),
-    "rejects": (12, 12),
-    "invariance": (1, 2),
+    "deterministic": (4, 16),
+    "layout": (4, 16),
+    "rejects": (12, 32),
+    "invariance": (1, 4),
     "scaling": (8, 16),
     "autograd": (8, 16),
 }

@@ -111,17 +111,23 @@ class Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:
             return self
-        calls = []
-        for call in self.calls:
-            for name, value in call.tensors.items():
-                if isinstance(value.values, Recipe):
-                    reseeded = replace(value.values, seed=value.values.seed + number * REPLICA)
-                    call = call.with_argument(name, replace(value, values=reseeded))
-            calls.append(call)
-        return replace(self, calls=tuple(calls))
+        return Case(self.target, tuple(_reseeded(call, number) for call in self.calls), self.split)
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
+
+
+def _reseeded(call: Call, number: int) -> Call:
+    arguments, cotangents = (
+        {name: Argument(one.shape, one.dtype, reseeded(one.values, number), one.layout) for name, one in part.items()}
+        for part in (call.arguments, call.cotangents)
+    )
+    return Call(call.dims, arguments, call.options, cotangents)
+
+
+def reseeded(values: Values, number: int) -> Values:
+    """The values of replica `number`: those of a recipe with another seed."""
+    return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:

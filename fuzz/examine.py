@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -19,6 +20,7 @@ from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.base import Examination
 from fuzz.oracles.probe import check_precision
+from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
 from fuzz.question import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
@@ -27,6 +29,7 @@ from fuzz.worker import Final
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | Final
 Request = Question | Wave | Appeal | Inquiry
+Exam = Callable[[Question], Examination]
 
 
 def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
@@ -52,10 +55,13 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
     def handle(request: Request) -> Answer:
         try:
             if isinstance(request, Wave):
-                return examine_wave(exam, request.questions())
+                return examine_wave(exam, Replicas(target, launcher, backend), request)
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
+        except Unattributed:
+            # Without an answer the pool asks about each replica alone.
+            os._exit(1)
         except (torch.OutOfMemoryError, MemoryError) as error:
             return unexamined(request, f"no memory to examine it: {one_line(error)}")
 
@@ -102,13 +108,17 @@ def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | 
     return adjudicate(exam, found, request.seconds)
 
 
-def examine_wave(exam: Callable[[Question], Examination], questions: tuple[Question, ...]) -> Answer:
-    """Runs all replicas, screens them at once, then asks the oracles about each; up to one that ends the process."""
+def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
+    """Runs all replicas, screens them at once, then asks the oracles; up to a replica that ends the process."""
+    questions = wave.questions()
     exams: list[Examination] = []
     reports: list[Report] = []
     last: tuple[Report, ...] = ()
     try:
-        for question in questions:
+        exams += replicas.run([question.case for question in questions])
+        if any(one.stack for one in exams):
+            return examine_together(exam, replicas, exams, questions)
+        for question in questions[len(exams) :]:
             exams.append(exam(question))
     except Fatal as fatal:
         last = (report_of(fatal.outcome),)
@@ -120,6 +130,36 @@ def examine_wave(exam: Callable[[Question], Examination], questions: tuple[Quest
     except Fatal as fatal:
         last = (report_of(fatal.outcome),)
     return Final((*reports, *last)) if last else tuple(reports)
+
+
+def examine_together(
+    exam: Exam, replicas: Replicas, exams: Sequence[Examination], questions: Sequence[Question]
+) -> tuple[Report, ...]:
+    """Reports on replicas that ran together. What they only seem to do, they have to do in a run of their own."""
+    together = [one for one in exams if one.stack]
+    screen(together)
+    first = together[0]
+    accuracy = Accuracy().applies(first.target, first.case)
+    suspects = {one.row for one in together if accuracy and not one.cleared}
+    always = ["fault", *(oracle.name for oracle in ALWAYS if oracle.applies(first.target, first.case))]
+    examined = {one.row: list(always) for one in together}
+    for oracle in SAMPLED:
+        asked = [one for one in together if one.row not in suspects and oracle.name in questions[one.row].sampled]
+        asked = [one for one in asked if oracle.applies(one.target, one.case)]
+        found = replicas.ask(oracle, asked) if isinstance(oracle, Rerunning) else [oracle.examine(one) for one in asked]
+        for one, finding in zip(asked, found, strict=True):
+            examined[one.row].append(oracle.name)
+            if finding:
+                suspects.add(one.row)
+
+    def report(row: int, one: Examination) -> Report:
+        if one.stack is None:
+            return examine(one, questions[row])
+        if row in suspects:
+            return examine(exam(questions[row]), questions[row])
+        return Report("returned", False, (), tuple(examined[row]), one.worst)
+
+    return tuple(report(row, one) for row, one in enumerate(exams))
 
 
 def examine(exam: Examination, question: Question) -> Report:

@@ -9,12 +9,13 @@ import ctypes
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison
+from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
 from fuzz.outcome import Access
 
@@ -41,16 +42,19 @@ FILLED = {
 
 @dataclass
 class Allocation:
+    """`filled` has the values that it was filled with, in the order of memory; None where that was poison."""
+
     base: torch.Tensor
     start: int
     length: int
+    filled: torch.Tensor | None = None
 
     def strays(self, names: Mapping[int, str]) -> list[Access]:
         """Words of the guards that changed; names maps data pointers to what the launcher returned."""
         if self.base.is_cpu and self._intact():
             return []
         flat = self.base.view(WORDS[self.base.element_size()])
-        poison = flat[:1].clone().fill_(_signed_poison(self.base))
+        poison = flat[:1].clone().fill_(signed_poison(self.base.dtype))
         before, after = flat[: self.start] != poison, flat[self.start + self.length :] != poison
         changed = int(before.sum()) + int(after.sum())
         if not changed:
@@ -72,12 +76,16 @@ class Allocation:
 
 
 class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, allocations are guarded and poisoned; `made` lists them. `after` is told of every operation."""
+    """While active, allocations are guarded and poisoned; `made` lists them. `after` is told of every operation.
+
+    `computed` is whether torch did anything else than to allocate memory and to look at it in other shapes.
+    """
 
     def __init__(self, after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.made: list[Allocation] = []
         self.after = after
+        self.computed = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -89,33 +97,37 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         result = plain = func(*args, **(kwargs or {}))
         if func in UNFILLED:
-            result = self._guarded(plain, fill_poison)
+            result = self._guarded(plain, None)
         elif func in FILLED:
-            result = self._guarded(plain, lambda view: view.copy_(plain))
+            result = self._guarded(plain, plain)
+        elif not is_view(func):
+            self.computed = True
         if self.after is not None:
             self.after(func, args, kwargs or {}, result)
         return result
 
-    def _guarded(self, plain: torch.Tensor, fill: Callable[[torch.Tensor], Any]) -> torch.Tensor:
+    def _guarded(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
         if plain.dtype not in NAMES or plain.dtype is torch.bool or plain.is_meta or not _dense(plain):
             return plain
         start = GUARD // plain.element_size()
         base = torch.empty(plain.numel() + 2 * start, dtype=plain.dtype, device=plain.device)
         fill_poison(base)
         view = torch.as_strided(base, plain.shape, plain.stride(), start)
-        if fill is not fill_poison:
-            fill(view)
-        self.made.append(Allocation(base, start, plain.numel()))
+        if filled is not None:
+            view.copy_(filled)
+        self.made.append(Allocation(base, start, plain.numel(), filled))
         return view
 
     def strays(self, names: Mapping[int, str]) -> list[Access]:
         return [access for allocation in self.made for access in allocation.strays(names)]
 
 
+@lru_cache(maxsize=1024)
+def is_view(func: Any) -> bool:
+    """Whether an operation only looks at its argument's memory in another shape."""
+    returned = func._schema.returns
+    return bool(returned) and all(one.alias_info is not None and not one.alias_info.is_write for one in returned)
+
+
 def _dense(tensor: torch.Tensor) -> bool:
     return tensor.numel() == 0 or tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
-
-
-def _signed_poison(tensor: torch.Tensor) -> int:
-    word, bits = POISON[NAMES[tensor.dtype]], 8 * tensor.element_size()
-    return word - (1 << bits) if word >> (bits - 1) else word

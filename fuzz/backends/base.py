@@ -2,22 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
 from fuzz.outcome import Access
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An argument of a launch that is an address: its slot, the addresses from `start` to `end` that it stands for, and
+    the slot of the distance of its shadow, 0 where it has none."""
+
+    slot: int
+    start: int
+    end: int
+    shadow: int = 0
+
+
+class Launched(Protocol):
+    """A launch that can be repeated with other addresses. `pointers` is None where it cannot."""
+
+    @property
+    def pointers(self) -> Sequence[Pointer] | None: ...
+
+    def repeat(self, count: int, moved: Mapping[int, np.ndarray], order: int | None) -> np.ndarray | None:
+        """So many launches; `moved` tells by slot how far its value is moved in each. Which of them had something to
+        report, None where the backend has no reports."""
+
+
+class Watched(Protocol):
+    """Memory from `start` to `end` with a shadow, a byte for each byte."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+    @property
+    def shadow(self) -> np.ndarray: ...
+
+
+def nothing() -> None:
+    """Where there is nothing to wait for."""
 
 
 @dataclass
 class Session:
     """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
-    told of every operation of torch: the operation, its arguments and keywords, its result."""
+    told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
+    as the backend can repeat them, `watched` the allocations whose shadows they were given; `finish` waits for them."""
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
     after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
+    launched: Sequence[Launched] = ()
+    watched: Sequence[Watched] = ()
+    finish: Callable[[], None] = nothing
 
 
 class Backend(Protocol):

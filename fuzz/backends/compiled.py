@@ -42,7 +42,7 @@ class Compiled:
         memory = cpu.Memory(filled=True)
         with cpu.active(), cpu.observe(order=order, unwritten=memory, conflicts=True, overflow=True) as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
-            yield Session(accesses, lambda: list(log.launches), memory.after)
+            yield Session(accesses, lambda: list(log.launches), memory.after, log.launched, memory.allocations)
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:

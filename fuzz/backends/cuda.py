@@ -28,7 +28,10 @@ class Cuda:
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
-        yield Session()
+        from fuzz.backends.launched import recording
+
+        with recording() as launched:
+            yield Session(launched=launched)
 
     @contextmanager
     def unwatched(self) -> Iterator[None]:

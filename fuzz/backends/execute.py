@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.base import Backend
+from fuzz.backends.base import Backend, Session
 from fuzz.backends.gradients import Computation, forward, gradients
 from fuzz.backends.memory import NAMES, Buffer, place, poisoned
 from fuzz.case import Call
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.outcome import Access, CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target import Launcher, Target
 
 Words = Mapping[str, np.ndarray]
@@ -34,6 +34,16 @@ class Fatal(Exception):
     outcome: Outcome
 
 
+@dataclass(frozen=True)
+class Ran:
+    """One call that came back: its tensors in memory, what it returned and allocated, what the backend saw."""
+
+    buffers: Mapping[str, Buffer]
+    outputs: Mapping[str, torch.Tensor]
+    allocations: GuardedAllocations
+    session: Session
+
+
 def run(
     target: Target,
     launcher: Launcher,
@@ -42,15 +52,22 @@ def run(
     order: int | None = None,
     words: Words | None = None,
     computation: Computation | None = None,
+    kept: list[Ran] | None = None,
 ) -> Outcome:
     """Runs the calls in turn. `words` replaces the values of arguments; they have the layout's stored shape.
 
     `computation` says what is done with the launcher: without it, that it is called, and where the target is an
-    autograd function, differentiated. Raises TargetError for a target that contradicts itself.
+    autograd function, differentiated. To `kept` is added what is left of each call that came back.
+    Raises TargetError for a target that contradicts itself.
     """
+    results = []
     try:
-        given = order, words or {}, computation
-        return Returned(tuple(run_call(target, launcher, call, backend, *given) for call in calls))
+        for call in calls:
+            ran = launch(target, launcher, call, backend, order, words or {}, computation)
+            results.append(observe(target, ran))
+            if kept is not None:
+                kept.append(ran)
+        return Returned(tuple(results))
     except UsageError:
         raise
     except TooLarge as error:
@@ -64,7 +81,7 @@ def run(
         return outcome
 
 
-def run_call(
+def launch(
     target: Target,
     launcher: Launcher,
     call: Call,
@@ -72,8 +89,8 @@ def run_call(
     order: int | None,
     words: Words,
     computation: Computation | None = None,
-) -> CallResult:
-    """One call in guarded, poisoned memory."""
+) -> Ran:
+    """One call in guarded, poisoned memory, which nobody has looked at yet."""
     try:
         buffers = {
             name: place(name, value, call.dims, backend.device, words.get(name)) for name, value in call.tensors.items()
@@ -84,49 +101,42 @@ def run_call(
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
     scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
 
-    def launch(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+    def started(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         return checked(target, launcher(**tensors, **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
     with backend.session(order) as session, GuardedAllocations(session.after) as allocations:
-        outputs = compute(launch, inputs, cotangents)
+        outputs = compute(started, inputs, cotangents)
         backend.finish()
-        accesses, kernels = session.accesses(), session.kernels()
-    return observe(target, buffers, outputs, allocations, accesses, kernels)
+    return Ran(buffers, outputs, allocations, session)
 
 
-def observe(
-    target: Target,
-    buffers: Mapping[str, Buffer],
-    outputs: Mapping[str, torch.Tensor],
-    allocations: GuardedAllocations,
-    accesses: list[Access],
-    kernels: list[str],
-) -> CallResult:
+def observe(target: Target, ran: Ran) -> CallResult:
     """What the call did to memory, beside what it returned."""
     writes, strays = [], []
-    for buffer in buffers.values():
+    for buffer in ran.buffers.values():
         changed, outside = buffer.inspect()
         strays += outside
         writes += [] if buffer.name in target.in_place else changed
-    strays += allocations.strays({output.data_ptr(): name for name, output in outputs.items()})
-    storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in buffers.values()}
+    outputs = ran.outputs
+    strays += ran.allocations.strays({output.data_ptr(): name for name, output in outputs.items()})
+    storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in ran.buffers.values()}
     aliases = [
         (name, storages[output.untyped_storage().data_ptr()])
         for name, output in outputs.items()
         if output.numel() and output.untyped_storage().data_ptr() in storages
     ]
     if target.differentiable:  # A gradient may be the cotangent itself, as that of torch's addition is.
-        gradients_of = [f"d{name}" for name in buffers]
+        gradients_of = [f"d{name}" for name in ran.buffers]
         aliases = [pair for pair in aliases if not (pair[0] in gradients_of and pair[1].startswith("grad "))]
     unwritten = {name: place for name, output in outputs.items() if (place := poisoned(output)) is not None}
     return CallResult(
         outputs={name: output.detach().clone() for name, output in outputs.items()},
-        accesses=tuple(accesses + strays),
+        accesses=tuple(ran.session.accesses() + strays),
         writes=tuple(writes),
         unwritten=unwritten,
         aliases=tuple(pair for pair in aliases if pair[1] not in target.in_place),
-        kernels=tuple(kernels),
+        kernels=tuple(ran.session.kernels()),
     )
 
 

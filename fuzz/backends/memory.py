@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -160,11 +161,9 @@ def words_of(tensor: torch.Tensor) -> np.ndarray:
 
 def poisoned(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The index of the first element that still holds poison, or None. Eight-bit types cannot be told."""
-    word = POISON.get(NAMES.get(tensor.dtype, ""), 0)
-    if tensor.element_size() == 1 or tensor.numel() == 0 or not word:
+    if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in NAMES:
         return None
-    signed = word - (1 << 8 * tensor.element_size()) if word >> (8 * tensor.element_size() - 1) else word
-    same = tensor.detach().contiguous().view(WORDS[tensor.element_size()]) == signed
+    same = tensor.detach().contiguous().view(WORDS[tensor.element_size()]) == signed_poison(tensor.dtype)
     if not bool(same.any()):
         return None
     return tuple(int(i) for i in same.nonzero()[0])
@@ -178,5 +177,11 @@ def fill_poison(tensor: torch.Tensor) -> None:
     if tensor.dtype is torch.bool:
         tensor.fill_(True)
         return
-    word, bits = POISON[name], 8 * tensor.element_size()
-    tensor.view(WORDS[bits // 8]).fill_(word - (1 << bits) if word >> (bits - 1) else word)
+    tensor.view(WORDS[tensor.element_size()]).fill_(signed_poison(tensor.dtype))
+
+
+@lru_cache
+def signed_poison(dtype: torch.dtype) -> int:
+    """The poison of a dtype as the value of a word of `WORDS`: signed where that has more than 8 bits."""
+    word, bits = POISON[NAMES[dtype]], 8 * dtype.itemsize
+    return word - (1 << bits) if bits > 8 and word >> (bits - 1) else word

@@ -23,11 +23,13 @@ BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
 ALONE = 256
 """Plans at the start that have one replica each."""
-REPLICAS = 16
-"""Most replicas of a plan."""
+REPLICAS = 32
+"""Most replicas of a plan, which cost little more than one where they run together."""
+APART = 6
+"""Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
 TOGETHER = 1 << 13
 """Elements that the replicas of a plan may have together."""
-WAVE_BUDGETS: Budgets = ((34, 1 << 8), (26, 1 << 11), (12, 1 << 14), (28, 1 << 16))
+WAVE_BUDGETS: Budgets = ((30, 1 << 8), (24, 1 << 11), (12, 1 << 14), (34, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
 
@@ -72,7 +74,9 @@ class RandomEngine:
         """How many replicas plan `number` has."""
         if number < ALONE:
             return 1
-        return max(1, min(REPLICAS, TOGETHER // max(plan.elements(), 1)))
+        huge = any(value.layout.reach for value in plan.last.tensors.values())
+        most = APART if huge or len(plan.calls) > 1 else REPLICAS
+        return max(1, min(most, TOGETHER // max(plan.elements(), 1)))
 
 
 def choices(key: str) -> bytes:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import run
+from fuzz.backends.execute import Ran, run
 from fuzz.backends.memory import NAMES, words_of
 from fuzz.case import Call, Case
 from fuzz.dtypes import decimal, hexword
@@ -24,11 +25,70 @@ SHOWN = 4
 """Elements that a finding shows."""
 
 
+Outputs = Mapping[str, torch.Tensor]
+Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """What an oracle asks for: the last call again, or another one, with other words or its programs in other order.
+
+    `pairs` makes of the first outputs and those of the rerun what has to be the same bits, also where both have a dim
+    of replicas in front. `step` tells reruns apart that an oracle asks for in turn.
+    """
+
+    call: Call | None = None
+    order: int | None = None
+    words: Mapping[str, np.ndarray] | None = None
+    pairs: Callable[[Outputs, Outputs], Pairs] | None = None
+    step: str = ""
+
+
+Asking = Generator[Rerun, Outputs | None, Finding | None]
+"""An examination that asks for reruns and is sent their outputs, None where there is nothing left to compare."""
+
+
+def together(first: Outputs, again: Outputs) -> Pairs:
+    """Every output with itself."""
+    return {name: (first[name], again[name]) for name in first}
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Replicas of a plan that ran together: values (replicas, *stored shape) and outputs (replicas, *shape) by name."""
+
+    values: Mapping[str, torch.Tensor]
+    outputs: Outputs
+
+    @cached_property
+    def words(self) -> Mapping[str, np.ndarray]:
+        """The values' words on the host."""
+        return {name: words_of(tensor) for name, tensor in self.values.items()}
+
+
+@dataclass(frozen=True)
+class Row(Mapping[str, torch.Tensor]):
+    """The outputs of one replica of a stack, each taken out when it is asked for."""
+
+    stack: Stack
+    row: int
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        return self.stack.outputs[name][self.row]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stack.outputs)
+
+    def __len__(self) -> int:
+        return len(self.stack.outputs)
+
+
 @dataclass
 class Examination:
     """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it.
 
     `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
+    `stack`: those replicas, where they ran together; it is number `row` of them.
     """
 
     target: Target
@@ -38,6 +98,8 @@ class Examination:
     outcome: Outcome
     worst: float = 0.0
     cleared: bool = False
+    stack: Stack | None = None
+    row: int = 0
 
     @property
     def precision(self) -> Precision:
@@ -50,18 +112,35 @@ class Examination:
         assert isinstance(self.outcome, Returned)
         return self.outcome
 
-    def rerun(
-        self, call: Call | None = None, *, order: int | None = None, words: Mapping[str, np.ndarray] | None = None
-    ) -> Mapping[str, torch.Tensor] | None:
+    def words(self, name: str) -> np.ndarray:
+        """The words of a tensor of the last call, of its stored shape; read only."""
+        if self.stack is not None:
+            words: np.ndarray = self.stack.words[name][self.row]
+            return words
+        return self.case.last.tensors[name].words(self.case.last.dims)
+
+    def rerun(self, asked: Rerun, kept: list[Ran] | None = None) -> Outputs | None:
         """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.
 
         A run that writes or reads outside its buffers is a case of its own for the oracles of memory.
         """
-        outcome = run(self.target, self.launcher, (call or self.case.last,), self.backend, order, words)
+        calls = (asked.call or self.case.last,)
+        outcome = run(self.target, self.launcher, calls, self.backend, asked.order, asked.words, kept=kept)
         if not isinstance(outcome, Returned):
             return None
         result = outcome.calls[-1]
         return None if result.accesses or result.writes or result.unwritten or result.aliases else result.outputs
+
+
+def answered(exam: Examination, asking: Asking) -> Finding | None:
+    """What an examination comes to whose reruns are run one at a time."""
+    try:
+        asked = next(asking)
+        while True:
+            asked = asking.send(exam.rerun(asked))
+    except StopIteration as end:
+        found: Finding | None = end.value
+        return found
 
 
 class Oracle(Protocol):
@@ -86,16 +165,18 @@ def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, *
 
 def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
     """Indices (n, rank) of the elements whose bits differ; NaNs of any payload are equal."""
-    if before.is_floating_point():
-        # Reading words is only needed where values compare unequal or are zeros of unlike sign.
-        same = (before == after) & (torch.signbit(before) == torch.signbit(after))
-        return ((~(same | (before.isnan() & after.isnan()))).nonzero()).cpu().numpy()
-    return (before != after).nonzero().cpu().numpy()
+    return (~same_bits(before, after)).nonzero().cpu().numpy()
 
 
-def compare_values(
-    oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], bounds: Mapping[str, torch.Tensor]
-) -> Finding | None:
+def same_bits(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Element by element; NaNs of any payload are equal."""
+    if not before.is_floating_point():
+        return before == after
+    same = (before == after) & (torch.signbit(before) == torch.signbit(after))
+    return same | (before.isnan() & after.isnan())
+
+
+def compare_values(oracle: str, what: str, pairs: Pairs, bounds: Outputs) -> Finding | None:
     """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it.
 
     Where the bound is infinite both may be anything, NaN too.
@@ -111,9 +192,7 @@ def compare_values(
     return compare_bits(oracle, what, drifted, "drift")
 
 
-def compare_bits(
-    oracle: str, what: str, pairs: Mapping[str, tuple[torch.Tensor, torch.Tensor]], symptom: str = "bits"
-) -> Finding | None:
+def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:
     """A finding where two runs that must agree bit for bit do not. Pairs are (this run, the other run) by output."""
     outputs, elements, count, total = [], [], 0, 0
     for name, (got, other) in pairs.items():

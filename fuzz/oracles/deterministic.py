@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fuzz.case import Case
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, together
 from fuzz.target import Target
 
 ORDERS = (-1, 1, 2)
@@ -19,13 +19,15 @@ class Deterministic:
         return target.deterministic and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         first = exam.returned.calls[-1].outputs
         for order in ORDERS:
-            again = exam.rerun(order=order)
+            again = yield Rerun(order=order, pairs=together)
             if again is None:
                 continue
-            pairs = {name: (first[name], again[name]) for name in first}
-            found = compare_bits("deterministic", "when the same call runs again", pairs)
+            found = compare_bits("deterministic", "when the same call runs again", together(first, again))
             if found:
                 return found
         return None

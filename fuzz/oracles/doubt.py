@@ -29,7 +29,7 @@ def doubtful(output: torch.Tensor, expected: Expected, precision: Precision) -> 
     Where float64's own error was not measured it is estimated from the spread.
     """
     if not output.is_floating_point() or precision.u < 2.0**-40:
-        return torch.zeros(output.shape, dtype=torch.bool)
+        return torch.zeros(output.shape, dtype=torch.bool, device=expected.value.device)
     output = output.to(expected.value.device)
     own, unit = expected.uncertainty, 1.0
     if own is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from fuzz.case import Argument
 from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.oracles.base import Examination
+from fuzz.oracles.base import Examination, Stack
 from fuzz.outcome import Returned
 from fuzz.reference import Expected, Precision, evaluate, evaluate_backward, wider
 from fuzz.target import Target
@@ -25,6 +25,7 @@ Inputs = dict[str, torch.Tensor | float | int | bool | str]
 
 
 Known = Mapping[str, Expected]
+Make = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
 
 
 def expect(
@@ -87,6 +88,11 @@ def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> d
 
 def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
     """`reference_inputs` of replicas, each tensor with them as first dim."""
+    stack = common(exams)
+    if stack:
+        return _inputs(
+            exams[0], index, lambda name, value, dims: _rows(rows_of(stack.values[name], exams), value, dims)
+        )
     parts = [reference_inputs(exam, index) for exam in exams]
     inputs, cotangents = parts[0]
     for name, value in inputs.items():
@@ -97,12 +103,32 @@ def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, di
 
 def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
     """What the reference is called with: contiguous tensors of the case's values, options, sizes; and cotangents."""
+    return _inputs(exam, index, lambda name, value, dims: plain_tensor(value, dims))
+
+
+def _inputs(exam: Examination, index: int, made: Make) -> tuple[Inputs, dict[str, torch.Tensor]]:
     call = exam.case.calls[index]
-    tensors = {name: plain_tensor(value, call.dims) for name, value in call.tensors.items()}
+    tensors = {name: made(name, value, call.dims) for name, value in call.tensors.items()}
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
     inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
     return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
+
+
+def _rows(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+    """An argument of replicas from its stored values; expanded dims have stride 0."""
+    return values.expand(len(values), *resolve(value.shape, dims))
+
+
+def rows_of(stacked: torch.Tensor, exams: Sequence[Examination]) -> torch.Tensor:
+    """The rows of these replicas."""
+    return stacked if len(exams) == len(stacked) else stacked[[exam.row for exam in exams]]
+
+
+def common(exams: Sequence[Examination]) -> Stack | None:
+    """The stack in which all of these replicas ran, if it is one."""
+    stack = exams[0].stack if exams else None
+    return stack if all(exam.stack is stack for exam in exams) else None
 
 
 def check_alike(target: Target, outputs: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:

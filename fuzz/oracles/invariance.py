@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import resolve
+from fuzz.dtypes import DType
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits, compare_values
+from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, compare_values
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 from fuzz.values import exact, generate, recipe
@@ -30,35 +32,47 @@ class Invariance:
         return bool(target.batch or target.rows) and case.split is not None and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         split, call = exam.case.split, exam.case.last
         assert split is not None
         batch = exam.target.batch or next(iter(exam.target.rows.values()))
         if split.start + split.length > call.dims[batch]:
             return None
-        again = exam.rerun(resized(call, batch, split), words=neighboured(call, batch, split))
+        rank = {name: whole.dim() for name, whole in exam.returned.calls[-1].outputs.items()}
+        sizes = call.dims[batch], split.before + split.length + split.after
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            found = {}
+            for name, whole in first.items():
+                part, rows = again[name], whole.dim() - rank[name]
+                if by_rows(exam.target, name, whole.shape[rows:], part.shape[rows:], sizes):
+                    mine = whole.narrow(rows, split.start, split.length)
+                    found[name] = (mine, part.narrow(rows, split.before, split.length))
+            return found
+
+        bits = exam.target.invariance != "envelope"
+        asked = Rerun(resized(call, batch, split), words=neighboured(exam, batch, split), pairs=pairs if bits else None)
+        again = yield asked
         if again is None:
             return None
-        pairs = {}
-        for name, whole in exam.returned.calls[-1].outputs.items():
-            part = again[name]
-            if self._by_rows(exam, name, whole.shape, part.shape, batch, split):
-                rows = whole[split.start : split.start + split.length]
-                pairs[name] = (rows, part[split.before : split.before + split.length])
-        if exam.target.invariance == "envelope":
-            rows = slice(split.start, split.start + split.length)
-            allowed = {name: bound[rows] for name, bound in bounds(exam).items() if name in pairs}
-            return compare_values("invariance", _told(split), pairs, allowed)
-        return compare_bits("invariance", _told(split), pairs)
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        if bits:
+            return compare_bits("invariance", _told(split), compared)
+        inside = slice(split.start, split.start + split.length)
+        allowed = {name: bound[inside] for name, bound in bounds(exam).items() if name in compared}
+        return compare_values("invariance", _told(split), compared, allowed)
 
-    def _by_rows(
-        self, exam: Examination, name: str, whole: tuple[int, ...], part: tuple[int, ...], batch: str, split: Split
-    ) -> bool:
-        """Whether an output has one row for each row of the batch: as the target says, or as its shape does."""
-        if exam.target.rows:
-            return name in exam.target.rows
-        resized_rows = split.before + split.length + split.after
-        moved = resized_rows != exam.case.last.dims[batch]
-        return moved and len(whole) > 0 and whole[0] == exam.case.last.dims[batch] and part[0] == resized_rows
+
+def by_rows(target: Target, name: str, whole: tuple[int, ...], part: tuple[int, ...], sizes: tuple[int, int]) -> bool:
+    """Whether an output has one row for each row of the batch: as the target says, or as its shape does.
+
+    `sizes` are those of the batch, in the case and in the rerun.
+    """
+    if target.rows:
+        return name in target.rows
+    return sizes[0] != sizes[1] and len(whole) > 0 and (whole[0], part[0]) == sizes
 
 
 def resized(call: Call, batch: str, split: Split) -> Call:
@@ -66,11 +80,11 @@ def resized(call: Call, batch: str, split: Split) -> Call:
     return replace(call, dims={**call.dims, batch: split.before + split.length + split.after})
 
 
-def neighboured(call: Call, batch: str, split: Split) -> dict[str, np.ndarray]:
+def neighboured(exam: Examination, batch: str, split: Split) -> dict[str, np.ndarray]:
     """Words for the resized call: the split's rows of every argument that has them, between other rows."""
-    found = {}
+    found, call = {}, exam.case.last
     for name, value in call.tensors.items():
-        words = value.words(call.dims)
+        words = exam.words(name)
         if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
             rows = words[split.start : split.start + split.length]
             words = np.concatenate([_others(value, call, split.before), rows, _others(value, call, split.after)])
@@ -95,6 +109,11 @@ def _others(value: Argument, call: Call, rows: int) -> np.ndarray:
     kind = named_dtype(value.dtype)
     if kind.kind != "float" or math.prod(shape) == 0:
         return np.zeros(shape, dtype=kind.word)
+    return _neighbours(shape, kind)
+
+
+@lru_cache(maxsize=64)
+def _neighbours(shape: tuple[int, ...], kind: DType) -> np.ndarray:
     return np.asarray(generate(NEIGHBOURS, shape, kind))
 
 

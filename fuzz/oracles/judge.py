@@ -52,7 +52,7 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision, contra
     error = (out - value).abs()
     if bool((error <= bound).all()):
         ratio = torch.where(torch.isfinite(bound) & (error > 0), error / bound, 0.0)
-        return Judgement(torch.zeros(bound.shape, dtype=torch.int8), bound, ratio)
+        return Judgement(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
     nonfinite = _nonfinite(out, expected.value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)

@@ -9,7 +9,7 @@ import numpy as np
 from fuzz.case import Call, Case
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS
-from fuzz.oracles.base import Examination, compare_bits, compare_values
+from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values, together
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 
@@ -26,22 +26,22 @@ class Layout:
         return comparable and len(case.calls) == 1 and not plain
 
     def examine(self, exam: Examination) -> Finding | None:
-        call, words = contiguous(exam.case.last)
-        again = exam.rerun(call, words=words)
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
+        call, words = contiguous(exam)
+        bits = exam.target.layout != "envelope" and exam.target.deterministic
+        again = yield Rerun(call, words=words, pairs=together if bits else None)
         if again is None:
             return None
-        first = exam.returned.calls[-1].outputs
-        pairs = {name: (first[name], again[name]) for name in first}
-        if exam.target.layout == "envelope" or not exam.target.deterministic:
-            return compare_values("layout", TOLD, pairs, bounds(exam))
-        return compare_bits("layout", TOLD, pairs)
+        pairs = together(exam.returned.calls[-1].outputs, again)
+        return compare_bits("layout", TOLD, pairs) if bits else compare_values("layout", TOLD, pairs, bounds(exam))
 
 
-def contiguous(call: Call) -> tuple[Call, dict[str, np.ndarray]]:
-    """The call with every tensor contiguous, and the words that keep its values."""
-    words = {
-        name: np.broadcast_to(value.words(call.dims), call.shape(name)).copy() for name, value in call.tensors.items()
-    }
+def contiguous(exam: Examination) -> tuple[Call, dict[str, np.ndarray]]:
+    """The last call with every tensor contiguous, and the words that keep its values."""
+    call = exam.case.last
+    words = {name: np.broadcast_to(exam.words(name), call.shape(name)) for name in call.tensors}
     for name, value in call.tensors.items():
         call = call.with_argument(name, replace(value, layout=CONTIGUOUS))
     return call, words

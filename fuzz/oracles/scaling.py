@@ -8,18 +8,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES
-from fuzz.case import Call, Case
+from fuzz.case import Case
 from fuzz.dtypes import DType, from_words, to_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Examination, compare_bits
+from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, together
 from fuzz.oracles.expect import STAGES, THOROUGH, expect
 from fuzz.oracles.judge import overflow_threshold
 from fuzz.target import Target
@@ -30,7 +30,6 @@ SHIFTS = (4.0, -64.0)
 NO_ROUNDING = 2.0**-900
 """A unit roundoff so small that only underflow is left of the envelope."""
 Change = Callable[[np.ndarray], np.ndarray]
-Outputs = Mapping[str, torch.Tensor]
 Words = dict[str, np.ndarray]
 
 
@@ -43,35 +42,44 @@ class Scaling:
         return bool(promised) and target.deterministic and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
+        return answered(exam, self.asks(exam))
+
+    def asks(self, exam: Examination) -> Asking:
         for name in exam.target.linear:
             for factor in FACTORS:
-                found = self._scaled(exam, name, factor)
+                found = yield from self._scaled(exam, name, factor)
                 if found:
                     return found
         for name in exam.target.shifts:
             for shift in SHIFTS:
-                found = self._shifted(exam, name, shift)
+                found = yield from self._shifted(exam, name, shift)
                 if found:
                     return found
-        return self._permuted(exam)
+        return (yield from self._permuted(exam))
 
-    def _scaled(self, exam: Examination, name: str, factor: float) -> Finding | None:
-        words = changed(exam.case.last, name, lambda x: x * factor, lambda x: x / factor)
-        again = exam.rerun(words=words) if words else None
+    def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
+        words = changed(exam, name, lambda x: x * factor, lambda x: x / factor)
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            found = {}
+            for output, before in first.items():
+                if before.is_floating_point():
+                    got, due = again[output].double(), before.double() * factor
+                    found[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
+            return found
+
+        again = (yield Rerun(words=words, pairs=pairs, step=f"{factor} {name}")) if words else None
         if again is None:
             return None
-        pairs = {}
-        for output, first in exam.returned.calls[-1].outputs.items():
-            if first.is_floating_point():
-                got, due = again[output].cpu().double(), first.cpu().double() * factor
-                pairs[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
-        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in compared.values()):
             return None
         assert words is not None
         touched = underflow(exam, words, name)
-        pairs = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in pairs.items()}
+        unlike = {output: (got.cpu(), due.cpu()) for output, (got, due) in compared.items()}
+        unlike = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in unlike.items()}
         what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
-        return compare_bits("scaling", what, pairs, "scale")
+        return compare_bits("scaling", what, unlike, "scale")
 
     def _inexact(
         self, exam: Examination, output: str, got: torch.Tensor, due: torch.Tensor, factor: float
@@ -86,44 +94,47 @@ class Scaling:
         least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
         return (due.abs() >= overflow_threshold(kind)) | (least < small)
 
-    def _shifted(self, exam: Examination, name: str, shift: float) -> Finding | None:
-        words = changed(exam.case.last, name, lambda x: x + shift, lambda x: x - shift)
-        again = exam.rerun(words=words) if words else None
+    def _shifted(self, exam: Examination, name: str, shift: float) -> Asking:
+        words = changed(exam, name, lambda x: x + shift, lambda x: x - shift)
+        again = (yield Rerun(words=words, pairs=together, step=f"{shift} {name}")) if words else None
         if again is None:
             return None
-        first = exam.returned.calls[-1].outputs
-        pairs = {output: (again[output], first[output]) for output in first}
+        pairs = together(again, exam.returned.calls[-1].outputs)
         return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
 
-    def _permuted(self, exam: Examination) -> Finding | None:
+    def _permuted(self, exam: Examination) -> Asking:
         call = exam.case.last
         batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
         rows = call.dims.get(batch, 1)
         if rows < 2:
             return None
-        words = {name: value.words(call.dims) for name, value in call.tensors.items()}
+        words = {name: exam.words(name) for name in call.tensors}
         for name, value in call.tensors.items():
             if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
                 words[name] = words[name][::-1].copy()
-        again = exam.rerun(words=words)
-        if again is None:
-            return None
         alone = sum(size == rows for size in call.dims.values()) == 1
-        pairs = {}
+        rank = {}
         for output, first in exam.returned.calls[-1].outputs.items():
             by_rows = output in exam.target.rows if exam.target.rows else alone and first.shape[:1] == (rows,)
             if by_rows:
-                pairs[output] = (again[output].flip(0), first)
-        return compare_bits("scaling", "when the rows stand in reverse order", pairs, "permutation")
+                rank[output] = first.dim()
+
+        def pairs(first: Outputs, again: Outputs) -> Pairs:
+            return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
+
+        again = yield Rerun(words=words, pairs=pairs, step="rows")
+        if again is None:
+            return None
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        return compare_bits("scaling", "when the rows stand in reverse order", compared, "permutation")
 
 
-def changed(call: Call, name: str, change: Change, undo: Change) -> Words | None:
+def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:
     """The call's words with one argument changed; None where that would round a value, or one is not finite."""
-    value = call.tensors[name]
-    kind = named_dtype(value.dtype)
+    kind = named_dtype(exam.case.last.tensors[name].dtype)
     if kind.kind != "float":
         return None
-    values = np.asarray(from_words(value.words(call.dims), kind))
+    values = np.asarray(from_words(exam.words(name), kind))
     if not np.isfinite(values).all():
         return None
     moved = np.asarray(change(values))

@@ -8,7 +8,7 @@ import torch
 
 from fuzz.oracles.base import Examination
 from fuzz.oracles.doubt import doubtful
-from fuzz.oracles.expect import STAGES, Known, check_shapes, expect_replicas
+from fuzz.oracles.expect import STAGES, Known, check_shapes, common, expect_replicas, rows_of
 from fuzz.oracles.judge import Judgement, judge
 from fuzz.outcome import Returned
 from fuzz.reference import Diverges, Expected
@@ -33,7 +33,7 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
     cleared: list[Examination] = []
     expected: Known | None = None
     for stage in range(len(STAGES) - 1):
-        outputs = stacked([exam.returned.calls[index].outputs for exam in pending])
+        outputs = stacked(pending, index)
         if not outputs:
             break
         try:
@@ -70,14 +70,18 @@ def unclear(judged: Sequence[Judgement], pending: Sequence[Examination]) -> list
     symptoms = torch.cat([one.symptom.reshape(count, one.symptom.numel() // count) for one in judged], 1)
     ratios = torch.cat([one.ratio.reshape(count, one.ratio.numel() // count) for one in judged], 1)
     wrong = symptoms.any(1)
-    worst = ratios.amax(1) if ratios.numel() else torch.zeros(count)
+    worst = ratios.amax(1) if ratios.numel() else ratios.new_zeros(count)
     for exam, bad, ratio in zip(pending, wrong.tolist(), worst.tolist(), strict=True):
         exam.worst = exam.worst if bad else max(exam.worst, ratio)
     return [int(place) for place in wrong.nonzero().flatten()]
 
 
-def stacked(parts: Sequence[Mapping[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """Tensors of the same name one above the other; empty where there are none or they are unlike each other."""
+def stacked(exams: Sequence[Examination], index: int) -> dict[str, torch.Tensor]:
+    """Outputs of the same name one above the other; empty where there are none or they are unlike each other."""
+    stack = common(exams)
+    if stack:
+        return {name: rows_of(tensor, exams) for name, tensor in stack.outputs.items()}
+    parts = [exam.returned.calls[index].outputs for exam in exams]
     if not parts or len({tuple((n, t.shape, t.dtype) for n, t in part.items()) for part in parts}) > 1:
         return {}
     return {name: torch.stack([part[name] for part in parts]) for name in parts[0]}

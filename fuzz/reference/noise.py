@@ -7,7 +7,8 @@ depends on the seed and s alone, so that a member's noise does not depend on whi
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -29,6 +30,8 @@ UNIT64: Final = 2.0**-52
 
 
 Row = np.ndarray[tuple[int], np.dtype[np.float64]]
+Noise = Callable[[str, float], Tensor]
+"""Noise of a kind and factor."""
 
 
 class TooLarge(BaseException):
@@ -178,6 +181,18 @@ class Members:
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
         return tiled[:, :size].view(self.count, *row)
 
+    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
+        """Stacks alike, in parts that fit the cache where they are longer than the pool, each with its noise."""
+        size = math.prod(row)
+        if size <= SPAN or not all(stack.is_contiguous() for stack in stacks):
+            yield partial(self._draw, row=row), stacks
+            return
+        flat = [stack.view(*stack.shape[: stack.dim() - len(row)], size) for stack in stacks]
+        for start in range(0, size, SPAN):
+            short = torch.Size((min(SPAN, size - start),))
+            parts = tuple(stack[..., start : start + SPAN] for stack in flat)
+            yield partial(self._draw, row=short), parts
+
     def _unit(self) -> float:
         """The underflow unit of the current step."""
         return self.precision.eta * (1 + 3 * self.offset / SPAN)
@@ -193,11 +208,11 @@ class Members:
         result below eta becomes 0 in member 1 or 2, which later logarithms and divisions notice. The unit varies with
         the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
-        row, stack = t.shape[1:], self.by_replica(t)
-        if tiny:
-            eta = self._unit()
-            stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
-        stack.mul_(self._draw("factor", factor, row))
+        eta = self._unit()
+        for noise, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
+            if tiny:
+                part.addcmul_(part.clamp(-eta, eta), noise("tiny", 1.0))
+            part.mul_(noise("factor", factor))
         self.offset = (self.offset + _STRIDE) % SPAN
         if self.lift:
             self.bound_(t)
@@ -217,10 +232,11 @@ class Members:
         row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
         if self.lift and t.dtype is torch.float64:
             self._working(stack).add_((self._working(amplitude) * self.lift).mul_(0.0))
-        if tiny:
-            stack.addcmul_(amplitude.clamp(max=self._unit()), self._draw("tiny", 1.0, row), value=tiny)
-        if factor:
-            stack.addcmul_(amplitude, self._draw("relative", 1.0, row), value=factor)
+        for noise, (part, size) in self._parts(row, stack, amplitude):
+            if tiny:
+                part.addcmul_(size.clamp(max=self._unit()), noise("tiny", 1.0), value=tiny)
+            if factor:
+                part.addcmul_(size, noise("relative", 1.0), value=factor)
         self.offset = (self.offset + _STRIDE) % SPAN
         if self.lift:
             self.bound_(t)

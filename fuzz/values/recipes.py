@@ -53,6 +53,14 @@ class Recipe:
     def kind(self) -> RecipeKind:
         return RECIPES[self.name]
 
+    def reseeded(self, seed: int) -> Recipe:
+        """The same with another seed; what holds of this one's parameters is not checked again."""
+        if not 0 <= seed < SEEDS:
+            raise ValueError(f"{self.name}: seed {seed} is not in 0 .. 2^63 - 1")
+        other = object.__new__(Recipe)
+        other.__dict__.update(self.__dict__, seed=seed)
+        return other
+
     def text(self) -> str:
         """One line, the same for equal recipes, that `parse` reads back."""
         return " ".join([f"{self.name}/{self.version}", f"seed={self.seed}", *(f"{k}={v!r}" for k, v in self.params)])

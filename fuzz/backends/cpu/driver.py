@@ -75,6 +75,9 @@ def entry(library: ctypes.CDLL) -> Any:
     launch.release = library.release
     launch.release.restype = None
     launch.release.argtypes = [ctypes.c_void_p]
+    launch.together = library.together
+    launch.together.restype = None
+    launch.together.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     return launch
 
 

@@ -14,6 +14,7 @@ from .descriptors import expanded
 from .failures import DeviceAssertion, Failure
 from .knobs import knobs
 from .launch import HEADER
+from .repeat import Launched
 from .runtime import OBSERVED, Observation
 from .sites import Counter, Site
 from .unwritten import NOTHING
@@ -85,9 +86,13 @@ class Launcher:
         live = list(leaves(types, ""))
         if len(live) != len(self.parameters):
             raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {len(live)}")
-        lines, packed, extents = [], [], []
+        lines: list[str] = []
+        packed: list[str] = []
+        extents: list[str] = []
+        pointers: list[int] = []
         for number, (kind, place) in enumerate(live):
             if kind.startswith("*"):
+                pointers.append(len(HEADER) + len(packed))
                 lines.append(f"    p{number}, n{number} = extent({place})")
                 packed += [f"p{number}", f"n{number}"]
                 if "unwritten" in self.instruments:
@@ -96,6 +101,7 @@ class Launcher:
                 extents.append(f"{number}: (p{number}, n{number})")
             else:
                 packed.append(place)
+        self.slots = tuple(pointers)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
         source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
@@ -122,7 +128,9 @@ class Launcher:
         order = watch.permutation(prod(grid))
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        report = function(pack(address, max(left, 1), knobs.modes))
+        packed = pack(address, max(left, 1), knobs.modes)
+        log.launched.append(Launched(function, packed, self.slots, prod(grid), "unwritten" in self.instruments))
+        report = function(packed)
         if report:
             count, found, failure = self.read(function, report, grid, extents)
             log.count += count

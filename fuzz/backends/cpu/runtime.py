@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy
-
+from ..order import permutation
 from .instruments import Instruments, ordered
 from .knobs import knobs
+from .repeat import Launched
 from .violations import Violation
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ class Log:
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
+    launched: list[Launched] = field(default_factory=list)
     count: int = 0
 
 
@@ -42,14 +42,6 @@ class Observation:
     def permutation(self, programs: int) -> Any:
         """The order of programs as an array, or None for their own order."""
         return None if self.order is None or programs < 2 else permutation(self.order, programs)
-
-
-@functools.lru_cache(maxsize=256)
-def permutation(seed: int, programs: int) -> Any:
-    """A seeded permutation; -1 is the reverse."""
-    if seed == -1:
-        return numpy.arange(programs - 1, -1, -1, dtype=numpy.int64)
-    return numpy.random.default_rng(seed).permutation(programs).astype(numpy.int64)
 
 
 OBSERVED: ContextVar[Observation | None] = ContextVar("observed", default=None)

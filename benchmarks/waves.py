@@ -1,0 +1,188 @@
+"""Waves: how many cases a second one process examines, in waves, one at a time, and by a hand-written loop.
+
+    python -m benchmarks.waves [--target layernorm_bw] [--backend cpu|cuda] [--replicas 128] [--seconds 20]
+
+All three in one run, on the same plans: `small` ones have tensors of up to 256 elements, `mixed` ones of up to 2**14.
+The waves and the cases one at a time have all default oracles, at the shares that are printed; the loop has none, and
+compares with a float64 reference by torch.allclose.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from fuzz.campaign import sampled
+from fuzz.case import Case
+from fuzz.engines import random as engine
+from fuzz.examine import prepared, service
+from fuzz.loader import load
+from fuzz.oracles import replicas, screen
+from fuzz.question import Question, Setting, Wave
+from fuzz.values.torch_values import tensor
+
+SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
+PARTS = {
+    "launch": (replicas.Recording, "play"),
+    "generation": (replicas, "replicas_of"),
+    "reference": (screen, "expect_replicas"),
+    "comparison": (screen, "judge"),
+    "doubt": (screen, "in_doubt"),
+    "oracles": (replicas.Replicas, "ask"),
+}
+"""What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
+
+
+def waves(name: str, shapes: str, most: int) -> Iterator[Wave]:
+    """Plans of one call without huge layouts, each with its replicas."""
+    drawn = engine.RandomEngine(load(name), 0)
+    draw = drawn._drawer(SHAPES[shapes])
+    index = 0
+    for number in itertools.count():
+        drawn._drawn.clear()
+        draw(engine.choices(f"{shapes}/{number}"))
+        for plan in drawn._drawn[-1:]:
+            if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
+                count = max(1, min(most, (1 << 15) // max(plan.elements(), 1)))
+                asked = tuple(sampled(index + place, count) for place in range(count))
+                yield Wave(plan, asked, index)
+                index += count
+
+
+def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> float:
+    """Cases a second: `step` takes an item and tells how many cases it was."""
+    start, cases = time.perf_counter(), 0
+    for item in items:
+        cases += step(item)
+        if time.perf_counter() - start > seconds:
+            break
+    return cases / (time.perf_counter() - start)
+
+
+def naive(name: str, backend: str) -> Callable[[Case], int]:
+    """One case as a person would write it: values, launch, float64 reference, allclose; no oracle, no guards."""
+    target, launcher, made = prepared(Setting(name, None, backend))
+    assert target.reference is not None
+
+    def step(case: Case) -> int:
+        call = case.last
+        inputs = {key: tensor(v.values, call.shape(key), v.dtype, made.device) for key, v in call.arguments.items()}
+        with made.unwatched():
+            outputs = launcher(**inputs, **call.options)
+        exact = {key: value.double() for key, value in inputs.items()}
+        for key, value in target.reference(**exact, **call.options).items():  # type: ignore[misc]
+            torch.allclose(outputs[key].double(), value, rtol=1e-2, atol=1e-2, equal_nan=True)
+        return 1
+
+    return step
+
+
+def shares(handle: Callable[[Any], Any], items: list[Wave], device: str) -> dict[str, float]:
+    """The share of time in each part, the device waited for at the end of each."""
+    spent: defaultdict[str, float] = defaultdict(float)
+    inner: list[float] = []
+
+    def wrapped(part: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **more: Any) -> Any:
+            start = time.perf_counter()
+            inner.append(0.0)
+            try:
+                return function(*given, **more)
+            finally:
+                if device == "cuda":
+                    torch.cuda.synchronize()
+                whole = time.perf_counter() - start
+                spent[part] += whole - inner.pop()
+                if inner:
+                    inner[-1] += whole
+
+        return call
+
+    originals = {part: (owner, name, getattr(owner, name)) for part, (owner, name) in PARTS.items()}
+    for part, (owner, name, function) in originals.items():
+        setattr(owner, name, wrapped(part, function))
+    start = time.perf_counter()
+    try:
+        for item in items:
+            handle(item)
+    finally:
+        for owner, name, function in originals.values():
+            setattr(owner, name, function)
+    whole = time.perf_counter() - start
+    spent["the rest"] = whole - sum(spent.values())
+    return {part: round(seconds / whole, 3) for part, seconds in spent.items()}
+
+
+def measure(name: str, backend: str, most: int, seconds: float, shapes: str) -> dict[str, Any]:
+    handle = service(Setting(name, None, backend))
+    warm = list(itertools.islice(waves(name, shapes, most), 120))
+    examined: Counter[str] = Counter()
+    findings = 0
+    for wave in warm:
+        for report in handle(wave):  # type: ignore[union-attr]
+            examined.update(report.examined)
+            findings += bool(report.findings)
+    cases = sum(len(wave.sampled) for wave in warm)
+
+    def together(wave: Wave) -> int:
+        handle(wave)
+        return len(wave.sampled)
+
+    by_hand = naive(name, backend)
+    questions = [question for wave in warm for question in wave.questions()[:: max(len(wave.sampled) // 8, 1)]]
+    for wave in warm:
+        by_hand(wave.plan)
+
+    def alone(question: Question) -> int:
+        handle(question)
+        return 1
+
+    start = time.perf_counter()
+    drawn = list(itertools.islice(waves(name, shapes, most), 60))
+    engine_seconds = (time.perf_counter() - start) / sum(len(wave.sampled) for wave in drawn)
+    found = {
+        "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
+        "waves": timed(together, itertools.cycle(warm), seconds),
+        "one at a time": timed(alone, itertools.cycle(questions), seconds / 2),
+        "hand-written loop": timed(by_hand, itertools.cycle(q.case for q in questions), seconds / 4),
+        "microseconds a case to draw plans": engine_seconds * 1e6,
+        "share of time": shares(handle, warm, backend),
+        "share of cases": {oracle: round(count / cases, 4) for oracle, count in examined.items()},
+        "findings": findings,
+    }  # fmt: skip
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--target", default="layernorm_bw")
+    parser.add_argument("--backend", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--replicas", type=int, default=128)
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--shapes", default="", choices=("", *SHAPES))
+    parser.add_argument("--processes", type=int, default=1)
+    given = parser.parse_args()
+    if given.processes > 1:
+        command = [sys.executable, "-m", "benchmarks.waves", "--target", given.target, "--backend", given.backend]
+        command += ["--replicas", str(given.replicas), "--seconds", str(given.seconds), "--shapes", given.shapes]
+        started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(given.processes)]
+        rows = [json.loads(line) for one in started for line in one.communicate()[0].splitlines()]
+        for shapes in dict.fromkeys(row["shapes"] for row in rows):
+            mine = [row["waves"] for row in rows if row["shapes"] == shapes]
+            print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")
+        return
+    for shapes in [given.shapes] if given.shapes else SHAPES:
+        print(json.dumps(measure(given.target, given.backend, given.replicas, given.seconds, shapes)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Launched: kernels that Triton launched on a GPU, and how to launch them again on other memory, past its front end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from triton.compiler.compiler import CompiledKernel
+
+from fuzz.backends.base import Pointer
+
+HEAD = 9
+"""A launcher gets the grid, the stream, the function, two kinds of metadata and two hooks before the arguments."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """One launch: what Triton called for it, and with what."""
+
+    run: Callable[..., None]
+    head: tuple[Any, ...]
+    arguments: tuple[Any, ...]
+
+    @property
+    def pointers(self) -> Sequence[Pointer] | None:
+        found = []
+        for slot, argument in enumerate(self.arguments):
+            if isinstance(argument, torch.Tensor):
+                if argument.numel():
+                    found.append(Pointer(slot, *extent(argument)))
+            elif isinstance(argument, tuple) or hasattr(argument, "base"):
+                return None  # Tuples and descriptors hold tensors of their own.
+        return found
+
+    def repeat(self, count: int, moved: Mapping[int, np.ndarray], order: int | None) -> None:
+        """So many launches. A GPU runs programs in an order of its own."""
+        arguments = list(self.arguments)
+        columns = [(slot, (self.arguments[slot].data_ptr() + away).tolist()) for slot, away in moved.items()]
+        for number in range(count):
+            for slot, addresses in columns:
+                arguments[slot] = addresses[number]
+            self.run(*self.head, *arguments)
+
+
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of a tensor's elements, which are not none."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
+
+
+@contextmanager
+def recording() -> Iterator[list[Launched]]:
+    """The launches of this process, as long as it is open."""
+    found: list[Launched] = []
+    original = CompiledKernel.run
+
+    def run(kernel: Any) -> Callable[..., None]:
+        launcher = original.fget(kernel)
+
+        def launch(*given: Any) -> None:
+            found.append(Launched(launcher, given[:HEAD], given[HEAD:]))
+            launcher(*given)
+
+        return launch
+
+    CompiledKernel.run = property(run)
+    try:
+        yield found
+    finally:
+        CompiledKernel.run = original

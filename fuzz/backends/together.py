@@ -1,0 +1,203 @@
+"""Together: replicas of a call, run by repeating the launches that one run made, without the launcher.
+
+A launcher costs a hundred times what its kernels cost on small tensors. Where it only allocates memory, looks at it in
+other shapes and launches kernels, what it does depends on shapes, dtypes, layouts and options alone, which replicas
+share: then its launches can be repeated with the addresses of each replica's own memory. Replicas of which anything is
+wrong with memory are told apart, for a run of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fuzz.backends.allocations import Allocation
+from fuzz.backends.base import Launched, Watched
+from fuzz.backends.execute import Ran
+from fuzz.backends.memory import NAMES, Buffer, signed_poison
+from fuzz.backends.rows import Rows
+
+Values = Mapping[str, torch.Tensor]
+Addresses = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an output lies: in which memory, at which byte, with which shape, strides in elements, and dtype."""
+
+    memory: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Played:
+    """Outputs (replicas, *shape) by name, and by replica whether its memory is as it should be."""
+
+    outputs: Mapping[str, torch.Tensor]
+    intact: np.ndarray
+
+
+@dataclass(frozen=True)
+class Step:
+    """A launch; by slot the memory that its address lies in, and by slot the shadow and the memory that that is of."""
+
+    launched: Launched
+    addresses: tuple[tuple[int, int], ...]
+    shadows: tuple[tuple[int, int, int], ...]
+
+    def repeat(self, memory: Sequence[Rows], shadows: Sequence[Rows], order: int | None) -> np.ndarray | None:
+        """The launch for every replica; of which there is something to report, or None."""
+        moved = {slot: memory[number].moved for slot, number in self.addresses}
+        moved |= {slot: shadows[shadow].moved - memory[number].moved for slot, shadow, number in self.shadows}
+        return self.launched.repeat(memory[0].count, moved, order)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The launches of one run. It keeps the run's memory, so that its addresses stay its own."""
+
+    ran: Ran
+    steps: tuple[Step, ...]
+    places: Mapping[str, Place]
+
+    def play(self, values: Values, order: int | None = None) -> Played:
+        """Runs the replicas whose values, (replicas, *stored shape) by tensor, these are, one launch after the other.
+
+        `order` permutes the order of programs, where the backend can.
+        """
+        count = len(next(iter(values.values())))
+        made = self.ran.allocations.made
+        arguments = [argument_rows(buffer, values[name]) for name, buffer in self.ran.buffers.items()]
+        before = [rows.words.clone() for rows in arguments]
+        scratch = [scratch_rows(allocation, count) for allocation in made]
+        shadows = [shadow_rows(one, count) for one in self.ran.session.watched]
+        memory = [*arguments, *scratch]
+        reports = [step.repeat(memory, shadows, order) for step in self.steps]
+        self.ran.session.finish()
+        wrong = torch.zeros(count, dtype=torch.bool, device=memory[0].data.device)
+        for rows, pristine in zip(arguments, before, strict=True):
+            wrong |= (rows.words != pristine).any(1)
+        for rows, allocation in zip(scratch, made, strict=True):
+            wrong |= strays(rows, allocation)
+        outputs = {name: memory[one.memory].seen(one.shape, one.strides, one.offset, one.dtype)
+                   for name, one in self.places.items()}  # fmt: skip
+        for output in outputs.values():
+            wrong |= unwritten(output)
+        harmed = np.asarray(wrong.cpu().numpy())
+        for reported in reports:
+            harmed = harmed if reported is None else harmed | (reported > 0)
+        return Played(outputs, ~harmed)
+
+
+def recorded(ran: Ran) -> Recording | None:
+    """The recording of a run; None where repeating its launches would not do all that the launcher did."""
+    session = ran.session
+    if not session.launched or ran.allocations.computed or any(one.pristine is None for one in ran.buffers.values()):
+        return None
+    bases = [buffer.device_base for buffer in ran.buffers.values()]
+    bases += [allocation.base for allocation in ran.allocations.made]
+    spans = [(base.data_ptr(), base.data_ptr() + base.nbytes) for base in bases]
+    shadows = [(one.start, one.end) for one in session.watched]
+    steps = [step(launched, spans, shadows) for launched in session.launched]
+    places = {name: place(output, spans) for name, output in ran.outputs.items()}
+    if any(one is None for one in (*steps, *places.values())):
+        return None
+    return Recording(ran, tuple(one for one in steps if one), {name: one for name, one in places.items() if one})
+
+
+def step(launched: Launched, memory: Sequence[Addresses], shadows: Sequence[Addresses]) -> Step | None:
+    """The launch with what its addresses point to; None where one points elsewhere, or it cannot be repeated."""
+    if launched.pointers is None:
+        return None
+    addresses, moved = [], []
+    for pointer in launched.pointers:
+        number = holding(pointer.start, pointer.end, memory)
+        if number is None:
+            return None
+        addresses.append((pointer.slot, number))
+        if pointer.shadow:
+            shadow = holding(pointer.start, pointer.end, shadows)
+            if shadow is None:
+                return None
+            moved.append((pointer.shadow, shadow, number))
+    return Step(launched, tuple(addresses), tuple(moved))
+
+
+def place(output: torch.Tensor, memory: Sequence[Addresses]) -> Place | None:
+    """Where an output lies; None where that is not in this memory."""
+    shape, strides = tuple(output.shape), tuple(output.stride())
+    if output.dtype not in NAMES or not memory:
+        return None
+    if not output.numel():
+        return Place(0, 0, shape, strides, output.dtype)
+    start, reach = output.data_ptr(), sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    number = holding(start, start + (reach + 1) * output.element_size(), memory)
+    return None if number is None else Place(number, start - memory[number][0], shape, strides, output.dtype)
+
+
+def holding(start: int, end: int, memory: Sequence[Addresses]) -> int | None:
+    """The number of the memory that a range of addresses lies in."""
+    for number, (low, high) in enumerate(memory):
+        if low <= start and end <= high:
+            return number
+    return None
+
+
+def argument_rows(buffer: Buffer, values: torch.Tensor) -> Rows:
+    """An argument of every replica, each in a row like the buffer of the recorded run."""
+    base = buffer.device_base
+    rows = Rows(len(values), base.numel(), base.element_size(), base.data_ptr(), base.device)
+    rows.words.fill_(signed_poison(base.dtype))
+    start = buffer.start * base.element_size()
+    word = rows.words.dtype
+    rows.seen(buffer.stored, buffer.strides, start, word).copy_(values.view(word))
+    return rows
+
+
+def scratch_rows(allocation: Allocation, count: int) -> Rows:
+    """What the launcher allocated, for every replica."""
+    base = allocation.base
+    rows = Rows(count, base.numel(), base.element_size(), base.data_ptr(), base.device)
+    rows.words.fill_(signed_poison(base.dtype))
+    if allocation.filled is not None and allocation.length:
+        storage = torch.as_strided(allocation.filled, (allocation.length,), (1,), 0)
+        rows.words[:, allocation.start : allocation.start + allocation.length] = storage.view(rows.words.dtype)
+    return rows
+
+
+def shadow_rows(watched: Watched, count: int) -> Rows:
+    rows = Rows(count, len(watched.shadow), 1, watched.shadow.ctypes.data, torch.device("cpu"))
+    rows.words.zero_()
+    return rows
+
+
+def strays(rows: Rows, allocation: Allocation) -> torch.Tensor:
+    """By replica whether a guard of an allocation changed."""
+    poison = signed_poison(allocation.base.dtype)
+    before, after = rows.words[:, : allocation.start], rows.words[:, allocation.start + allocation.length :]
+    return (before != poison).any(1) | (after != poison).any(1)
+
+
+def unwritten(output: torch.Tensor) -> torch.Tensor:
+    """By replica whether an element of an output still holds poison. Eight-bit types cannot be told."""
+    size, count = output.element_size(), len(output)
+    if size == 1 or not output.numel():
+        return torch.zeros(count, dtype=torch.bool, device=output.device)
+    held = output.view(getattr(torch, f"int{8 * size}")) == signed_poison(output.dtype)
+    return held.reshape(count, -1).any(1)
+
+
+def alike(played: Played, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:
+    """Whether one replica has the very bits that a run of its own gave."""
+    pairs = ((played.outputs[name][row], output) for name, output in outputs.items())
+    return bool(played.intact[row]) and all(torch.equal(octets(one), octets(other)) for one, other in pairs)
+
+
+def octets(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)

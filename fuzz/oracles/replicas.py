@@ -1,0 +1,204 @@
+"""Replicas: those of a plan run together where that is possible, and oracles asked about several of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+
+from fuzz.backends.base import Backend
+from fuzz.backends.execute import Ran, run
+from fuzz.backends.together import Played, Recording, alike, recorded
+from fuzz.case import REPLICA, Argument, Call, Case
+from fuzz.dims import resolve
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.finding import Finding
+from fuzz.oracles.base import Asking, Examination, Outputs, Rerun, Row, Stack, same_bits
+from fuzz.oracles.expect import common, rows_of
+from fuzz.outcome import CallResult, Returned
+from fuzz.target import Launcher, Target
+from fuzz.values import Recipe
+from fuzz.values.torch_values import from_words, tensors
+
+LARGEST = 1 << 26
+"""Bytes that the arguments of replicas may have together."""
+Values = Mapping[str, torch.Tensor]
+Asked = tuple[Examination, Rerun]
+
+
+class Unattributed(Exception):
+    """The device failed while several replicas ran; which of them did it shows where each runs in a process anew."""
+
+
+@runtime_checkable
+class Rerunning(Protocol):
+    """An oracle that compares a case with reruns of it."""
+
+    def asks(self, exam: Examination) -> Asking: ...
+
+
+@dataclass
+class Replicas:
+    """Runs replicas of one plan. Recordings go by what a launcher can tell calls apart by, beside values."""
+
+    target: Target
+    launcher: Launcher
+    backend: Backend
+    recordings: dict[object, Recording | None] = field(default_factory=dict)
+
+    def run(self, cases: Sequence[Case]) -> list[Examination]:
+        """The first replicas of a plan: together, those apart of which something is wrong with memory.
+
+        Only the first one where they cannot run together, which its run tells.
+        """
+        kept: list[Ran] = []
+        plan, call = cases[0], cases[0].last
+        first = run(self.target, self.launcher, plan.calls, self.backend, kept=kept)
+        alone = [Examination(self.target, self.launcher, plan, self.backend, first)]
+        if len(cases) == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
+            return alone
+        device = self.backend.device
+        values = {name: replicas_of(value, call.dims, len(cases), device) for name, value in call.tensors.items()}
+        played = self._recorded(call, kept[0], values, first.calls[0].outputs)
+        if played is None:
+            return alone
+        stack = Stack(values, played.outputs)
+        return [self._exam(case, row, stack, bool(played.intact[row]), first) for row, case in enumerate(cases)]
+
+    def _recorded(
+        self, call: Call, ran: Ran, values: Values, outputs: Outputs, order: int | None = None
+    ) -> Played | None:
+        """What the replicas give by the recording of the first of them, which has to give what it gave alone."""
+        recording = None if sum(part.nbytes for part in values.values()) > LARGEST else recorded(ran)
+        played = self._play(recording, values, order) if recording else None
+        if played is not None and not alike(played, 0, outputs):
+            recording = played = None
+        self.recordings[structure(call)] = recording
+        return played
+
+    def _play(self, recording: Recording, values: Values, order: int | None) -> Played:
+        try:
+            return recording.play(values, order)
+        except Exception as error:
+            if self.backend.fatal(error):
+                raise Unattributed from error
+            raise
+
+    def _exam(self, case: Case, row: int, stack: Stack, intact: bool, first: Returned) -> Examination:
+        made = self.target, self.launcher, case, self.backend
+        if not intact:
+            return Examination(*made, run(self.target, self.launcher, case.calls, self.backend))
+        result = CallResult(Row(stack, row), kernels=first.calls[0].kernels)
+        return Examination(*made, Returned((result,)), stack=stack, row=row)
+
+    def ask(self, oracle: Rerunning, exams: Sequence[Examination]) -> list[Finding | None]:
+        """What an oracle finds in each; the reruns that it asks for run together."""
+        asking = [oracle.asks(exam) for exam in exams]
+        found: list[Finding | None] = [None] * len(exams)
+        answers: dict[int, Outputs | None] = dict.fromkeys(range(len(exams)))
+        while answers:
+            asked: dict[int, Rerun] = {}
+            for place, answer in answers.items():
+                try:
+                    asked[place] = asking[place].send(answer)
+                except StopIteration as end:
+                    found[place] = end.value
+            told = self.rerun([(exams[place], request) for place, request in asked.items()])
+            answers = dict(zip(asked, told, strict=True))
+        return found
+
+    def rerun(self, asked: Sequence[Asked]) -> list[Outputs | None]:
+        """The outputs of each rerun, together those whose calls have one structure."""
+        groups: dict[object, list[int]] = {}
+        for place, (exam, request) in enumerate(asked):
+            groups.setdefault((structure(request.call or exam.case.last), request.order, request.step), []).append(
+                place
+            )
+        found: list[Outputs | None] = [None] * len(asked)
+        for places in groups.values():
+            for place, outputs in zip(places, self._alike([asked[place] for place in places]), strict=True):
+                found[place] = outputs
+        return found
+
+    def _alike(self, asked: Sequence[Asked]) -> list[Outputs | None]:
+        """Reruns of one structure, in one order of programs."""
+        (exam, request), *others = asked
+        call, order = request.call or exam.case.last, request.order
+        key = structure(call)
+        recording = self.recordings.get(key)
+        if recording is not None:
+            return answers(self._play(recording, stacked(asked, self.backend.device), order), asked)
+        if len(asked) == 1 or key in self.recordings:
+            return [exam.rerun(request) for exam, request in asked]
+        kept: list[Ran] = []
+        outputs = exam.rerun(request, kept)
+        played = None
+        if outputs is not None:
+            played = self._recorded(call, kept[0], stacked(asked, self.backend.device), outputs, order)
+        if played is None:
+            return [outputs, *(exam.rerun(request) for exam, request in others)]
+        return answers(played, asked)
+
+
+def answers(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
+    """Each rerun's outputs, None where they are the same bits as the first; alone those that harm memory."""
+    agreed = agreeing(played, asked)
+    found: list[Outputs | None] = []
+    for row, (exam, request) in enumerate(asked):
+        if not played.intact[row]:
+            found.append(exam.rerun(request))
+        else:
+            found.append(None if agreed[row] else {name: tensor[row] for name, tensor in played.outputs.items()})
+    return found
+
+
+def agreeing(played: Played, asked: Sequence[Asked]) -> list[bool]:
+    """Of which reruns everything that has to be the same bits is."""
+    exams, pairs = [exam for exam, _ in asked], asked[0][1].pairs
+    stack = common(exams)
+    if pairs is None or stack is None:
+        return [False] * len(asked)
+    first = {name: rows_of(tensor, exams) for name, tensor in stack.outputs.items()}
+    agreed = torch.ones(len(asked), dtype=torch.bool, device=next(iter(first.values())).device)
+    for got, other in pairs(first, played.outputs).values():
+        agreed &= same_bits(got, other).reshape(len(asked), -1).all(1)
+    found: list[bool] = agreed.tolist()
+    return found
+
+
+def replicas_of(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
+    """The values of an argument in the first replicas, (count, *stored shape)."""
+    shape = value.layout.stored(resolve(value.shape, dims))
+    if isinstance(value.values, Recipe):
+        seeds = [value.values.seed + number * REPLICA for number in range(count)]
+        return tensors(value.values, seeds, shape, value.dtype, device)
+    one = from_words(value.words(dims), named_dtype(value.dtype), device)
+    return one.expand(count, *shape).contiguous()
+
+
+def stacked(asked: Sequence[Asked], device: str) -> dict[str, torch.Tensor]:
+    """The values of each rerun's tensors, one above the other."""
+    call = asked[0][1].call or asked[0][0].case.last
+    return {name: stacked_values(asked, name, value.dtype, device) for name, value in call.tensors.items()}
+
+
+def stacked_values(asked: Sequence[Asked], name: str, dtype: str, device: str) -> torch.Tensor:
+    stack = common([exam for exam, _ in asked])
+    if stack and all(request.call is None and name not in (request.words or ()) for _, request in asked):
+        return stack.values[name][[exam.row for exam, _ in asked]]
+    return from_words(np.stack([words_of(*one, name) for one in asked]), named_dtype(dtype), device)
+
+
+def words_of(exam: Examination, request: Rerun, name: str) -> np.ndarray:
+    if request.words is not None and name in request.words:
+        return request.words[name]
+    return exam.words(name) if request.call is None else request.call.tensors[name].words(request.call.dims)
+
+
+def structure(call: Call) -> object:
+    """What is alike in replicas of a call: everything but values."""
+    tensors = tuple((name, value.dtype, value.layout) for name, value in call.tensors.items())
+    return tuple(call.dims.items()), tensors, tuple(call.options.items())
