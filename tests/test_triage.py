@@ -145,3 +145,13 @@ def test_a_stray_access_does_not_explain_a_write_over_an_input(two: tuple[Case, 
     alone = replace(record(two[0], "x"), finding=written)
     assert both.covers(wrong("dx"), frozenset()) and not both.covers(written, frozenset())
     assert merge([alone], both, {}) is None and merge([both], alone, {}) is None
+
+
+def test_what_a_write_over_an_input_does_before_and_beside_it_is_one_bug() -> None:
+    def company(symptom: str, *outputs: str) -> Finding:
+        return Finding("autograd", outputs, symptom, "a")
+
+    assert company("before", "before_q", "before_k").same_bug(company("beside", "beside_q", "both_q"))
+    assert company("twice", "dx").same_bug(company("twice", "first_x"))
+    assert not company("before", "before_q").same_bug(company("twice", "first_q"))
+    assert not company("before", "before_q").same_bug(company("before", "before_k"))
