@@ -157,7 +157,9 @@ class Campaign:
         self.refusal = report.outcome
         if report.filings:
             has = needs(case, self.target)
-            unknown = (found for found in report.filings if not any(one.covers(found, has) for one in self.records))
+            unknown = (
+                found for found in report.filings if not any(one.covers(found, has, case) for one in self.records)
+            )
             self._found(triage, index, case, next(unknown, report.filings[0]))
 
     def _remember(self, case: Case, same_plan: bool) -> None:
@@ -182,7 +184,7 @@ class Campaign:
         """Whether it is a hit of a known cause; then it is counted."""
         has = needs(case, self.target)
         for record in self.records:
-            if record.covers(finding, has):
+            if record.covers(finding, has, case):
                 self._hit(triage, record, index, seconds, finding)
                 return True
         return False

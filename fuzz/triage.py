@@ -101,11 +101,12 @@ class Record:
         """The finding with every output that ever disagreed together with one of its own."""
         return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
-    def covers(self, finding: Finding, has: frozenset[str]) -> bool:
+    def covers(self, finding: Finding, has: frozenset[str], case: Case | None = None) -> bool:
         """Whether a finding is this cause: filed alike, or one of the others that this case triggers.
 
-        `has` is what is off its default in the finding's case. An output that is known to be wrong is not asked
-        whether it is wrong alike in another batch or layout.
+        `has` is what is off its default in the finding's case. What this case triggers beside its own finding, it does
+        not explain in a case with a smaller dim, which shows that without this cause. An output that is known to be
+        wrong is not asked whether it is wrong alike in another batch or layout.
         """
         if not self.needs <= has:
             return False
@@ -116,9 +117,14 @@ class Record:
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         own = self.finite is not None and self.finite <= has
-        also = () if finding.oracle == MUTATION else self.also
+        also = () if finding.oracle == MUTATION or not self.fits(case) else self.also
         alike = (one for one in (self.widened, *also) if one.same_bug(finding))
         return any(own or not apart(one, finding) for one in alike)
+
+    def fits(self, case: Case | None) -> bool:
+        """Whether a case is nowhere smaller than the least one of this cause."""
+        least = self.case.last.dims
+        return case is None or all(size >= least.get(name, size) for name, size in case.last.dims.items())
 
     def leaves_open(self, finding: Finding) -> bool:
         """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
@@ -312,7 +318,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     """
     for old in records:
         alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
-        covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
+        covered = old.covers(new.finding, new.needs, new.case) or new.covers(old.finding, old.needs, old.case)
         numbers = old.leaves_open(new.finding) and new.needs <= old.needs
         if alike or old.case.key == new.case.key or covered or numbers:
             old.finite = new.needs if numbers else old.finite

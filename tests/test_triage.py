@@ -155,3 +155,13 @@ def test_what_a_write_over_an_input_does_before_and_beside_it_is_one_bug() -> No
     assert company("twice", "dx").same_bug(company("twice", "first_x"))
     assert not company("before", "before_q").same_bug(company("twice", "first_q"))
     assert not company("before", "before_q").same_bug(company("before", "before_k"))
+
+
+def test_a_stray_access_of_long_rows_does_not_explain_what_is_wrong_in_short_ones(two: tuple[Case, Case]) -> None:
+    def sized(columns: int) -> Case:
+        return replace(two[0], calls=(replace(two[0].last, dims={"M": 1, "N": columns}),))
+
+    stray = replace(record(sized(64), "out"), finding=Finding("bounds", ("out",), "stray-write", "s"))
+    stray.also = (wrong("dx"),)
+    assert stray.covers(wrong("dx"), frozenset(), sized(65)) and not stray.covers(wrong("dx"), frozenset(), sized(2))
+    assert merge([stray], record(sized(2), "dx"), {}) is None
