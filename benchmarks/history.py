@@ -29,6 +29,7 @@ from fuzz.trigger import needs, trigger
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".history"
+OTHERS = "Found on the fixed releases as well, each a cause of its own, with what mpmath says of wrong values:\n\n"
 START, END = "<!-- history: written by make history -->", "<!-- /history -->"
 
 
@@ -98,7 +99,8 @@ def fuzz(release: Path, *arguments: str) -> Any:
     command = [sys.executable, "-m", "fuzz", *arguments, "--json"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode not in (0, 1):
-        return {"error": done.stderr.strip().splitlines()[-1], "findings": [], "entries": []}
+        told = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
+        return {"error": told[-1], "findings": [], "entries": []}
     return json.loads(done.stdout)
 
 
@@ -123,10 +125,16 @@ def measured(bug: Bug, seconds: int) -> dict[str, Any]:
     signatures = {signature(one, bug.target) for one in again["findings"]}
     stayed = [one for one in gone if signature(one, bug.target) in signatures]
     return row(bug, ran, gone, stayed) | {
-        "others": [f"{one['oracle']} {one['output']} {one['symptom']}" for one in again["findings"]],
+        "others": [other(one) for one in again["findings"]],
         "error": ran.get("error") or again.get("error", ""),
         "fixed_cases": again.get("cases", 0),
     }
+
+
+def other(found: dict[str, Any]) -> str:
+    """A finding on the fixed release in a few words, with its verdict where that is adjudicated."""
+    verdict = f" ({found['verdict']})" if found["oracle"] == "accuracy" else ""
+    return f"{found['oracle']} {found['output']} {found['symptom']}{verdict}"
 
 
 @cache
@@ -183,7 +191,7 @@ def others(rows: list[dict[str, Any]]) -> str:
     """What else was found on the releases that are fixed."""
     told = {f"{one['package']} {one['fixed']} {one['target']}": one.get("others", []) for one in rows if one["fixed"]}
     lines = [f"- {place}: {', '.join(sorted(set(found)))}" for place, found in told.items() if found]
-    return "Found on the fixed releases as well, each a cause of its own:\n\n" + "\n".join(lines) if lines else ""
+    return OTHERS + "\n".join(lines) if lines else ""
 
 
 def write(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Protocol
 from fuzz import corpus
 from fuzz.case import Case
 from fuzz.config import Run
-from fuzz.engines import desk
+from fuzz.engines import Desk, desk
 from fuzz.engines.coverage import Exploration
 from fuzz.engines.literals import literals
 from fuzz.entry import Entry
@@ -47,6 +47,8 @@ HISTORY = 8
 GONE = "did not disagree again in clean processes"
 UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
 """Why a disagreement is no finding."""
+UNGUIDED = ("random", "exhaustive")
+"""Engines that do not ask what kernels did, so that nothing counts it."""
 SHRINKING = 0.5
 """Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
 
@@ -121,7 +123,7 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        asked = desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer, self.run.plan)
+        asked = self._desk()
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
                 plans = scout.before(asked.plans())
@@ -149,7 +151,11 @@ class Campaign:
 
     @property
     def setting(self) -> Setting:
-        return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine != "random")
+        return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine not in UNGUIDED)
+
+    def _desk(self) -> Desk:
+        """Who is asked for plans."""
+        return desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer, self.run.plan)
 
     @property
     def _numbers(self) -> tuple[float, ...]:
@@ -199,7 +205,9 @@ class Campaign:
             if number:
                 self._remember(wave.plan, number - 1)
             has = needs(case, self.target)
-            unknown = (found for found in report.filings if not any(one.covers(found, has) for one in self.records))
+            unknown = (
+                found for found in report.filings if not any(one.covers(found, has, case) for one in self.records)
+            )
             self._found(triage, index, case, next(unknown, report.filings[0]))
 
     def _remember(self, plan: Case, number: int) -> None:
@@ -225,7 +233,7 @@ class Campaign:
         """Whether it is a hit of a known cause; then it is counted."""
         has = needs(case, self.target)
         for record in self.records:
-            if record.covers(finding, has):
+            if record.covers(finding, has, case):
                 self._hit(triage, record, index, seconds, finding)
                 return True
         return False
@@ -272,6 +280,7 @@ class Campaign:
     def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
         record.first_index, record.first_seconds = index, seconds
         record.outputs = set(finding.outputs)
+        record.numbers = any(one.leaves_open(finding) for one in self.records)
         try:
             triage.shrink(record, Budget(seconds=self._allowance()))
         except KeyboardInterrupt:

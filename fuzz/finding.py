@@ -92,7 +92,7 @@ class Finding:
         return "+".join(self.outputs)
 
     def same_bug(self, other: Finding) -> bool:
-        """Whether other may be the same bug: the same oracle, and an output or the source line in common.
+        """Whether other may be the same bug: the same oracle, and an output, tensor or the source line in common.
 
         Which outputs happen to differ from run to run is chance, so that one target has one such bug.
         """
@@ -100,7 +100,16 @@ class Finding:
             return False
         if self.oracle == "deterministic":
             return True
+        if self.oracle == "autograd" and self._company & other._company:
+            return True
         return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
+
+
+    @property
+    def _company(self) -> set[tuple[str, str]]:
+        """What goes wrong with which tensors: an input that is written over spoils what is before and beside it."""
+        what = "written" if self.symptom in ("before", "beside") else self.symptom
+        return {(what, re.sub("^(before_|beside_|both_|first_|d)", "", name)) for name in self.outputs}
 
 
 @dataclass(frozen=True)

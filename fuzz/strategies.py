@@ -31,6 +31,11 @@ Draw = Callable[[int], int]
 Budgets = tuple[tuple[int, int], ...]
 BUDGETS: Budgets = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
+LONG, LONGEST = 8, 1 << 17
+"""In so many of 100 cases one dim is long, up to tensors of so many elements, and every other one is tiny: kernels take
+other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
+OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
+"""(weight, powers of two that a long dim lies below the longest)."""
 TWINS, TWIN = 8, 5
 """One argument in so many, those of this remainder, has the values of an earlier one of its shape and dtype."""
 HUGE_REACH = 30
@@ -112,6 +117,8 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
     order = list(target.sizes)
     turn = draw(len(order)) if order else 0
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
+    if order and draw(100) < LONG:
+        return draw_long(draw, target, dims, order[turn])
     for place, dim in enumerate(order[turn:] + order[:turn]):
         most = largest_within(target, dims, dim, budget)
         if budget == budgets[-1][1] and place == len(order) - 1 and draw(4):
@@ -119,6 +126,17 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
         dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)
+    return dims
+
+
+def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> dict[str, int]:
+    """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are up to 3."""
+    for dim in target.sizes:
+        dims[dim.name] = dim.clamp(1 + draw(3))
+    most = largest_within(target, dims, long, LONGEST)
+    power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
+    sizes = (most, power + draw(3) - 1, power + draw(power))
+    dims[long.name] = long.clamp(min(most, sizes[draw(3)]))
     return dims
 
 

@@ -28,8 +28,12 @@ REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
+MUTATION = "mutation"
+"""The oracle that tells of writes over inputs, which nothing else that is wrong with a case explains."""
 CONSEQUENCE = "autograd"
 """The oracle that tells what a write over an input does."""
+NONFINITE, FINITE = "nonfinite", ("sign", "value")
+"""Symptoms of NaN and infinities, and of wrong numbers: on one output they may well have different causes."""
 BITWISE = ("invariance", "layout", "scaling")
 """Oracles that compare two runs of which both may be wrong."""
 ADJUDICATION = 30.0
@@ -47,7 +51,9 @@ class Record:
     """One cause: the least case that shows it, how it was first seen, and how often since.
 
     `filed` is the symptom that the oracle saw, where the verdict made another one of it. `needs` is what must be off
-    its default for this cause to show itself; a case that lacks some of it has another cause.
+    its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
+    the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
+    there is such a cause already, so that the case must not shrink into its NaN.
     """
 
     finding: Finding
@@ -67,6 +73,8 @@ class Record:
     verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
     filed: str = ""
     needs: frozenset[str] = frozenset()
+    finite: frozenset[str] | None = None
+    numbers: bool = False
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
 
@@ -93,11 +101,12 @@ class Record:
         """The finding with every output that ever disagreed together with one of its own."""
         return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
-    def covers(self, finding: Finding, has: frozenset[str]) -> bool:
+    def covers(self, finding: Finding, has: frozenset[str], case: Case | None = None) -> bool:
         """Whether a finding is this cause: filed alike, or one of the others that this case triggers.
 
-        `has` is what is off its default in the finding's case. An output that is known to be wrong is not asked
-        whether it is wrong alike in another batch or layout.
+        `has` is what is off its default in the finding's case. What this case triggers beside its own finding, it does
+        not explain in a case with a smaller dim, which shows that without this cause. An output that is known to be
+        wrong is not asked whether it is wrong alike in another batch or layout.
         """
         if not self.needs <= has:
             return False
@@ -107,7 +116,24 @@ class Record:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
-        return self.widened.same_bug(finding) or any(other.same_bug(finding) for other in self.also)
+        own = self.finite is not None and self.finite <= has
+        also = () if finding.oracle == MUTATION or not self.fits(case) else self.also
+        alike = (one for one in (self.widened, *also) if one.same_bug(finding))
+        return any(own or not apart(one, finding) for one in alike)
+
+    def fits(self, case: Case | None) -> bool:
+        """Whether a case is nowhere smaller than the least one of this cause."""
+        least = self.case.last.dims
+        return case is None or all(size >= least.get(name, size) for name, size in case.last.dims.items())
+
+    def leaves_open(self, finding: Finding) -> bool:
+        """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
+        return any(one.same_bug(finding) and apart(one, finding) for one in (self.widened, *self.also))
+
+
+def apart(known: Finding, finding: Finding) -> bool:
+    """Whether a finding is of numbers that are wrong, and a known one of what is no number."""
+    return known.symptom == NONFINITE and finding.symptom in FINITE
 
 
 @dataclass
@@ -254,7 +280,7 @@ class Triage:
         same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
         record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
-        if record.finding.oracle == "mutation" and self.target.differentiable:
+        if record.finding.oracle == MUTATION and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.ask(record.first, record.finding.oracle, everything=True)
             seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
@@ -266,7 +292,8 @@ class Triage:
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
                 found = self.shows(case, like, clean=clean, stateful=record.stateful)
-                if found and (found.symptom == REFERENCE) == record.blames_reference:
+                same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
+                if same and not (record.numbers and found is not None and found.symptom == NONFINITE):
                     return found
             return None
 
@@ -297,7 +324,9 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     Its path stays that of its old entry, which the lesser one replaces, unless that was there before the run.
     """
     for old in records:
-        if same_cause(old, new):
+        numbers = old.leaves_open(new.finding) and new.needs <= old.needs
+        if numbers or same_cause(old, new):
+            old.finite = new.needs if numbers else old.finite
             old.needs &= new.needs
             if sort_key(new.case, defaults) < sort_key(old.case, defaults):
                 old.take(new)
@@ -311,7 +340,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
 def same_cause(old: Record, new: Record) -> bool:
     """Whether two records are of one cause: both ended in one case, or either one's case triggers the other."""
     alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
-    covered = old.covers(new.finding, new.needs) or new.covers(old.finding, old.needs)
+    covered = old.covers(new.finding, new.needs, new.case) or new.covers(old.finding, old.needs, old.case)
     return alike or old.case.key == new.case.key or covered
 
 

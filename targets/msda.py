@@ -21,6 +21,7 @@ STRIDES = [
     *("weight_batch", "weight_query", "weight_head", "weight_level", "weight_point"),
 ]
 OF_DY = ["dy_batch", "dy_query", "dy_head", "dy_channel"]
+INPUTS, GRADIENTS = ["value", "places", "weights"], ["dvalue", "dplaces", "dweights", "dy"]
 
 
 @triton.jit
@@ -125,7 +126,7 @@ def add(dvalue, x, y, width, height, channels, cell_stride, d, part):
     tl.atomic_add(dvalue + cell * cell_stride + channels, part, mask=mask)
 
 
-@triton.jit(do_not_specialize=[*SIZES, *STRIDES])
+@triton.jit(do_not_specialize=[*SIZES, *STRIDES], do_not_specialize_on_alignment=["y", *INPUTS])
 def forward_kernel(
     y, value, places, weights, q, g, p, d, h1, w1, h2, w2,
     value_batch, value_cell, value_head, value_channel,
@@ -140,19 +141,18 @@ def forward_kernel(
     places += batch * place_batch + query * place_query + head * place_head
     weights += batch * weight_batch + query * weight_query + head * weight_head
     total = tl.zeros([CHANNELS], dtype=tl.float32)
-    total = sampled_level(
-        total, value, places, weights, place_point, place_axis, weight_point, value_cell, value_channel,
-        channels, h1, w1, p, d, border, align,
-    )  # fmt: skip
     second = h1 * w1
-    total = sampled_level(
-        total, value + second * value_cell, places + place_level, weights + weight_level,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, border, align,
-    )  # fmt: skip
+    for level in range(2):
+        height, width = tl.where(level == 0, h1, h2), tl.where(level == 0, w1, w2)
+        total = sampled_level(
+            total, value + level * second * value_cell, places + level * place_level, weights + level * weight_level,
+            place_point, place_axis, weight_point, value_cell, value_channel,
+            channels, height, width, p, d, border, align,
+        )  # fmt: skip
     tl.store(y + program * d + channels, total, mask=channels < d)
 
 
-@triton.jit(do_not_specialize=[*SIZES, *OF_DY, *STRIDES])
+@triton.jit(do_not_specialize=[*SIZES, *OF_DY, *STRIDES], do_not_specialize_on_alignment=[*INPUTS, *GRADIENTS])
 def backward_kernel(
     dvalue, dplaces, dweights, dy, value, places, weights, q, g, p, d, h1, w1, h2, w2,
     dy_batch, dy_query, dy_head, dy_channel,
@@ -172,16 +172,15 @@ def backward_kernel(
     weights += batch * weight_batch + query * weight_query + head * weight_head
     dweights += program * 2 * p
     dplaces += program * 4 * p
-    backward_level(
-        grad, dvalue, dplaces, dweights, value, places, weights,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h1, w1, p, d, g * d, border, align,
-    )  # fmt: skip
     first = h1 * w1
-    backward_level(
-        grad, dvalue + first * g * d, dplaces + 2 * p, dweights + p, value + first * value_cell,
-        places + place_level, weights + weight_level,
-        place_point, place_axis, weight_point, value_cell, value_channel, channels, h2, w2, p, d, g * d, border, align,
-    )  # fmt: skip
+    for level in range(2):
+        height, width = tl.where(level == 0, h1, h2), tl.where(level == 0, w1, w2)
+        backward_level(
+            grad, dvalue + level * first * g * d, dplaces + level * 2 * p, dweights + level * p,
+            value + level * first * value_cell, places + level * place_level, weights + level * weight_level,
+            place_point, place_axis, weight_point, value_cell, value_channel,
+            channels, height, width, p, d, g * d, border, align,
+        )  # fmt: skip
 
 
 class DeformableAttention(torch.autograd.Function):
@@ -231,14 +230,13 @@ def position(place, extent, padding, align_corners):
 def sampled(cells, x, y, width, height):
     """Bilinear samples (.., places, channels) of cells (.., height * width, channels); 0 outside."""
     left, top = torch.floor(x.detach()), torch.floor(y.detach())
-    total = 0.0
-    for row, row_part in ((top, top + 1 - y), (top + 1, y - top)):
-        for column, column_part in ((left, left + 1 - x), (left + 1, x - left)):
-            within = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            cell = torch.where(within, row * width + column, 0.0).to(torch.int64).unsqueeze(-1)
-            found = cells.gather(2, cell.expand(*cell.shape[:-1], cells.shape[-1]))
-            total = total + torch.where(within, row_part * column_part, 0.0).unsqueeze(-1) * found
-    return total
+    columns, column_parts = torch.stack([left, left + 1], -1), torch.stack([left + 1 - x, x - left], -1)
+    rows, row_parts = torch.stack([top, top + 1], -1), torch.stack([top + 1 - y, y - top], -1)
+    inside = ((rows >= 0) & (rows < height)).unsqueeze(-1) & ((columns >= 0) & (columns < width)).unsqueeze(-2)
+    cell = torch.where(inside, rows.unsqueeze(-1) * width + columns.unsqueeze(-2), 0.0).to(torch.int64).flatten(2)
+    part = torch.where(inside, row_parts.unsqueeze(-1) * column_parts.unsqueeze(-2), 0.0).flatten(3)
+    found = cells.gather(2, cell.unsqueeze(-1).expand(*cell.shape, cells.shape[-1]))
+    return (part.unsqueeze(-1) * found.unflatten(2, part.shape[2:])).sum(-2)
 
 
 def reference(value, places, weights, padding, align_corners, h1, w1, h2, w2):
@@ -328,10 +326,10 @@ msda.planted(
     "swapped_xy",
     oracle="accuracy",
     outputs=("y",),
-    meaning="x and y of a place in the first grid change roles",
+    meaning="x and y of a place change roles",
     change=(
-        "total, value, places, weights, place_point, place_axis, weight_point",
-        "total, value, places + place_axis, weights, place_point, -place_axis, weight_point",
+        ("x, _ = pixel(tl.load(places + point * place_stride)", "x, _ = pixel(tl.load(places + point * place_stride + axis_stride)"),
+        ("y, _ = pixel(tl.load(places + point * place_stride + axis_stride)", "y, _ = pixel(tl.load(places + point * place_stride)"),
     ),
 )
 msda.planted(

@@ -18,6 +18,7 @@ from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.rate import Rate
 from fuzz.report.live import Quiet
+from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Record, Triage, known_records, merge
 from fuzz.trigger import needs
@@ -141,3 +142,76 @@ def test_what_a_case_has_off_its_default_is_what_its_cause_may_need(layernorm: T
     plain["x"] = replace(plain["x"], dtype="bfloat16", layout=Layout(pad=2))
     case = replace(two[0], calls=(replace(call, arguments=plain, options={**call.options, "eps": 1e-12}),))
     assert needs(case, layernorm) == {"x dtype", "x layout", "eps"}
+
+
+def test_a_cause_of_nan_hides_no_wrong_number_that_needs_more_than_it_does(two: tuple[Case, Case]) -> None:
+    small, large = two
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(large, "dx")
+    old, number.needs = replace(record(small, "dx"), finding=nan), frozenset({"reduction"})
+    assert old.covers(nan, frozenset()) and not old.covers(number.finding, number.needs)
+    assert merge([old], number, {}) is None and number.covers(nan, number.needs)
+
+
+def test_a_wrong_number_that_needs_nothing_else_is_of_the_cause_of_nan(two: tuple[Case, Case]) -> None:
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(two[1], "dx")
+    old = replace(record(two[0], "dx"), finding=nan)
+    assert merge([old], number, {}) is old and old.finding is nan
+    assert all(old.covers(replace(nan, symptom=symptom), frozenset()) for symptom in ("value", "sign"))
+
+
+def test_what_a_write_over_an_input_makes_nan_hides_no_wrong_number_either(two: tuple[Case, Case]) -> None:
+    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), record(two[1], "dx")
+    written = replace(record(two[0], "x"), finding=Finding("mutation", ("x",), "written", "x"), also=(nan,))
+    assert written.covers(nan, frozenset()) and not written.covers(number.finding, frozenset())
+    number.needs = frozenset({"reduction"})
+    assert merge([written], number, {}) is None
+    number.needs = frozenset()
+    assert merge([written], number, {}) is written and written.covers(number.finding, frozenset())
+
+
+@pytest.mark.parametrize(("known", "kept"), [(False, 1), (True, 2)])
+def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
+    two: tuple[Case, Case], layernorm: Target, known: bool, kept: int
+) -> None:
+    made = record(two[1], "dx")
+    made.numbers = known
+
+    class Shown(Triage):
+        """Smaller cases are NaN: what has one row; what has more is wrong."""
+
+        def shows(self, case: Case, like: Finding, **how: bool) -> Finding | None:
+            symptom = "nonfinite" if case.last.dims["M"] < 2 else "value"
+            return replace(like, symptom=symptom)
+
+    call = replace(made.case.last, dims={"M": 4, "N": 4})
+    made.case = replace(made.case, calls=(call,))
+    worker: Any = None
+    assert Shown(layernorm, worker, ())._shrunk(made, Budget(), clean=False).case.last.dims["M"] == kept
+
+
+def test_a_stray_access_does_not_explain_a_write_over_an_input(two: tuple[Case, Case]) -> None:
+    stray, written = Finding("bounds", ("out",), "stray-write", "s"), Finding("mutation", ("x",), "written", "w")
+    both = replace(record(two[1], "out"), finding=stray, also=(written, wrong("dx")))
+    alone = replace(record(two[0], "x"), finding=written)
+    assert both.covers(wrong("dx"), frozenset()) and not both.covers(written, frozenset())
+    assert merge([alone], both, {}) is None and merge([both], alone, {}) is None
+
+
+def test_what_a_write_over_an_input_does_before_and_beside_it_is_one_bug() -> None:
+    def company(symptom: str, *outputs: str) -> Finding:
+        return Finding("autograd", outputs, symptom, "a")
+
+    assert company("before", "before_q", "before_k").same_bug(company("beside", "beside_q", "both_q"))
+    assert company("twice", "dx").same_bug(company("twice", "first_x"))
+    assert not company("before", "before_q").same_bug(company("twice", "first_q"))
+    assert not company("before", "before_q").same_bug(company("before", "before_k"))
+
+
+def test_a_stray_access_of_long_rows_does_not_explain_what_is_wrong_in_short_ones(two: tuple[Case, Case]) -> None:
+    def sized(columns: int) -> Case:
+        return replace(two[0], calls=(replace(two[0].last, dims={"M": 1, "N": columns}),))
+
+    stray = replace(record(sized(64), "out"), finding=Finding("bounds", ("out",), "stray-write", "s"))
+    stray.also = (wrong("dx"),)
+    assert stray.covers(wrong("dx"), frozenset(), sized(65)) and not stray.covers(wrong("dx"), frozenset(), sized(2))
+    assert merge([stray], record(sized(2), "dx"), {}) is None

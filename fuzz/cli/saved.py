@@ -36,11 +36,13 @@ def show(
         put(screen(entry, str(path), repeat))
         return 0
     from fuzz.oracles.accuracy import expected_values
+    from fuzz.oracles.invariance import second_call
+    from fuzz.report.script import Due
     from fuzz.report.script import script as program
 
     _, loaded = target_of(entry, path, target)
     plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    put(program(entry, loaded, plant, expected_values(loaded, entry), repeat))
+    put(program(entry, loaded, plant, Due(expected_values(loaded, entry), second_call(loaded, entry.case)), repeat))
     return 0
 
 
@@ -74,8 +76,8 @@ def shrink(
 
 def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
-    old = Verdict.recalled(entry.seen).told
-    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.verdict.told}
+    old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
+    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.told}
     smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)

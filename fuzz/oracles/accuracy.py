@@ -149,25 +149,32 @@ def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Judge
 
 
 def expected_values(target: Target, entry: Entry) -> dict[str, object]:
-    """For a script: (values, bounds) of each output's elements for the call that shows an accuracy finding.
+    """For a script: (values, bounds) of each output's elements for the call that shows a finding.
 
-    Other oracles need no reference: then the answer is empty.
+    Empty where the finding needs none: it compares bits, or tells what a kernel does to memory.
     """
-    if target.reference is None or entry.finding is None or entry.finding.oracle != "accuracy":
+    finding = entry.finding
+    drifts = finding is not None and finding.symptom in ("drift", "unwritten")
+    if target.reference is None or finding is None or not (drifts or finding.oracle in VALUED):
         return {}
     backend = BACKENDS[entry.seen.get("backend", "cpu")]
     exam = Examination(target, target.launcher, entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
-    for name, expected in expect(exam, entry.finding.call, LAST).items():
-        dtype = named_dtype(output_dtype(exam, entry.finding.call, name))
-        bound = allowed(expected, dtype, exam.precision, target.contract)[2]
-        found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
+    dtypes = output_dtypes(exam, finding.call)
+    for name, expected in expect(exam, finding.call, LAST).items():
+        if name in dtypes:
+            bound = allowed(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
+            found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
     return found
 
 
-def output_dtype(exam: Examination, call: int, output: str) -> str:
-    """The dtype that the launcher gives an output: the one that the finding shows is that of its words."""
+VALUED = ("accuracy", "parity", "autograd")
+"""Oracles whose scripts compare with the reference."""
+
+
+def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
+    """The dtypes that the launcher gives its outputs, by name."""
     with exam.backend.session(None):
         outputs = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
     assert isinstance(outputs, Returned)
-    return NAMES[outputs.calls[call].outputs[output].dtype]
+    return {name: NAMES[value.dtype] for name, value in outputs.calls[call].outputs.items()}

@@ -6,6 +6,7 @@ A target that does not promise bits promises the envelope, and then it is drift 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
@@ -19,7 +20,7 @@ from fuzz.finding import Finding
 from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, compare_values
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
-from fuzz.values import generate, recipe
+from fuzz.values import exact, generate, recipe
 
 NEIGHBOURS = recipe("normal", 20011)
 
@@ -53,7 +54,11 @@ class Invariance:
             return found
 
         bits = exam.target.invariance != "envelope"
-        asked = Rerun(resized(call, batch, split), words=neighboured(exam, batch, split), pairs=pairs if bits else None)
+        asked = Rerun(
+            resized(call, batch, split),
+            words=neighboured(call, batch, split, exam.words),
+            pairs=pairs if bits else None,
+        )
         again = yield asked
         if again is None:
             return None
@@ -80,16 +85,31 @@ def resized(call: Call, batch: str, split: Split) -> Call:
     return replace(call, dims={**call.dims, batch: split.before + split.length + split.after})
 
 
-def neighboured(exam: Examination, batch: str, split: Split) -> dict[str, np.ndarray]:
-    """Words for the resized call: the split's rows of every argument that has them, between other rows."""
-    found, call = {}, exam.case.last
+def neighboured(call: Call, batch: str, split: Split, words_of: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
+    """Words for the resized call: the split's rows of every argument that has them, between other rows.
+
+    `words_of` gives those of a tensor of the call, of its stored shape.
+    """
+    found = {}
     for name, value in call.tensors.items():
-        words = exam.words(name)
+        words = words_of(name)
         if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
             rows = words[split.start : split.start + split.length]
             words = np.concatenate([_others(value, call, split.before), rows, _others(value, call, split.after)])
         found[name] = words
     return found
+
+
+def second_call(target: Target, case: Case) -> Call | None:
+    """The call that a case's split is compared with, its values listed; None where no rows are split off."""
+    if case.split is None or not (target.batch or target.rows):
+        return None
+    batch, last = target.batch or next(iter(target.rows.values())), case.last
+    call = resized(last, batch, case.split)
+    for name, words in neighboured(last, batch, case.split, lambda name: last.tensors[name].words(last.dims)).items():
+        value = call.tensors[name]
+        call = call.with_argument(name, replace(value, values=exact(words, named_dtype(value.dtype))))
+    return call
 
 
 def _others(value: Argument, call: Call, rows: int) -> np.ndarray:

@@ -23,12 +23,13 @@ from fuzz.examine import prepared
 from fuzz.loader import LIBRARIES, built_in, check_fits, find, load, planted
 from fuzz.oracles.accuracy import expected_values
 from fuzz.oracles.base import Examination
+from fuzz.oracles.invariance import second_call
 from fuzz.outcome import Returned, describe
 from fuzz.pages.portrait import Curve, Panel, Portrait
 from fuzz.pages.sitting import Gallery, Sitting, Study
 from fuzz.question import Setting
 from fuzz.reference import precision
-from fuzz.report.script import script
+from fuzz.report.script import Due, script
 from fuzz.sweep import planned
 from fuzz.sweep.measure import Bench
 from fuzz.sweep.plan import batch_of, swept_arguments
@@ -62,7 +63,8 @@ class Studio:
         plant = planted(self.target, self.setting.planted)[0] if self.setting.planted else None
         try:
             expected = expected_values(self.target, sitting.entry)
-            return script(sitting.entry, self.target, plant, expected, sitting.repeat), ""
+            due = Due(expected, second_call(self.target, sitting.entry.case))
+            return script(sitting.entry, self.target, plant, due, sitting.repeat), ""
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
 

@@ -6,18 +6,23 @@ code 1 and one line where the kernel is wrong, with 0 where it is right.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from fuzz.case import Argument, Call
+from fuzz.case import Argument, Call, Scalar
 from fuzz.dims import resolve
 from fuzz.entry import Entry
+from fuzz.errors import UsageError
 from fuzz.layout import CONTIGUOUS
 from fuzz.loader import variant_source
-from fuzz.report.script_checks import checks
+from fuzz.report.script_checks import OWN, checks, computations
+from fuzz.report.source import PACKAGE, Gathering, defines, futures, lambda_at
 from fuzz.target import Plant, Target
 
+GRADIENTS, COMPANY = PACKAGE / "backends" / "gradients.py", PACKAGE / "oracles" / "company.py"
 TENSOR_HELPER = '''
 def tensor(words, dtype, shape, strides, offset=0):
     """The exact bit patterns, in row-major order of the distinct elements, as a strided tensor."""
@@ -46,106 +51,133 @@ def lazily_mapped(span, dtype):
     size = span * torch.empty(0, dtype=dtype).element_size()
     return torch.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000), dtype=dtype)
 '''
+START = """
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+# Memory that nobody wrote is NaN, not what happens to lie there.
+torch.use_deterministic_algorithms(True, warn_only=True)
+if DEVICE == "cpu":
+    from fuzz.backends import cpu
+
+    cpu.activate()
+"""
 
 
-def script(entry: Entry, target: Target, plant: Plant | None, expected: Mapping[str, object], repeat: str) -> str:
-    """The program's text. `expected` holds, for an accuracy finding, (value, bound) by element."""
-    source = variant_source(target, plant) if plant and plant.changes else target.path.read_text(encoding="utf-8")
-    launcher = plant.launcher.__name__ if plant and plant.launcher else target.launcher.__name__
-    body, imports = extract(source, [launcher])
+@dataclass(frozen=True)
+class Due:
+    """What a script compares with. `values`: (value, bound) by element of each output; `again`: the call that the
+    invariance oracle compares with."""
+
+    values: Mapping[str, object]
+    again: Call | None = None
+
+
+def script(entry: Entry, target: Target, plant: Plant | None, due: Due, repeat: str) -> str:
+    """The program's text. UsageError where the reference is at fault, TargetError where no script can be made."""
     finding = entry.finding
+    if finding and finding.symptom == "reference":
+        raise UsageError("the reference is at fault, not the kernel: there is nothing for a program to show")
+    source = variant_source(target, plant) if plant and plant.changes else target.path.read_text(encoding="utf-8")
+    launcher = (plant.launcher if plant and plant.launcher else target.launcher).__name__
+    gathered = Gathering()
+    main = gathered.add(target.path, source)
+    wanted = [launcher]
+    if finding and finding.symptom == "bits" and finding.oracle == "accuracy" and target.baseline:
+        wanted.append(target.baseline.__name__)
+    gathered.need(target.path, wanted)
+    split = finding is not None and finding.oracle == "invariance"
+    spoil = spoiler(gathered, target, finding.output) if finding and finding.oracle == "rejects" else ""
+    body = list(gathered.pieces())
+    check_names(main.defined[name] for name in main.defined if id(main.defined[name]) in main.needed)
     title = f"{entry.case.target}: {finding.message if finding else 'a seed case'}"
     title = title.replace('"""', "'''").replace("\\", "/")
     parts = [
         f'"""{title}\n\nrepeat   {repeat}\n"""\n',
-        "\n".join(["import sys", "", *imports]),
-        'DEVICE = "cuda" if torch.cuda.is_available() else "cpu"',
-        "# Memory that nobody wrote is NaN, not what happens to lie there.\n"
-        "torch.use_deterministic_algorithms(True, warn_only=True)",
-        'if DEVICE == "cpu":\n    from fuzz.backends import cpu\n\n    cpu.activate()',
-        body,
+        "\n".join([*futures(main), "import sys", "", "import torch"]),
+        START.strip("\n"),
+        *grouped(text for text in body if text != "import torch"),
+        *helpers(entry, target),
         TENSOR_HELPER.strip("\n"),
-        "\n".join(call_lines(entry)),
-        checks(entry, launcher, expected),
+        "\n".join(call_lines(entry.case.calls, target)),
+        *(["\n".join(call_lines([due.again], target, "again"))] if due.again and split else []),
+        checks(entry, target, launcher, due.values, spoil),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def extract(source: str, wanted: Iterable[str]) -> tuple[str, list[str]]:
-    """(definitions, imports) of a module that these names need, without the declaration as a target."""
-    tree = ast.parse(source)
-    defined = {name: node for node in tree.body for name in defines(node)}
-    needed: dict[int, ast.stmt] = {}
-    pending = list(wanted)
-    while pending:
-        node = defined.get(pending.pop())
-        if node is None or id(node) in needed:
+def grouped(pieces: Iterable[str]) -> Iterator[str]:
+    """Imports that follow each other as one piece."""
+    imports: list[str] = []
+    for text in pieces:
+        if text.startswith(("import ", "from ")):
+            imports.append(text)
             continue
-        needed[id(node)] = node
-        pending += uses(node)
-    imports = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
-    kept = [line for line in imports if not line.startswith(("from fuzz ", "from fuzz.", "import fuzz"))]
-    body = "\n\n".join(text_of(node, source) for node in tree.body if id(node) in needed and not declares(node))
-    sizes = [node for node in tree.body if id(node) in needed and declares(node)]
-    assert not sizes or body
-    return body, list(dict.fromkeys(["import torch", *kept]))
+        if imports:
+            yield "\n".join(imports)
+            imports = []
+        yield text
+    if imports:
+        yield "\n".join(imports)
 
 
-def defines(node: ast.stmt) -> Iterator[str]:
-    """The names that a top-level statement binds."""
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
-        yield node.name
-    elif isinstance(node, ast.Assign):
-        for place in node.targets:
-            yield from (part.id for part in ast.walk(place) if isinstance(part, ast.Name))
-    elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-        yield node.target.id
+def check_names(nodes: Iterator[Any]) -> None:
+    """UsageError where the launcher's module has a name that the script uses for something else."""
+    taken = sorted({name for node in nodes for name in defines(node)} & OWN)
+    if taken:
+        raise UsageError(f"no script can be made: its own name {taken[0]!r} is one of the launcher's; rename that")
 
 
-def uses(node: ast.stmt) -> list[str]:
-    """The names that a statement reads, its target decorator aside."""
-    parts: list[ast.AST] = [node]
-    if isinstance(node, ast.FunctionDef):
-        kept = [decorator for decorator in node.decorator_list if not is_declaration(decorator)]
-        parts = [*node.body, node.args, *kept]
-    return [name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)]
+def helpers(entry: Entry, target: Target) -> Iterator[str]:
+    """How a launcher is called and differentiated, and the company that the autograd oracle puts it in."""
+    gathered = Gathering()
+    gathered.add(COMPANY)
+    gathered.need(GRADIENTS, ["gradients" if target.differentiable else "forward"])
+    if entry.finding and entry.finding.oracle == "autograd":
+        gathered.need(COMPANY, computations(entry.finding.symptom))
+    yield from gathered.pieces()
 
 
-def declares(node: ast.stmt) -> bool:
-    """Whether a statement only serves the declaration, such as ``M = size("M", 1, 64)``."""
-    value = node.value if isinstance(node, ast.Assign) else None
-    calls = [part for part in ast.walk(value) if isinstance(part, ast.Call)] if value else []
-    return any(isinstance(call.func, ast.Name) and call.func.id in ("size", "tensor", "option") for call in calls)
+def spoiler(gathered: Gathering, target: Target, name: str) -> str:
+    """What makes of the arguments those that must be refused, as an expression."""
+    function: Callable[..., Any] = target.rejects[name]
+    if function.__name__ != "<lambda>":
+        gathered.need(target.path, [function.__name__])
+        return function.__name__
+    path = Path(function.__code__.co_filename)
+    positions = [place for place in function.__code__.co_positions() if place[0] == place[1] and None not in place[2:]]
+    line, _, first, last = max(positions, key=lambda place: (place[3] or 0) - (place[2] or 0))
+    assert line is not None and first is not None and last is not None
+    text = lambda_at(path.read_text(encoding="utf-8"), line, (first, last))
+    free = [used for used in function.__code__.co_names if used in gathered.modules[path].defined]
+    gathered.need(path, free)
+    return inspect.cleandoc(text)
 
 
-def is_declaration(decorator: ast.expr) -> bool:
-    function = decorator.func if isinstance(decorator, ast.Call) else decorator
-    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-    return name in ("target", "planted")
-
-
-def text_of(node: ast.stmt, source: str) -> str:
-    """The statement's own text, without a target decorator."""
-    lines = source.splitlines()
-    if not isinstance(node, ast.FunctionDef):
-        return "\n".join(lines[node.lineno - 1 : node.end_lineno])
-    kept = [item for item in node.decorator_list if not is_declaration(item)]
-    decorators = ["@" + (ast.get_source_segment(source, item) or "") for item in kept]
-    return "\n".join([*decorators, *lines[node.lineno - 1 : node.end_lineno]])
-
-
-def call_lines(entry: Entry) -> Iterator[str]:
-    """Functions that make the arguments of each call, anew each time they are called."""
-    for index, call in enumerate(entry.case.calls):
-        yield f"def arguments_{index}():"
-        yield "    return dict("
-        for name, value in call.arguments.items():
-            yield f"        {name}={tensor_text(value, call)},"
-        for name, option in call.options.items():
-            yield f"        {name}={option!r},"
-        yield "    )"
+def call_lines(calls: Any, target: Target, name: str = "") -> Iterator[str]:
+    """Functions that make the tensors of each call anew, and its options and sizes."""
+    for index, call in enumerate(calls):
+        label = name or str(index)
+        yield from maker(f"arguments_{label}", call.arguments, call)
+        yield from maker(f"cotangents_{label}", call.cotangents, call)
+        sizes = {key: call.dims[dim] for key, dim in target.passed_sizes.items()}
+        yield f"options_{label} = dict({', '.join(f'{key}={value!r}' for key, value in options(call, sizes))})"
         yield ""
         yield ""
+
+
+def options(call: Call, sizes: Mapping[str, int]) -> Iterator[tuple[str, Scalar]]:
+    yield from call.options.items()
+    yield from sizes.items()
+
+
+def maker(name: str, tensors: Mapping[str, Argument], call: Call) -> Iterator[str]:
+    """The text of a function that makes tensors by name."""
+    yield f"def {name}():"
+    if not tensors:
+        yield from ("    return {}", "", "")
+        return
+    yield "    return dict("
+    yield from (f"        {key}={tensor_text(value, call)}," for key, value in tensors.items())
+    yield from ("    )", "", "")
 
 
 def tensor_text(value: Argument, call: Call) -> str:
@@ -155,8 +187,3 @@ def tensor_text(value: Argument, call: Call) -> str:
     strides = value.layout.strides(shape)
     offset = f", {value.layout.offset}" if value.layout != CONTIGUOUS and value.layout.offset else ""
     return f"tensor({text}, torch.{value.dtype}, {shape}, {strides}{offset})"
-
-
-def installed(path: Path) -> bool:
-    """Whether a file belongs to an installed package, to be imported instead of copied."""
-    return "site-packages" in path.parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fuzz.campaign import Campaign, Result
 from fuzz.case import Case
+from fuzz.engines import Desk
 from fuzz.outcome import describe
 from fuzz.question import Wave
 from fuzz.report.live import Progress
@@ -66,6 +67,9 @@ class Given(Campaign):
 
     cases: list[Case] = field(default_factory=list)
     sampled: tuple[str, ...] = ()
+
+    def _desk(self) -> Desk:
+        return Desk(())
 
     def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
         for index, case in enumerate(self.cases):

@@ -33,13 +33,18 @@ def found(place: str) -> Any:
 
 
 def applied(place: str, **given: Any) -> Any:
-    """An autograd function's value for arguments by name; those that are not given have their defaults."""
+    """An autograd function's value for arguments by name; those that are not given have their defaults.
+
+    What comes after the last one given is left out, as callers do: some backwards have no gradient for it.
+    """
     function = found(place)
     parameters = dict(list(inspect.signature(function.forward).parameters.items())[1:])
     for name in given.keys() - parameters.keys():
         if isinstance(given[name], torch.Tensor) or given[name] not in OFF:
             raise NotImplementedError(f"this release of liger-kernel has no argument {name} in {place}")
-    return function.apply(*(given.get(name, parameter.default) for name, parameter in parameters.items()))
+    last = max(place for place, name in enumerate(parameters) if name in given)
+    values = [given.get(name, parameter.default) for name, parameter in parameters.items()]
+    return function.apply(*values[: last + 1])
 
 
 def one_dtype(*tensors: torch.Tensor) -> None:

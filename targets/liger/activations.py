@@ -1,17 +1,12 @@
 """Activations and softmax of liger-kernel. Interesting: deep negatives, rows wider than a block, ties."""
 
-import torch
+from _formulas import Softmax, silu, sparsemax
 from _liger import applied, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
 M, N = size("M", 1, 256), size("N", 1, 40000)
 ROWS = dict(y=tensor(M, N))
-
-
-def silu(x):
-    """x * sigmoid(x); autograd of torch's own is NaN at an infinity."""
-    return x * x.sigmoid()
 
 
 def swiglu_reference(a, b, gate, down):
@@ -101,22 +96,6 @@ def liger_dyt(x, alpha, gamma, beta):
     return dict(y=applied("dyt:LigerDyTFunction", x=x, alpha=alpha, gamma=gamma, beta=beta))
 
 
-class Softmax(torch.autograd.Function):
-    """Softmax of rows, whose gradient is computed from its result, as kernels do."""
-
-    @staticmethod
-    def forward(ctx, x):
-        shifted = (x - x.amax(-1, keepdim=True)).exp()
-        y = shifted / shifted.sum(-1, keepdim=True)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        (y,) = ctx.saved_tensors
-        return y * (dy - (y * dy).sum(-1, keepdim=True))
-
-
 @liger(
     x=tensor(M, N),
     batch=M,
@@ -129,16 +108,7 @@ def liger_softmax(x):
     return dict(y=applied("softmax:LigerSoftmaxFunction", input_=x))
 
 
-def sparsemax_reference(x):
-    x = x - x.amax(-1, keepdim=True).detach()
-    ordered = x.sort(-1, descending=True).values
-    ranks = torch.arange(1, x.shape[-1] + 1, dtype=torch.float64)
-    sums = ordered.cumsum(-1)
-    count = (1 + ranks * ordered > sums).sum(-1, keepdim=True)
-    return dict(y=(x - (sums.gather(-1, count - 1) - 1) / count).clamp(min=0))
-
-
-@liger(x=tensor(M, N), accumulate="inputs", reference=sparsemax_reference, differentiable=ROWS)
+@liger(x=tensor(M, N), accumulate="inputs", reference=lambda x: dict(y=sparsemax(x)), differentiable=ROWS)
 def liger_sparsemax(x):
     """The nearest point of the simplex."""
     return dict(y=applied("sparsemax:LigerSparsemaxFunction", x=x, dim=-1))
@@ -158,35 +128,3 @@ V, D = size("V", 1, 512), size("D", 1, 512)
 def liger_embedding(table, places):
     """Rows of a table."""
     return dict(y=applied("experimental.embedding:LigerEmbeddingFunction", embeddings=table, indices=places))
-
-
-HALF, LENGTH, HEADS, B = size("HALF", 1, 64), size("LENGTH", 1, 64), size("HEADS", 1, 4), size("B", 1, 4)
-
-
-def rope_reference(q, k, cos, sin):
-    def turned(x):
-        left, right = x.chunk(2, -1)
-        c, s = (torch.cat([part, part], -1).detach() for part in (cos, sin))
-        return x * c + torch.cat([-right, left], -1) * s
-
-    return dict(turned_q=turned(q), turned_k=turned(k))
-
-
-@liger(
-    q=tensor(B, 2 * HEADS, LENGTH, 2 * HALF),
-    k=tensor(B, HEADS, LENGTH, 2 * HALF),
-    cos=tensor(LENGTH, HALF),
-    sin=tensor(LENGTH, HALF),
-    in_place=("q", "k", "grad turned_q", "grad turned_k"),
-    accumulate="inputs",
-    reference=rope_reference,
-    differentiable=dict(
-        turned_q=tensor(B, 2 * HEADS, LENGTH, 2 * HALF), turned_k=tensor(B, HEADS, LENGTH, 2 * HALF)
-    ),
-)  # fmt: skip
-def liger_rope(q, k, cos, sin):
-    """Rotary embedding of queries and keys, which may be turned in place."""
-    one_dtype(q, k, cos, sin)
-    c, s = (torch.cat([part, part], -1).detach().unsqueeze(0) for part in (cos, sin))
-    turned_q, turned_k = applied("rope:LigerRopeFunction", q=q, k=k, cos=c, sin=s)
-    return dict(turned_q=turned_q, turned_k=turned_k)

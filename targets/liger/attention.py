@@ -1,8 +1,10 @@
 """Attention and residual streams of liger-kernel. Interesting: more blocks than a kernel has places for."""
 
+import torch
+from _formulas import Softmax, sparsemax
 from _liger import applied, liger, one_dtype
 
-from fuzz import size, tensor
+from fuzz import option, size, tensor
 
 BLOCKS, T, D = size("BLOCKS", 1, 40), size("T", 1, 64), size("D", 1, 256)
 SUMS = "the gradients of the weights are sums by atomic additions"
@@ -30,3 +32,157 @@ def liger_attn_res(values, query, norm):
     one_dtype(values, query, norm)
     place = "attn_res:LigerAttnResFunction"
     return dict(h=applied(place, V_stacked=values, w_query=query, w_norm=norm, eps=1e-6))
+
+
+B, C, L, R = size("B", 1, 3), size("C", 1, 3), size("L", 1, 80), size("R", 0, 2)
+MASKED = -1e9
+"""What the library takes for a score that does not count."""
+
+
+def multi_token_reference(scores, weight, bias, reach, sparse):
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    masked = torch.where(future, MASKED, scores)
+    likely = sparsemax(masked) if sparse else Softmax.apply(masked)
+    padded = torch.nn.functional.pad(likely, (reach, reach, reach, reach))
+    length, total = scores.shape[-1], bias.reshape(-1, 1, 1)
+    for down in range(2 * reach + 1):
+        for along in range(2 * reach + 1):
+            part = padded[..., down : down + length, along : along + length]
+            total = total + (part.unsqueeze(1) * weight[:, :, down, along].unsqueeze(-1).unsqueeze(-1)).sum(2)
+    return dict(y=torch.where(future, 0.0, total))
+
+
+@liger(
+    scores=tensor(B, C, L, L),
+    weight=tensor(C, C, 2 * R + 1, 2 * R + 1),
+    bias=tensor(C),
+    reach=R,
+    sparse=option(False, True),
+    timeout=120.0,
+    accumulate="inputs",
+    reference=multi_token_reference,
+    differentiable=dict(y=tensor(B, C, L, L)),
+)
+def liger_multi_token_attention(scores, weight, bias, reach, sparse):
+    """Probabilities of the past, mixed by a convolution over neighbouring queries, keys and heads."""
+    one_dtype(scores, weight, bias)
+    if sparse and scores.dtype != torch.float32:
+        raise NotImplementedError("sparse probabilities of float32 alone")
+    place = "multi_token_attention:LigerMultiTokenAttentionFunction"
+    return dict(y=applied(place, scores=scores, weight=weight, bias=bias, padding=reach, sparse=sparse))
+
+
+HEADS, WIDTH = size("HEADS", 1, 3), size("WIDTH", 1, 80)
+
+
+def neighborhood_reference(q, k, v, kernel, dilation):
+    length = q.shape[2]
+    apart = torch.arange(length).unsqueeze(0) - torch.arange(length).unsqueeze(1)
+    near = (apart.abs() <= kernel // 2 * dilation) & (apart % dilation == 0)
+    scores = torch.where(near, q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, float("-inf"))
+    return dict(y=Softmax.apply(scores) @ v)
+
+
+QUERIES = tensor(B, HEADS, L, WIDTH)
+
+
+@liger(
+    q=QUERIES,
+    k=QUERIES,
+    v=QUERIES,
+    kernel=option(7, 1, 3),
+    dilation=option(1, 2, 3),
+    timeout=120.0,
+    accumulate="inputs",
+    dot="tf32",
+    reference=neighborhood_reference,
+    differentiable=dict(y=QUERIES),
+)
+def liger_neighborhood_attention(q, k, v, kernel, dilation):
+    """Attention to what is near, or to every second or third of it."""
+    one_dtype(q, k, v)
+    place = "fused_neighborhood_attention:LigerFusedNeighborhoodAttentionFunction"
+    return dict(y=applied(place, query=q, key=k, value=v, kernel_size=kernel, dilation=dilation))
+
+
+TOKENS, STREAMS = size("TOKENS", 1, 80), size("STREAMS", 1, 4)
+
+
+def powers_of_two(streams):
+    """ValueError for a number of streams that the kernels are not made for."""
+    if streams & (streams - 1):
+        raise ValueError("the number of streams is a power of two")
+
+
+def hyper_reference(x, f, before, after, mixing):
+    y = (x * before.unsqueeze(-1)).sum(1)
+    return dict(y=y, z=after.unsqueeze(-1) * f.unsqueeze(1) + (mixing.unsqueeze(-1) * x.unsqueeze(1)).sum(2))
+
+
+@liger(
+    x=tensor(TOKENS, STREAMS, D),
+    f=tensor(TOKENS, D),
+    before=tensor(TOKENS, STREAMS, dtypes=("float32",)),
+    after=tensor(TOKENS, STREAMS, dtypes=("float32",)),
+    mixing=tensor(TOKENS, STREAMS, STREAMS, dtypes=("float32",)),
+    timeout=120.0,
+    accumulate="inputs",
+    reference=hyper_reference,
+    differentiable=dict(y=tensor(TOKENS, D), z=tensor(TOKENS, STREAMS, D)),
+)
+def liger_mhc(x, f, before, after, mixing):
+    """Hyper-connections: the streams summed before a layer, and mixed with what it gave after it."""
+    one_dtype(x, f)
+    powers_of_two(x.shape[1])
+    return dict(
+        y=applied("mhc:LigerMHCPreFunction", x=x, h_pre=before),
+        z=applied("mhc:LigerMHCPostResFunction", x=x, f_out=f, h_post=after, h_res=mixing),
+    )
+
+
+def coefficients_reference(x, phi, bias, scales, rounds):
+    flat, streams = x.flatten(1), x.shape[1]
+    mixed = flat @ phi / (flat.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    before, after, logits = mixed.split([streams, streams, streams * streams], -1)
+    of_before, of_after, of_logits = bias.split([streams, streams, streams * streams])
+    matrix = (logits * scales[2] + of_logits).unflatten(-1, (streams, streams))
+    matrix = Softmax.apply(matrix) + 1e-6
+    matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
+    for _ in range(rounds - 1):
+        matrix = matrix / (matrix.sum(-1, keepdim=True) + 1e-6)
+        matrix = matrix / (matrix.sum(-2, keepdim=True) + 1e-6)
+    return dict(
+        before=(before * scales[0] + of_before).sigmoid() + 1e-4,
+        after=2.0 * (after * scales[1] + of_after).sigmoid(),
+        mixing=matrix,
+    )
+
+
+COUNT = STREAMS * STREAMS + 2 * STREAMS
+
+
+@liger(
+    x=tensor(TOKENS, STREAMS, D),
+    phi=tensor(STREAMS * D, COUNT),
+    bias=tensor(COUNT, dtypes=("float32",)),
+    scales=tensor(3, dtypes=("float32",)),
+    rounds=option(3, 1, 20),
+    deterministic=SUMS,
+    timeout=120.0,
+    accumulate="inputs",
+    dot="tf32",
+    reference=coefficients_reference,
+    differentiable=dict(
+        before=tensor(TOKENS, STREAMS), after=tensor(TOKENS, STREAMS), mixing=tensor(TOKENS, STREAMS, STREAMS)
+    ),
+)  # fmt: skip
+def liger_mhc_coefficients(x, phi, bias, scales, rounds):
+    """The coefficients of hyper-connections: a normed linear layer, and its matrix made nearly doubly stochastic."""
+    one_dtype(x, phi)
+    powers_of_two(x.shape[1])
+    before, after, mixing = applied(
+        "mhc:LigerMHCCoeffsFunction",
+        x=x, phi=phi, b=bias, alpha_pre=scales[0], alpha_post=scales[1], alpha_res=scales[2], allow_fp32=True,
+        tmax=rounds, rms_eps=1e-6, pre_eps=1e-4, sinkhorn_eps=1e-6, post_mult=2.0,
+    )  # fmt: skip
+    return dict(before=before, after=after, mixing=mixing)

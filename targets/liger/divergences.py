@@ -196,3 +196,40 @@ def liger_fused_ce_tvd(student, teacher, labels):
     place = "fused_ce_tvd:LigerFusedCETVDFunction"
     ce, tvd = applied(place, student_logits=student, teacher_logits=teacher.detach(), target=labels, ignore_index=-100)
     return dict(ce=ce, tvd=tvd)
+
+
+def linear_kl_reference(x, weight, truth, labels, labelled, reduction, temperature):
+    logits = x @ weight.T / temperature
+    shifted = logits - logits.amax(-1, keepdim=True).detach()
+    true = truth.detach().abs()
+    losses = true * (true.clamp(min=LEAST).log() - (shifted - shifted.exp().sum(-1, keepdim=True).log()))
+    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+    total, count = torch.where(kept.unsqueeze(-1), losses, 0.0).sum(), kept.sum().clamp(min=1)
+    return dict(
+        loss=total if reduction == "sum" else total / (count * losses.shape[-1] if reduction == "mean" else count)
+    )
+
+
+@liger(
+    x=tensor(N, H),
+    weight=tensor(V, H),
+    truth=tensor(N, V),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
+    labelled=option(False, True),
+    reduction=option("batchmean", "mean", "sum"),
+    temperature=option(1.0, 2.0),
+    timeout=120.0,
+    accumulate="inputs",
+    reference=linear_kl_reference,
+    differentiable=dict(loss=tensor()),
+)
+def liger_fused_linear_kl_div(x, weight, truth, labels, labelled, reduction, temperature):
+    """A linear layer, and the Kullback-Leibler divergence from the magnitudes of the truth, which are probabilities."""
+    one_dtype(x, weight, truth)
+    return dict(
+        loss=applied(
+            "fused_linear_kl_div:LigerFusedLinearKLDivFunction",
+            student_input=x, student_weight=weight, target=truth.detach().abs(),
+            shift_labels=labels if labelled else None, reduction=reduction, temperature=temperature,
+        )
+    )  # fmt: skip

@@ -97,3 +97,38 @@ def liger_fused_linear_cross_entropy(x, weight, bias, biased, **options):
     one_dtype(x, weight, bias)
     place = "fused_linear_cross_entropy:LigerFusedLinearCrossEntropyFunction"
     return cross_entropy(place, _input=x, bias=bias if biased else None, **{"weight": weight, **options})
+
+
+S, B = size("S", 1, 16), size("B", 1, 16)
+
+
+def parallel_reference(logits, labels, label_smoothing, formula):
+    vocabulary, kept = logits.shape[-1], labels != -100
+    shifted = logits - logits.amax(-1, keepdim=True).detach()
+    surprise = shifted.exp().sum(-1, keepdim=True).log() - shifted
+    losses = surprise.gather(-1, torch.where(kept, labels, 0).long().unsqueeze(-1)).squeeze(-1)
+    if label_smoothing:
+        part = label_smoothing * (vocabulary / (vocabulary - 1) if formula == "megatron" else 1.0)
+        losses = (1 - part) * losses + part * surprise.mean(-1)
+    return dict(losses=torch.where(kept, losses, 0.0))
+
+
+@liger(
+    logits=tensor(S, B, V),
+    labels=indices(S, B, below=V, sentinel=-100, dtypes=("int64",)),
+    label_smoothing=option(0.0, 0.1),
+    formula=option("pytorch", "megatron"),
+    timeout=120.0,
+    reference=parallel_reference,
+    differentiable=dict(losses=tensor(S, B)),
+)
+def liger_vocab_parallel_cross_entropy(logits, labels, label_smoothing, formula):
+    """Cross entropy of a vocabulary that may be split among processes, here of one process."""
+    if formula == "megatron" and label_smoothing and logits.shape[-1] == 1:
+        raise ValueError("a vocabulary of one has no others to smooth over")
+    losses = applied(
+        "vocab_parallel_cross_entropy:LigerVocabParallelCEFunction",
+        vocab_parallel_logits=logits, target=labels, tp_group=None, ignore_index=-100, label_smoothing=label_smoothing,
+        label_smoothing_formula=formula, label_smoothing_mode="global",
+    )  # fmt: skip
+    return dict(losses=losses)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -36,7 +37,8 @@ def reports(made: Target, launcher: Launcher, wave: Wave, *, together: bool) -> 
     all_of_it = exams(made, launcher, wave)
     if together:
         screen(all_of_it)
-    return [examine(exam, Question(exam.case)) for exam in all_of_it]
+    # What a process tells once is told by whichever comes first.
+    return [replace(examine(exam, Question(exam.case)), features=(), constants=()) for exam in all_of_it]
 
 
 def waves(made: Target, count: int) -> list[Wave]:

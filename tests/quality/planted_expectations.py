@@ -21,6 +21,7 @@ class Expected:
 
 ONE = {"M": 1, "N": 1}
 ONE_ROW = {"M": 1, "A": 1, "B": 1, "C": 1}
+ONE_PLACE = {"B": 1, "G": 1, "D": 1, "Q": 1, "P": 1, "H1": 1, "W1": 1, "H2": 1, "W2": 1}
 ONE_EACH = {"M": 1, "K": 1, "N": 1}
 PLANTED: dict[str, dict[str, Expected]] = {
     "layernorm_bw": {
@@ -215,6 +216,37 @@ PLANTED |= {
         ),
         "last_part_lost": Expected("accuracy", ("c",), {"M": 1, "K": 33, "N": 1}, "the least K of two splits"),
     },
+    "msda": {
+        "border_clamped_before_weights": Expected(
+            "accuracy", ("y", "dvalue", "dweights", "dplaces"), ONE_PLACE,
+            "of a place at 0 half of the weight lies outside of the only cell, and counts for 0",
+        ),
+        "gradient_kept_outside_border": Expected(
+            "accuracy", ("dplaces",), ONE_PLACE,
+            "beside the only cell lies 0, so that a place that was clamped to it has a slope to lose",
+        ),
+        "corners_off_by_half": Expected(
+            "accuracy", ("y", "dvalue", "dplaces", "dweights"), ONE_PLACE,
+            "half a cell below the only one half of its weight is outside",
+        ),
+        "add_not_atomic": Expected(
+            "bounds", ("dvalue",), {**ONE_PLACE, "Q": 2}, "two programs of one head and batch are two queries"
+        ),
+        "one_place_a_cell": Expected(
+            "accuracy", ("dvalue",), {**ONE_PLACE, "P": 2},
+            "two places in one grid: of one query they are 15 elements with all else, of two 16",
+        ),
+        "swapped_xy": Expected(
+            "accuracy", ("y",), {**ONE_PLACE, "W2": 2},
+            "a grid of one cell looks alike along both; of two cells, W2=2 comes first in the order of dims",
+        ),
+        "swapped_xy_gradients": Expected(
+            "accuracy", ("dplaces",), ONE_PLACE, "at unlike places along x and y the slopes of the only cell differ"
+        ),
+        "wrong_level_offset": Expected(
+            "accuracy", ("y",), ONE_PLACE, "the cell of the first grid is taken for that of the second"
+        ),
+    },
     "feed_forward": {
         "few_rows_start_from_bias": Expected(
             "invariance", ("y",), {"M": 1, "E": 2, "H": 1}, "at E=1 the second norm makes its bias of anything"
@@ -226,6 +258,7 @@ PLANTED |= {
     },
 }
 TESTED = {
+    "msda": (),
     "silu": ("exp_overflows",),
     "swiglu": (),
     "geglu": (),

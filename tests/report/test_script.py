@@ -14,7 +14,9 @@ from fuzz.entry import Entry
 from fuzz.finding import Finding
 from fuzz.layout import Layout
 from fuzz.loader import planted
-from fuzz.report.script import extract, script
+from fuzz.oracles.invariance import second_call
+from fuzz.report.script import Due, script
+from fuzz.report.source import Gathering
 from fuzz.target import Target
 from fuzz.values import recipe
 
@@ -47,7 +49,8 @@ def test_a_script_for_every_kind_of_finding_is_a_program_of_its_own(
     layernorm: Target, oracle: str, symptom: str, outputs: tuple[str, ...]
 ) -> None:
     saved = entry(layernorm, oracle, symptom, outputs, Split(0, 1))
-    text = script(saved, layernorm, None, {"dx": [["0.0"] * 6, ["1.0"] * 6]}, "fuzz replay x")
+    due = Due({"dx": [["0.0"] * 6, ["1.0"] * 6]}, second_call(layernorm, saved.case))
+    text = script(saved, layernorm, None, due, "fuzz replay x")
     tree = ast.parse(text)
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name for name in imported if name and name.startswith("fuzz")} == {"fuzz.backends"}
@@ -78,7 +81,7 @@ def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
     codes = []
     for plant in (planted(layernorm, name)[0], None):
         path = tmp_path / "alone.py"
-        path.write_text(script(saved, layernorm, plant, {}, "fuzz replay x"))
+        path.write_text(script(saved, layernorm, plant, Due({}), "fuzz replay x"))
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert "Traceback" not in done.stderr, done.stderr
         codes.append(done.returncode)
@@ -114,17 +117,21 @@ def unrelated(x):
 """
 
 
-def test_a_script_takes_along_what_its_launcher_uses_and_no_more() -> None:
-    body, imports = extract(SOURCE, ["outer"])
+def test_a_script_takes_along_what_its_launcher_uses_and_no_more(tmp_path: Path) -> None:
+    gathered = Gathering()
+    gathered.add(tmp_path / "m.py", SOURCE)
+    gathered.need(tmp_path / "m.py", ["outer"])
+    pieces = list(gathered.pieces())
+    body = "\n".join(pieces)
     names = {node.name for node in ast.parse(body).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert names == {"Kept", "inner", "outer"}
     assert "A, B = 2, 3" in body and "C: int = 4" in body and "UNUSED" not in body and "size(" not in body
-    assert imports == ["import torch", "import math", "from other import helper as helped"]
+    assert pieces[:3] == ["import math", "import torch", "from other import helper as helped"]
 
 
 def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
     saved = entry(layernorm, "accuracy", "value", ("dx",))
-    text = script(saved, layernorm, None, {}, "r")
+    text = script(saved, layernorm, None, Due({}), "r")
     call = saved.case.last
     for name, value in call.arguments.items():
         words = " ".join(f"{int(word):x}" for word in value.words(call.dims).reshape(-1))
@@ -133,10 +140,10 @@ def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
 
 
 def test_a_huge_case_is_refused_or_stays_readable(gelu: Target, case: Case) -> None:
-    text = script(Entry(case), gelu, None, {}, "r")
+    text = script(Entry(case), gelu, None, Due({}), "r")
     assert len(text) < 20_000 and max(map(len, text.splitlines())) < 400
 
 
 def test_a_message_cannot_break_out_of_the_scripts_docstring(gelu: Target, case: Case) -> None:
     hostile = Finding("accuracy", ("dx",), "value", 'a """\nimport os  # \\')
-    ast.parse(script(Entry(case, hostile), gelu, None, {}, "r"))
+    ast.parse(script(Entry(case, hostile), gelu, None, Due({}), "r"))

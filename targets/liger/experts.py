@@ -1,0 +1,39 @@
+"""Mixtures of experts of liger-kernel. Interesting: experts without a token, one expert for all, repeated experts."""
+
+from _formulas import silu
+from _liger import applied, liger, one_dtype
+
+from fuzz import indices, size, tensor
+
+T, CHOSEN, EXPERTS = size("T", 1, 80), size("CHOSEN", 1, 3), size("EXPERTS", 1, 5)
+H, INNER = size("H", 1, 64), size("INNER", 1, 40)
+
+
+def moe_reference(x, up, down, places, weights):
+    chosen = places.long()
+    inner = (up[chosen] @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1)
+    gate, value = inner.chunk(2, -1)
+    found = (down[chosen] @ (silu(gate) * value).unsqueeze(-1)).squeeze(-1)
+    return dict(y=(found * weights.unsqueeze(-1)).sum(1))
+
+
+@liger(
+    x=tensor(T, H),
+    up=tensor(EXPERTS, 2 * INNER, H),
+    down=tensor(EXPERTS, H, INNER),
+    places=indices(T, CHOSEN, below=EXPERTS, dtypes=("int32",)),
+    weights=tensor(T, CHOSEN),
+    deterministic="tokens of an expert stand in the order in which atomic additions counted them",
+    timeout=300.0,
+    accumulate="inputs",
+    dot="tf32",
+    reference=moe_reference,
+    differentiable=dict(y=tensor(T, H)),
+)
+def liger_fused_moe(x, up, down, places, weights):
+    """Gated layers of the experts that each token chose, weighed and summed."""
+    one_dtype(x, up, down, weights)
+    place = "fused_moe:LigerFusedMoEFunction"
+    return dict(
+        y=applied(place, x=x, gate_up_proj=up, down_proj=down, top_k_index=places, top_k_weights=weights)
+    )  # fmt: skip
