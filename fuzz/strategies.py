@@ -29,11 +29,11 @@ Draw = Callable[[int], int]
 """Draws an integer from 0 to n - 1."""
 
 Budgets = tuple[tuple[int, int], ...]
-BUDGETS: Budgets = ((60, 1 << 8), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
+LONG, LONGEST = 0, 1 << 17
+"""The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
+take other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
+BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
-LONG, LONGEST = 8, 1 << 17
-"""In so many of 100 cases one dim is long, up to tensors of so many elements, and every other one is tiny: kernels take
-other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
 OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
 """(weight, powers of two that a long dim lies below the longest)."""
 TWINS, TWIN = 8, 5
@@ -117,7 +117,7 @@ def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
     order = list(target.sizes)
     turn = draw(len(order)) if order else 0
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
-    if order and draw(100) < LONG:
+    if order and budget == LONG:
         return draw_long(draw, target, dims, order[turn])
     for place, dim in enumerate(order[turn:] + order[:turn]):
         most = largest_within(target, dims, dim, budget)

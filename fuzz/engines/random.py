@@ -21,7 +21,7 @@ from fuzz.engines.base import Proposal
 from fuzz.engines.dictionary import Dictionary
 from fuzz.engines.edits import KNOWN, Workshop, edited
 from fuzz.question import Report
-from fuzz.strategies import BUDGETS, Budgets, cases
+from fuzz.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target import Target
 
 BYTES = 768
@@ -36,7 +36,7 @@ APART = 6
 """Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
 TOGETHER = 1 << 13
 """Elements that the replicas of a plan may have together."""
-WAVE_BUDGETS: Budgets = ((30, 1 << 8), (24, 1 << 11), (12, 1 << 14), (34, 1 << 16))
+WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
 

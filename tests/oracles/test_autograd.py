@@ -225,7 +225,7 @@ def test_where_the_target_may_write_its_input_autograd_alone_finds_the_gradient_
     path.write_text(source.replace("    reference=reference,\n", '    reference=reference, in_place=("logits",),\n'))
     asked = Run(str(path), "gradient_over_input", "cpu", cases=50, max_findings=1)
     record = Campaign(asked, load(str(path)), "cpu", tmp_path / "corpus", Quiet(), {}).go().records[0]
-    # With one class the gradient that the producer multiplies is 0, and nothing that is written over shows.
-    assert (record.finding.oracle, record.case.last.dims) == ("autograd", {"N": 1, "V": 2})
+    # With one class the producer's gradient is 0 and shows nothing; the square of the logits beside the call does.
+    assert (record.finding.oracle, record.case.last.dims) == ("autograd", {"N": 1, "V": 1})
     assert record.finding.symptom in ("before", "beside") and "wrote over" in record.diagnosis[0]
     assert record.rate.certain
