@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -34,6 +34,10 @@ list: $(STAMP)
 
 bench: $(STAMP)
 	@$(VENV)/bin/python benchmarks/interpreter.py
+
+# Cases a second in waves, one at a time and by hand: make bench-waves ARGS="--target gelu_bw"
+bench-waves: $(STAMP)
+	@$(VENV)/bin/python -m benchmarks.waves $(ARGS)
 
 bench-checks: $(STAMP)
 	@$(VENV)/bin/python benchmarks/checks.py $(ARGS)
