@@ -26,7 +26,7 @@ from fuzz.target import Target
 from fuzz.triage import Record, Triage
 from fuzz.worker import preload
 
-GELU = '''
+GELU = """
 import torch
 from fuzz import size, target, tensor
 
@@ -40,8 +40,8 @@ def gelu(x):
     return dict(y=x * 0.5 * torch.special.erfc(-x * 0.7071067811865476))
 
 gelu.planted("twice", oracle="accuracy", outputs=("y",), change=("y=x * 0.5 * torch.special", "y=x * torch.special"))
-'''
-SOFTMAX = '''
+"""
+SOFTMAX = """
 import torch
 from fuzz import size, target, tensor
 
@@ -54,8 +54,8 @@ def reference(x):
 @target(x=tensor(M, N), dtypes=("float32",), reference=reference)
 def softmax(x):
     return dict(y=torch.softmax(x, -1))
-'''
-CONVOLUTION = '''
+"""
+CONVOLUTION = """
 import torch
 from fuzz import size, target, tensor
 
@@ -64,7 +64,7 @@ N = size("N", 3, 64)
 @target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=torch.conv1d(x[None, None], x[None, None, :3])))
 def convolution(x):
     return dict(y=torch.conv1d(x[None, None], x[None, None, :3]) * 1.01)
-'''
+"""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -12,7 +12,7 @@ from fuzz.errors import TargetError
 from fuzz.loader import load
 from fuzz.report.live import Quiet
 
-TARGET = '''
+TARGET = """
 import torch
 from fuzz import size, target, tensor
 
@@ -38,7 +38,7 @@ square.planted(
     "flat", oracle="accuracy", outputs=("dx",),
     change=("x * dy + x * dy", "2 * x * dy.as_strided(x.shape, (0,))"),
 )
-'''
+"""
 
 
 def run(path: Path, planted: str | None) -> Result:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = "def mean(x):\n    return x.sum(-1) / {count}\n"
-TARGET = '''
+TARGET = """
 from fuzz import option, size, target, tensor
 from tinylib import mean
 
@@ -20,7 +20,7 @@ M, N = size("M", 1, 64), size("N", 1, 64)
 @target(x=tensor(M, N), dtypes=("float32",), layout="envelope", reference=lambda x: dict(y=x.mean(-1)))
 def tiny_mean(x):
     return dict(y=mean(x))
-'''
+"""
 
 
 @pytest.fixture

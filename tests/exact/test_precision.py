@@ -30,9 +30,7 @@ def test_layer_norm_with_autograd_agrees_with_its_formula_to_60_digits() -> None
     drawn = torch.Generator().manual_seed(4)
     x = torch.randn(ROWS, WIDTH, generator=drawn, dtype=torch.float64) + 1e6
     dy, weight = (torch.randn(n, generator=drawn, dtype=torch.float64) for n in ((ROWS, WIDTH), (WIDTH,)))
-    joint = with_gradients(
-        lambda x, weight: {"y": F.layer_norm(x, (WIDTH,), weight, eps=EPS)}, ("y",), ("x", "weight")
-    )
+    joint = with_gradients(lambda x, weight: {"y": F.layer_norm(x, (WIDTH,), weight, eps=EPS)}, ("y",), ("x", "weight"))
     found = evaluate(joint, {"x": x, "weight": weight, COTANGENT + "y": dy})
     with mpmath.workdps(found.digits + 20):
         w = [mpf(v) for v in weight.tolist()]

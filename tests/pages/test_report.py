@@ -66,7 +66,7 @@ def text(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_it_holds_numbers_case_diagnosis_plots_and_script(text: str) -> None:
     for part in ("sign flipped for x &lt; -3.6", "dx: error by element", "dx: ULP against x", "[-4.0]", "10/10"):
         assert part in text
-    assert "def run(arguments):" in text and 'class="bound"' in text and 'class="mark here"' in text
+    assert "def run_call(" in text and 'class="bound"' in text and 'class="mark here"' in text
 
 
 def test_its_script_is_the_one_that_show_prints(text: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,8 @@ from formulas import FORWARD, NOT_DIFFERENTIABLE, inputs
 from fuzz.reference import evaluate, evaluate_backward, precision
 
 CPU = precision("cpu")
+
+
 @pytest.fixture(autouse=True)
 def float64() -> Iterator[None]:
     """torch's own value in float64 throughout, as `evaluate` arranges it."""

@@ -234,7 +234,7 @@ def test_dynamo_keeps_the_real_functions():
     subprocess.run([sys.executable, "-c", textwrap.dedent(DYNAMO)], check=True, timeout=120)
 
 
-KERNEL = '''
+KERNEL = """
     import torch, triton, triton.language as tl
 
     @triton.jit
@@ -246,7 +246,7 @@ KERNEL = '''
         assert x.is_cuda
         twice[(triton.cdiv(x.numel(), 8),)](x, x.numel(), B=8)
         return x
-'''
+"""
 THREE_LINES = """
     import torch
     from kernels import double
