@@ -5,22 +5,36 @@ from __future__ import annotations
 import signal
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.store import needs_service
+from fuzz.cli.version import number
+from fuzz.replaying import target_of
+from fuzz.report.files import check, write
+from fuzz.report.items import item
+from fuzz.report.junit import junit as as_junit
+from fuzz.report.sarif import sarif as as_sarif
+
+if TYPE_CHECKING:
+    from fuzz.campaigns.ledger import Ledger
 
 
 def campaign(
     config: Annotated[Path, typer.Argument(help="A YAML file; docs/campaigns.md tells its keys.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last campaign of this name.")] = False,
     only_new: Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")] = False,
+    junit: Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write findings as SARIF 2.1.0 into this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Fuzz many targets with many workers until a budget ends; the same command with --resume goes on."""
     needs_service()
+    check(junit, "--junit")
+    check(sarif, "--sarif")
     from fuzz.campaigns.config import read
     from fuzz.campaigns.launch import launch
     from fuzz.campaigns.table import table, value
@@ -29,6 +43,7 @@ def campaign(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     ledger, state = launch(read(config), resume=resume, say=say)
     with ledger.store:
+        write_triage(ledger, only_new, junit, sarif)
         if json:
             put_json(value(ledger, state))
         else:
@@ -36,6 +51,26 @@ def campaign(
             say(f"{state}; findings {len(ledger.new)} new, {len(ledger.known)} known, {len(ledger.fixed)} fixed")
     known = {*ledger.known, *ledger.again} - ledger.accepted
     return int(bool(ledger.new) or bool(known) and not only_new)
+
+
+def write_triage(ledger: Ledger, only_new: bool, junit: Path | None, sarif: Path | None) -> None:
+    """The files for continuous integration that were asked for: those findings fail that the exit code counts."""
+    if not (junit or sarif):
+        return
+    seen = {**dict.fromkeys(ledger.again, "known"), **dict.fromkeys(ledger.known, "known")}
+    found = []
+    for name, kind in {**seen, **dict.fromkeys(ledger.new, "new")}.items():
+        saved = ledger.store.finding(name)
+        if saved is None:
+            continue
+        path = Path(saved.corpus) / saved.path
+        entry = corpus.read(path)
+        state = "accepted" if name in ledger.accepted else "ok" if kind == "known" and only_new else "failed"
+        found.append(item(entry, target_of(entry, path, "")[1], str(path), state, kind, saved.message))
+    if junit:
+        write(junit, as_junit("fuzz campaign", found, sum(lane.seconds for lane in ledger.lanes)))
+    if sarif:
+        write(sarif, as_sarif(found, number()))
 
 
 def say(text: str) -> None:

@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 from fuzz import corpus
 from fuzz.store import Store
@@ -89,8 +90,11 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fi
         assert [one.state for one in store.campaigns()] == ["finished"]
         assert len(store.findings(campaign=told["campaign"])) == 2 and store.heartbeats() == []
         assert {one.target for one in store.statistics()} == {f"mine.py:{name}" for name in names}
-    again = campaign(tmp_path, "--resume")
+    again = campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
     assert (again[0], again[1]["cases"]) == (1, told["cases"]) and "has finished" in again[2]
+    assert ElementTree.parse(tmp_path / "j.xml").getroot().attrib["failures"] == "2"
+    results = json.loads((tmp_path / "s.json").read_text())["runs"][0]["results"]
+    assert sorted(result["ruleId"] for result in results) == ["accuracy/value", "fault/died"]
     check_that_a_fix_is_told(tmp_path)
 
 
