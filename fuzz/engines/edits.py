@@ -286,8 +286,8 @@ def new_word(word: int, before: int, any_other: int, d: DType, shop: Workshop) -
         return random.choice((0, 1, 1 << d.mantissa, d.largest_word, d.one_word)) | random.choice((0, d.sign_word))
     if kind == 3 and d.is_float:
         return random.randrange(d.inf_word) | random.choice((0, d.sign_word))
-    if kind == 4 and d.kind != "bool":
-        return random.choice(neighbours(word, 2, d))
+    if kind == 4 and d.kind != "bool" and (near := neighbours(word, 2, d)):
+        return random.choice(near)  # A NaN has none.
     return (word ^ (1 << random.randrange(d.bits))) & d.top_word if d.kind != "bool" else 1 - word
 
 

@@ -15,7 +15,7 @@ from fuzz.dtypes import dtype as named_dtype
 from fuzz.dtypes import from_words
 from fuzz.engines import RandomEngine
 from fuzz.engines.dictionary import Dictionary
-from fuzz.engines.edits import EDITS, LARGEST, Workshop, edited, known_dim, known_values, resized
+from fuzz.engines.edits import EDITS, LARGEST, Workshop, edited, known_dim, known_values, new_word, resized
 from fuzz.entry import Entry
 from fuzz.indices import legal
 from fuzz.loader import load
@@ -92,3 +92,10 @@ def test_where_one_dim_is_large_the_others_become_small(size: int) -> None:
     made = resized(replace(case, calls=(call,)), workshop(target), "N", size)
     assert made is not None and made.last.dims["N"] == size
     assert made.last.dims["M"] == 4096 if size == 1 else made.last.dims["M"] <= 3
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
+def test_the_place_of_a_nan_takes_another_word(name: str) -> None:
+    kind, shop = named_dtype(name), Workshop(load("gelu_bw"), Dictionary(), Random(0))
+    words = {new_word(kind.inf_word + 1, 0, 0, kind, shop) for _ in range(200)}
+    assert len(words) > 20 and all(0 <= word <= kind.top_word for word in words)
