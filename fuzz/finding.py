@@ -104,7 +104,6 @@ class Finding:
             return True
         return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
 
-
     @property
     def _company(self) -> set[tuple[str, str]]:
         """What goes wrong with which tensors: an input that is written over spoils what is before and beside it."""

@@ -45,15 +45,11 @@ class Watched(Protocol):
     def shadow(self) -> np.ndarray: ...
 
 
-def nothing() -> None:
-    """Where there is nothing to wait for."""
-
-
 @dataclass
 class Session:
     """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
     told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
-    as the backend can repeat them, `watched` the allocations whose shadows they were given; `finish` waits for them.
+    as the backend can repeat them, `watched` the allocations whose shadows they were given.
     `counted` are the counters of what kernels did since it began, empty where nothing counts."""
 
     accesses: Callable[[], list[Access]] = list
@@ -61,7 +57,6 @@ class Session:
     after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
     launched: Sequence[Launched] = ()
     watched: Sequence[Watched] = ()
-    finish: Callable[[], None] = nothing
     counted: Callable[[], bytes] = bytes
 
 

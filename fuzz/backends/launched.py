@@ -12,6 +12,7 @@ import torch
 from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends.base import Pointer
+from fuzz.backends.memory import extent
 
 HEAD = 9
 """A launcher gets the grid, the stream, the function, two kinds of metadata and two hooks before the arguments."""
@@ -44,12 +45,6 @@ class Launched:
             for slot, addresses in columns:
                 arguments[slot] = addresses[number]
             self.run(*self.head, *arguments)
-
-
-def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's elements, which are not none."""
-    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
 
 
 @contextmanager

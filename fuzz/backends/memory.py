@@ -169,6 +169,12 @@ def poisoned(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(int(i) for i in same.nonzero()[0])
 
 
+def extent(tensor: torch.Tensor) -> tuple[int, int]:
+    """The addresses of a tensor's elements, which are not none."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
+
+
 def fill_poison(tensor: torch.Tensor) -> None:
     """Overwrites every element of a dense tensor with poison."""
     name = NAMES.get(tensor.dtype)

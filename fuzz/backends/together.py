@@ -17,7 +17,7 @@ import torch
 from fuzz.backends.allocations import Allocation
 from fuzz.backends.base import Launched, Watched
 from fuzz.backends.execute import Ran
-from fuzz.backends.memory import NAMES, Buffer, signed_poison
+from fuzz.backends.memory import NAMES, Buffer, extent, signed_poison
 from fuzz.backends.rows import Rows
 
 Values = Mapping[str, torch.Tensor]
@@ -79,7 +79,6 @@ class Recording:
         shadows = [shadow_rows(one, count) for one in self.ran.session.watched]
         memory = [*arguments, *scratch]
         reports = [step.repeat(memory, shadows, order) for step in self.steps]
-        self.ran.session.finish()
         wrong = torch.zeros(count, dtype=torch.bool, device=memory[0].data.device)
         for rows, pristine in zip(arguments, before, strict=True):
             wrong |= (rows.words != pristine).any(1)
@@ -136,8 +135,8 @@ def place(output: torch.Tensor, memory: Sequence[Addresses]) -> Place | None:
         return None
     if not output.numel():
         return Place(0, 0, shape, strides, output.dtype)
-    start, reach = output.data_ptr(), sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    number = holding(start, start + (reach + 1) * output.element_size(), memory)
+    start, end = extent(output)
+    number = holding(start, end, memory)
     return None if number is None else Place(number, start - memory[number][0], shape, strides, output.dtype)
 
 
