@@ -30,7 +30,8 @@ class Rejects:
         """Whether the launcher computes the spoilt input; False where the spoiling leaves it as it is."""
         assert callable(spoil)
         call = exam.case.last
-        buffers = {key: place(key, value, call.dims, exam.backend.device) for key, value in call.tensors.items()}
+        device = exam.backend.device
+        buffers = {key: place(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()}
         inputs = {key: buffers[key].tensor for key in call.arguments} | dict(call.options)
         inputs |= {key: call.dims[dim] for key, dim in exam.target.passed_sizes.items()}
         try:

@@ -50,7 +50,7 @@ def small(made: Target, count: int) -> list[Case]:
 
 def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
     """By replica whether it ran together with others."""
-    exams = Replicas(made, launcher, backend("cpu")).run([plan.replica(number) for number in range(COUNT)])
+    exams = Replicas(made, launcher, backend("cpu")).run(plan, COUNT)
     return [exam.stack is not None for exam in exams]
 
 
