@@ -18,8 +18,9 @@ from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
-from fuzz.oracles.base import Examination
+from fuzz.oracles.base import Examination, Oracle
 from fuzz.oracles.probe import check_precision
+from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
@@ -150,8 +151,7 @@ def examine_together(
         if not oracle.applies(target, wave.plan):
             continue
         asked = [one for one in together if one.row not in suspects and oracle.name in wave.sampled[one.row]]
-        found = replicas.ask(oracle, asked) if isinstance(oracle, Rerunning) else [oracle.examine(one) for one in asked]
-        for one, finding in zip(asked, found, strict=True):
+        for one, finding in zip(asked, answers_of(oracle, replicas, asked), strict=True):
             examined[one.row].append(oracle.name)
             if finding:
                 suspects.add(one.row)
@@ -167,6 +167,13 @@ def examine_together(
         return Report("returned", False, (), tuple(examined[row]), one.worst, *told)
 
     return tuple(report(row, one) for row, one in enumerate(exams))
+
+
+def answers_of(oracle: Oracle, replicas: Replicas, asked: Sequence[Examination]) -> list[Finding | None]:
+    """What an oracle finds in each of some replicas that ran together."""
+    if isinstance(oracle, Rerunning):
+        return replicas.ask(oracle, asked)
+    return oracle.examine_replicas(asked) if isinstance(oracle, Rejects) else [oracle.examine(one) for one in asked]
 
 
 def examine(exam: Examination, question: Question) -> Report:
