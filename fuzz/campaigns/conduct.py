@@ -58,6 +58,7 @@ class Post:
     beats: int = 0
     failures: int = 0
     last: bool = False
+    waited: bool = False
 
 
 @dataclass
@@ -215,7 +216,12 @@ class Conductor:
                 handle(post, event)
 
     def _on_ready(self, post: Post, event: Event) -> None:
-        post.state, post.failures = "idle", 0
+        post.state, post.failures, post.waited = "idle", 0, False
+
+    def _on_waits(self, post: Post, event: Event) -> None:
+        if not post.waited:
+            self.say(f"worker {post.number} waits for a place in the cluster")
+        post.waited = True
 
     def _on_started(self, post: Post, event: Event) -> None:
         lane = self.ledger.lanes[post.lane]

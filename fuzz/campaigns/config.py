@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -36,6 +36,7 @@ def _bytes(value: Any) -> Any:
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0, strict=True)]
+Share = Annotated[float, Field(ge=0, le=64, strict=True)]
 Texts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
@@ -68,6 +69,10 @@ class CampaignConfig(Strict):
     store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
     folder: Annotated[str, Field(min_length=1)] = ".fuzz"
     notify: list[str] = []
+    cluster: Literal["local", "ray"] = "local"
+    address: Annotated[str, Field(min_length=1)] | None = None
+    gpus_per_worker: Share = 0.0
+    cpus_per_worker: Share = 1.0
 
 
 class _Loader(yaml.SafeLoader):

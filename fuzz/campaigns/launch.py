@@ -14,8 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus, machine
+from fuzz.campaigns.cluster import RayCarrier, connect
 from fuzz.campaigns.conduct import Conductor
 from fuzz.campaigns.config import CampaignConfig
+from fuzz.campaigns.far import FarHosts
 from fuzz.campaigns.hosts import Hosts, LocalHosts
 from fuzz.campaigns.lanes import lanes_of
 from fuzz.campaigns.ledger import Ledger
@@ -60,6 +62,8 @@ def launch(
     if reason := machine.unsupported():
         raise UsageError(reason)
     lanes_of(config, 0)
+    if config.cluster == "ray" and hosts is None:
+        connect(config.address, config.gpus_per_worker)
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
     campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
@@ -74,11 +78,18 @@ def launch(
         if resume:
             ledger.adopt(rebuilt.added)
         notify = Notifier(config.notify, config.name, say)
-        places = hosts or LocalHosts(ledger.folder)
+        places = hosts or hosts_of(config, ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
         state = Conductor(config, ledger, places, clock, say, notify).run()
         notify(state, {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)})
     return ledger, state
+
+
+def hosts_of(config: CampaignConfig, folder: Path) -> Hosts:
+    """Where the slices of a campaign run. UsageError where that cannot be reached."""
+    if config.cluster == "local":
+        return LocalHosts(folder)
+    return FarHosts(RayCarrier(folder, config.address, config.gpus_per_worker, config.cpus_per_worker))
 
 
 def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:

@@ -1,0 +1,93 @@
+"""Hosts that do not see the campaign's files: what travels, and that nothing is lost or doubled on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fuzz import corpus
+from fuzz.campaigns.config import checked
+from fuzz.campaigns.far import FarHosts
+from fuzz.campaigns.hosts import LocalHosts
+from fuzz.campaigns.launch import launch
+from fuzz.campaigns.ledger import Ledger
+
+TARGETS = '''"""Two functions with one mistake each, of which one ends its process, and one without."""
+import torch
+from helper import double, ending
+from fuzz import size, target, tensor
+
+N = size("N", 1, 256)
+ONE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+
+
+@target(**ONE)
+def right(x):
+    return dict(y=double(x))
+
+
+@target(**ONE)
+def wrong(x):
+    return dict(y=torch.where(x > 1, x * 2 + 1, x * 2))
+
+
+@target(**ONE)
+def ends(x):
+    return dict(y=ending(x))
+'''
+HELPER = '''import os, signal
+def double(x):
+    return x * 2
+def ending(x):
+    if x.numel() > 8:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return x * 2
+'''
+
+
+@dataclass
+class Apart(LocalHosts):
+    """Hosts of this machine that see none of the campaign's files; the first `deadly` requests end theirs."""
+
+    deadly: int = 0
+
+    def start(self, number: int) -> None:
+        self.arguments = (str(self.folder / f"away-{number}"),)
+        super().start(number)
+
+    def write(self, number: int, data: bytes) -> None:
+        super().write(number, data)
+        if b'"kind": "slice"' in data and self.deadly:
+            self.deadly -= 1
+            self.kill(number)
+
+
+def run(folder: Path, hosts: Apart, **keys: object) -> tuple[Ledger, str, list[str]]:
+    said: list[str] = []
+    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    config = checked({"slice": "6s", **places, **keys})
+    return *launch(config, resume=False, say=said.append, hosts=FarHosts(hosts)), said
+
+
+def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(TARGETS)
+    Path("helper.py").write_text(HELPER)
+    # Two lanes of one target find the same mistake at the same time.
+    names = ["mine.py:right", "mine.py:wrong", "mine.py:ends"]
+    hosts = Apart(tmp_path, deadly=1)
+    ledger, state, said = run(tmp_path, hosts, targets=names, seeds=[0, 1], workers=2, budget={"cases": 150})
+    with ledger.store:
+        assert state == "finished"
+        assert sorted(path.parent.name for path in corpus.files([Path("corpus")])) == ["ends", "wrong"], said
+        assert {one.target for one in ledger.store.findings()} == {"ends", "wrong"}
+        assert any("SIGKILL" in line for line in said)
+        assert all(lane.cases > 0 and not lane.note for lane in ledger.lanes)
+        assert not list(Path("state").glob("*/journals/*")) and not list(Path("state").glob("*/suspects/*"))
+    # What is there already is replayed from its text; a target's file that is repaired travels again.
+    Path("mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
+    again, state, said = run(tmp_path, Apart(tmp_path), targets=names[1:2], budget={"cases": 20})
+    with again.store:
+        assert (state, len(again.fixed), len(again.new)) == ("finished", 1, 0), said
