@@ -53,9 +53,7 @@ class AwayVoice(Voice):
         if isinstance(request, Replay):
             return replace(request, target=target, paths=self._all_at(request.paths))
         corpus, journal = str(self.at(request.corpus)), str(self.at(request.journal))
-        return replace(
-            request, target=target, corpus=corpus, journal=journal, suspects=self._all_at(request.suspects)
-        )
+        return replace(request, target=target, corpus=corpus, journal=journal, suspects=self._all_at(request.suspects))
 
     def _all_at(self, paths: Iterable[str]) -> tuple[str, ...]:
         return tuple(str(self.at(path)) for path in paths)

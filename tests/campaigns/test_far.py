@@ -37,14 +37,14 @@ def wrong(x):
 def ends(x):
     return dict(y=ending(x))
 '''
-HELPER = '''import os, signal
+HELPER = """import os, signal
 def double(x):
     return x * 2
 def ending(x):
     if x.numel() > 8:
         os.kill(os.getpid(), signal.SIGSEGV)
     return x * 2
-'''
+"""
 
 
 @dataclass
