@@ -115,7 +115,7 @@ def measure(asked: argparse.Namespace, gpus: int) -> Measured:
         options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray.init(num_gpus=gpus, num_cpus=config.workers, object_store_memory=200 << 20, **options)
         try:
-            carrier = RayCarrier(folder, None, config.gpus_per_worker, config.cpus_per_worker)
+            carrier = RayCarrier(folder, config.gpus_per_worker, config.cpus_per_worker)
             given = config.workers, asked.warm, asked.patience, asked.seconds
             hosts = Measured(carrier, **dict(zip(("workers", "warm", "patience", "seconds"), given, strict=True)))
             ledger, _ = launch(config, resume=False, say=lambda line: print(line, file=sys.stderr), hosts=hosts)

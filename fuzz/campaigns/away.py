@@ -5,7 +5,7 @@ campaign's. What it writes there travels back as events, so that the campaign wr
 
     parcel folders        what folders hold from now on (to the host)
     turn number folders   it is this host's turn to file a finding, with what others filed before (to the host)
-    turn number folder    a host asks for its turn
+    turn number           a host asks for its turn
     filed number          a host has had its turn
     noted line            a line of the journal
     closed                the journal ended in order
@@ -91,7 +91,7 @@ class AwayVoice(Voice):
     def turn(self, folder: Path) -> Iterator[None]:
         """Asks the campaign for the turn, and takes up what others filed meanwhile."""
         self.turns += 1
-        self.say("turn", number=self.turns, folder=str(folder))
+        self.say("turn", number=self.turns)
         try:
             self._wait()
             yield

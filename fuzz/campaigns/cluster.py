@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
@@ -107,34 +108,46 @@ def own_folder() -> tuple[str, int]:
     return made, handle
 
 
-def connect(address: str | None, gpus: float) -> Any:
-    """The module `ray`, connected. UsageError says what is missing: the extra, the cluster, or a GPU."""
+@contextlib.contextmanager
+def connected(address: str | None, gpus: float) -> Iterator[None]:
+    """With Ray. UsageError says what is missing: the extra, the cluster, or a GPU.
+
+    Ray's own threads print what it has to say, which must not end up in the one JSON value on standard output.
+    """
     # Ray tells its makers of its use unless it is told not to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed; cluster: ray needs the extra [ray]") from None
-    if not ray.is_initialized():
-        ended = signal.getsignal(signal.SIGTERM)
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            where = address or "its default address"
-            raise UsageError(f"cluster: cannot reach Ray at {where}: {one_line(error)}") from None
-        finally:
-            signal.signal(signal.SIGTERM, ended)
-    if gpus and not ray.cluster_resources().get("GPU"):
-        raise UsageError(f"cluster: no node has a GPU, and gpus_per_worker is {gpus:g}")
-    return ray
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as ending:
+        if not ray.is_initialized():
+            _connect(ray, address)
+            ending.callback(ray.shutdown)
+        if gpus and not ray.cluster_resources().get("GPU"):
+            raise UsageError(f"cluster: no node has a GPU, and gpus_per_worker is {gpus:g}")
+        yield
+
+
+def _connect(ray: Any, address: str | None) -> None:
+    ended = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        where = address or "its default address"
+        raise UsageError(f"cluster: cannot reach Ray at {where}: {one_line(error)}") from None
+    finally:
+        signal.signal(signal.SIGTERM, ended)
 
 
 @dataclass
 class RayCarrier:
-    """Reaches hosts on nodes of a cluster. What they write to standard error goes to files of `folder`."""
+    """Reaches hosts on nodes of the cluster that is connected.
+
+    Each takes so many GPUs and CPUs, or shares of them. What it writes to standard error goes to a file of `folder`.
+    """
 
     folder: Path
-    address: str | None = None
     gpus: float = 0.0
     cpus: float = 1.0
     name: str = "ray"
@@ -147,13 +160,16 @@ class RayCarrier:
     _beaten: float = 0.0
 
     def __post_init__(self) -> None:
-        self.ray = connect(self.address, self.gpus)
+        import ray
+
+        self.ray = ray
 
     def start(self, number: int) -> None:
         """Starts a host where its actor is, which may have to find a node first."""
         if number not in self._actors:
-            options = {"num_gpus": self.gpus, "num_cpus": self.cpus, "max_restarts": -1, "max_concurrency": 100}
-            self._actors[number] = self.ray.remote(**options, scheduling_strategy="SPREAD")(Place).remote()
+            options = {"num_gpus": self.gpus, "num_cpus": self.cpus, "max_restarts": -1}
+            made = self.ray.remote(**options, scheduling_strategy="SPREAD")(Place)
+            self._actors[number] = made.remote()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.log(number).write_bytes(b"")
         self._since[number] = time.monotonic()

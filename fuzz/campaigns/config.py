@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fuzz.errors import UsageError
 
@@ -74,6 +74,22 @@ class CampaignConfig(Strict):
     gpus_per_worker: Share = 0.0
     cpus_per_worker: Share = 1.0
 
+    @field_validator("gpus_per_worker")
+    @classmethod
+    def _gpus(cls, value: float) -> float:
+        """Ray takes shares of one GPU, or whole ones."""
+        if value > 1 and value % 1:
+            raise ValueError("should be a share of one GPU, or a whole number")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> CampaignConfig:
+        if self.cluster == "local" and (self.gpus_per_worker or self.address):
+            raise ValueError("address and gpus_per_worker are for cluster: ray")
+        if self.cluster == "ray" and "cuda" in self.backends and not self.gpus_per_worker:
+            raise ValueError("the backend cuda needs gpus_per_worker, such as 0.25")
+        return self
+
 
 class _Loader(yaml.SafeLoader):
     """Refuses a key that stands twice, which YAML would take the last one of."""
@@ -128,6 +144,8 @@ def _line(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{place} is missing"
     said = first["msg"].removeprefix("Value error, ")
+    if not place:
+        return said
     said = said[:1].lower() + said[1:].replace("Input", "input")
     return f"{place} {said}, and is {str(first['input'])[:60]!r}".replace("input should", "should")
 

@@ -18,6 +18,7 @@ from typing import Any
 from fuzz import codec, corpus
 from fuzz.campaigns.hosts import Carrier
 from fuzz.campaigns.journal import Journal
+from fuzz.campaigns.ledger import target_name
 from fuzz.campaigns.requests import Event, Replay, Request, Slice, line_of
 from fuzz.errors import CorpusError, UsageError
 from fuzz.loader import locate
@@ -151,7 +152,7 @@ class FarHosts:
             for folder in list(self.turns):
                 self._end_turns(number, folder)
             return
-        folder = Path(request.corpus) / Path(event["folder"]).name
+        folder = _place(request)
         turns = self.turns.setdefault(folder, Turns())
         turns.asked.append((number, event["number"]))
         self._next_turn(folder)
@@ -178,10 +179,9 @@ class FarHosts:
 
 def _saved(request: Slice, event: Event) -> Event:
     """Writes an entry that a host tells of, in the place of the one that it replaces."""
-    entry = codec.loads(event["text"].encode())
-    folder = Path(request.corpus) / entry.case.target
-    if entry.case.target in ("", ".", "..") or "/" in entry.case.target:
-        raise CorpusError(f"an entry of a target named {entry.case.target!r}")
+    entry, folder = codec.loads(event["text"].encode()), _place(request)
+    if entry.case.target != folder.name:
+        raise CorpusError(f"a host that runs {folder.name} told of a finding of {entry.case.target}")
     previous = folder / Path(event["replaced"]).name if event["replaced"] else None
     path = corpus.add(Path(request.corpus), entry, previous)
     for name in event["gone"]:
@@ -195,10 +195,13 @@ def _folders(request: Request) -> dict[str, dict[str, str]]:
     """Folder -> name -> text of all that a request names."""
     if isinstance(request, Replay):
         return _by_folder(request.paths)
-    loaded = target_file(request.target)
-    name = request.target.rpartition(":")[2] if loaded else request.target.replace("/", "_")
-    place = Path(request.corpus) / name
+    place = _place(request)
     return {**_by_folder(request.suspects), str(place): _texts(place)}
+
+
+def _place(request: Slice) -> Path:
+    """The folder of a slice's entries."""
+    return Path(request.corpus) / target_name(request)
 
 
 def _by_folder(paths: Iterable[str]) -> dict[str, dict[str, str]]:

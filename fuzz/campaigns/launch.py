@@ -9,12 +9,12 @@ import secrets
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus, machine
-from fuzz.campaigns.cluster import RayCarrier, connect
+from fuzz.campaigns.cluster import RayCarrier, connected
 from fuzz.campaigns.conduct import Conductor
 from fuzz.campaigns.config import CampaignConfig
 from fuzz.campaigns.far import FarHosts
@@ -58,12 +58,15 @@ def launch(
     config: CampaignConfig, *, resume: bool, say: Say, clock: Clock | None = None, hosts: Hosts | None = None
 ) -> tuple[Ledger, str]:
     """Runs a campaign until its budget ends or it is stopped; its ledger, and ``finished`` or ``stopped``."""
-    clock = clock or Clock()
     if reason := machine.unsupported():
         raise UsageError(reason)
     lanes_of(config, 0)
-    if config.cluster == "ray" and hosts is None:
-        connect(config.address, config.gpus_per_worker)
+    local = config.cluster == "local" or hosts is not None
+    with nullcontext() if local else connected(config.address, config.gpus_per_worker):
+        return _launched(config, resume, say, clock or Clock(), hosts)
+
+
+def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, hosts: Hosts | None) -> tuple[Ledger, str]:
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
     campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
@@ -89,7 +92,7 @@ def hosts_of(config: CampaignConfig, folder: Path) -> Hosts:
     """Where the slices of a campaign run. UsageError where that cannot be reached."""
     if config.cluster == "local":
         return LocalHosts(folder)
-    return FarHosts(RayCarrier(folder, config.address, config.gpus_per_worker, config.cpus_per_worker))
+    return FarHosts(RayCarrier(folder, config.gpus_per_worker, config.cpus_per_worker))
 
 
 def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:

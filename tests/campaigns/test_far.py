@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from fuzz import corpus
+from fuzz import codec, corpus
+from fuzz.campaigns import far
 from fuzz.campaigns.config import checked
 from fuzz.campaigns.far import FarHosts
 from fuzz.campaigns.hosts import LocalHosts
 from fuzz.campaigns.launch import launch
 from fuzz.campaigns.ledger import Ledger
+from fuzz.campaigns.requests import Event, Slice
+from fuzz.case import Call, Case
+from fuzz.entry import Entry
+from fuzz.errors import UsageError
 
 TARGETS = '''"""Two functions with one mistake each, of which one ends its process, and one without."""
 import torch
@@ -91,3 +98,49 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     again, state, said = run(tmp_path, Apart(tmp_path), targets=names[1:2], budget={"cases": 20})
     with again.store:
         assert (state, len(again.fixed), len(again.new)) == ("finished", 1, 0), said
+
+
+def test_a_target_that_cannot_be_sent_costs_its_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(TARGETS)
+    Path("helper.py").write_text(HELPER)
+    monkeypatch.setattr(far, "LARGEST", 10)
+    ledger, state, _ = run(tmp_path, Apart(tmp_path), targets=["mine.py:right", "silu"], budget={"cases": 20})
+    with ledger.store:
+        assert state == "finished" and [bool(lane.cases) for lane in ledger.lanes] == [False, True]
+        assert "holds too much Python" in ledger.lanes[0].note
+
+
+@dataclass
+class Told(LocalHosts):
+    """One host, which has told one thing and hears nothing."""
+
+    events: tuple[Event, ...] = ()
+
+    def write(self, number: int, data: bytes) -> None: ...
+
+    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+        yield from ((0, event) for event in self.events)
+
+
+def test_nothing_that_a_host_tells_is_taken_for_a_path(tmp_path: Path) -> None:
+    kept, places = tmp_path / "kept", (str(tmp_path / "corpus"), str(tmp_path / "journal"))
+    kept.write_text("kept")
+    one = Slice("relu", "", "cpu", "random", 0, 0, 0, 1.0, None, *places, 1 << 30, (str(tmp_path / "suspect"),))
+    text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
+    for event, heard in (
+        ({"kind": "saved", "path": "/etc/x", "replaced": "", "gone": [], "text": text}, ["stuck"]),
+        ({"kind": "cleared", "path": str(kept)}, []),
+    ):
+        hosts = FarHosts(Told(tmp_path, events=(event,)))
+        hosts.send(0, one)
+        assert [told["kind"] for _, told in hosts.collect(0)] == heard
+    assert list(tmp_path.iterdir()) == [kept]
+
+
+def test_a_cluster_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UsageError, match=r"^ray is not installed; cluster: ray needs the extra \[ray\]$"):
+        launch(checked({"targets": ["silu"], "cluster": "ray"}), resume=False, say=print)
+    assert list(tmp_path.iterdir()) == []
