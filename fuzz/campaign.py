@@ -158,7 +158,8 @@ class Campaign:
 
     def _desk(self) -> Desk:
         """Who is asked for plans."""
-        return desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer, self.run.plan)
+        told = self.run.seed, self._numbers, self._explorer, self.run.plan
+        return desk(self.run.engine, self.target, self.backend, *told)
 
     @property
     def _numbers(self) -> tuple[float, ...]:
