@@ -18,6 +18,7 @@ from fuzz.campaigns.requests import Event, Replay, Request, Slice
 from fuzz.clock import Clock, boot
 from fuzz.config import total_memory
 from fuzz.errors import CorpusError, FuzzError, UsageError
+from fuzz.report.notify import told_finding
 from fuzz.store import Heartbeat
 
 BEAT = 5.0
@@ -70,7 +71,7 @@ class Conductor:
     hosts: Hosts
     clock: Clock
     say: Callable[[str], None]
-    notify: Callable[[str, dict[str, object]], None]
+    notify: Callable[[dict[str, object]], None]
     posts: list[Post] = field(default_factory=list)
     replays: deque[tuple[int, Replay]] = field(default_factory=deque)
     barren: dict[int, int] = field(default_factory=dict)
@@ -237,7 +238,10 @@ class Conductor:
         new = self.ledger.saved(post.lane, post.sums, event, self.elapsed)
         if new:
             self.say(f"new finding: {event['path']}")
-            self.notify("finding", {"id": new, "path": event["path"], "target": self.ledger.lanes[post.lane].target})
+            lane = self.ledger.lanes[post.lane]
+            finding = {**event["finding"], "id": new, "path": event["path"]}
+            names = lane.target, lane.planted or None, event["backend"], lane.seed, self.config.name
+            self.notify(told_finding(finding, *names))
 
     def _on_cleared(self, post: Post, event: Event) -> None:
         Path(event["path"]).unlink(missing_ok=True)

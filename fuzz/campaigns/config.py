@@ -33,6 +33,12 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * SIZES[match[2]]
 
 
+def _words(value: Any) -> Any:
+    """One line is for the shell, as that of ``fuzz run --notify``."""
+    return ["/bin/sh", "-c", value] if isinstance(value, str) else value
+
+
+Command = Annotated[list[str], BeforeValidator(_words)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0, strict=True)]
@@ -68,7 +74,7 @@ class CampaignConfig(Strict):
     corpus: Annotated[str, Field(min_length=1)] = "corpus"
     store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
     folder: Annotated[str, Field(min_length=1)] = ".fuzz"
-    notify: list[str] = []
+    notify: Command = []
     cluster: Literal["local", "ray"] = "local"
     address: Annotated[str, Field(min_length=1)] | None = None
     gpus_per_worker: Share = 0.0

@@ -34,6 +34,7 @@ from fuzz.finding import Finding
 from fuzz.loader import load, planted
 from fuzz.question import Wave
 from fuzz.replaying import reproduces, target_of
+from fuzz.report.machine import finding_json
 from fuzz.target import Target
 from fuzz.triage import Record
 from fuzz.worker import PARENT_DEATH, preload
@@ -59,8 +60,10 @@ class Listener:
     visited: set[str] = field(default_factory=set)
     fresh: list[str] = field(default_factory=list)
     told: float = 0.0
+    backend: str = ""
 
     def started(self, run: Run, target: Target, backend: str) -> None:
+        self.backend = backend
         self.voice.say("started", possible=possible(target), backend=backend)
 
     def asked(self, wave: Wave) -> None:
@@ -91,7 +94,8 @@ class Listener:
         self.voice.say(kind, plans=self.plans, seconds=seconds, cells=fresh, **counted, **more)
 
     def saved(self, record: Record, replaced: str) -> None:
-        self.voice.say("saved", path=record.path, replaced=replaced, **seen(record))
+        told = {"backend": self.backend, "finding": dict(finding_json(record))}
+        self.voice.say("saved", path=record.path, replaced=replaced, **seen(record), **told)
 
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...

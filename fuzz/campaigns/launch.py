@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
+import shlex
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz import corpus, machine
@@ -24,34 +23,10 @@ from fuzz.campaigns.ledger import Ledger
 from fuzz.campaigns.recorder import Recorder
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError, UsageError
+from fuzz.report.notify import Notifier, document
 from fuzz.store import Campaign, Store, rebuild
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class Notifier:
-    """Runs a team's command for each event, with the event as JSON on its standard input; never waits for it."""
-
-    command: list[str]
-    campaign: str
-    say: Say
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def __call__(self, kind: str, values: dict[str, object]) -> None:
-        self.running = [process for process in self.running if process.poll() is None]
-        if not self.command:
-            return
-        line = json.dumps({"event": kind, "campaign": self.campaign, **values}).encode() + b"\n"
-        try:
-            process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-            assert process.stdin is not None
-            process.stdin.write(line)
-            process.stdin.close()
-        except OSError as error:
-            self.say(f"notify: {self.command[0]}: {error.strerror}")
-            return
-        self.running.append(process)
 
 
 def launch(
@@ -80,11 +55,12 @@ def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, host
         rebuilt = rebuild(store, ledger.corpus)
         if resume:
             ledger.adopt(rebuilt.added)
-        notify = Notifier(config.notify, config.name, say)
+        notify = Notifier(shlex.join(config.notify), say)
         places = hosts or hosts_of(config, ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
         state = Conductor(config, ledger, places, clock, say, notify).run()
-        notify(state, {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)})
+        counts = {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)}
+        notify(document(state, campaign=config.name, **counts))
     return ledger, state
 
 

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pytest
+from services import nodes
 
 from fuzz import corpus
 from fuzz.store import Store
-
-pytest.importorskip("ray", reason="Ray is not installed: make cluster", exc_type=ImportError)
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 MISTAKES = ("x * 2 + (x > 1)", "torch.where(x < -3, x, x * 2)", "x.abs() * 2", "x * 2 + (x == 0)")
@@ -34,19 +28,6 @@ FUNCTION = """
 def wrong_{number}(x):
     return dict(y={mistake})
 """
-ENVIRONMENT = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0"}
-
-
-@contextmanager
-def nodes() -> Iterator[Any]:
-    """A cluster: a head that runs no worker, a node with room for one, and one with room for two."""
-    from ray.cluster_utils import Cluster
-
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
-    try:
-        yield made, made.add_node(num_cpus=1), made.add_node(num_cpus=2)
-    finally:
-        made.shutdown()
 
 
 def prepared(folder: Path, address: str) -> None:
@@ -72,14 +53,14 @@ def wait_for_hosts(process: subprocess.Popen[str], folder: Path) -> None:
 
 
 def test_a_node_that_is_killed_costs_its_slices_and_no_finding(tmp_path: Path) -> None:
-    with nodes() as (cluster, small, _):
+    with nodes(1, 2) as cluster:
         prepared(tmp_path, cluster.address)
         command = [FUZZ, "campaign", "c.yaml", "--json"]
         with subprocess.Popen(
-            command, cwd=tmp_path, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as running:
             wait_for_hosts(running, tmp_path)
-            cluster.remove_node(small, allow_graceful=False)
+            cluster.kill(0)
             out, said = running.communicate(timeout=200)
         assert running.returncode == 1, said
         told = json.loads(out)

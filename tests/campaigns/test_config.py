@@ -97,3 +97,8 @@ def test_a_campaign_that_cannot_run_ends_with_exit_code_2(
     assert cli.run(["campaign", "c.yaml"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and line in told
+
+
+def test_a_command_is_words_or_a_line_for_the_shell() -> None:
+    assert checked({"targets": ["a"], "notify": ["curl", "x y"]}).notify == ["curl", "x y"]
+    assert checked({"targets": ["a"], "notify": "a | b"}).notify == ["/bin/sh", "-c", "a | b"]

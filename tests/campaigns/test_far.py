@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,8 +86,15 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     Path("helper.py").write_text(HELPER)
     # Two lanes of one target find the same mistake at the same time.
     names = ["mine.py:right", "mine.py:wrong", "mine.py:ends"]
-    hosts = Apart(tmp_path, deadly=1)
-    ledger, state, said = run(tmp_path, hosts, targets=names, seeds=[0, 1], workers=2, budget={"cases": 150})
+    hosts, keys = Apart(tmp_path, deadly=1), {"seeds": [0, 1], "workers": 2, "notify": "cat > heard-$$"}
+    ledger, state, said = run(tmp_path, hosts, targets=names, budget={"cases": 150}, **keys)
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()
+    heard = sorted((json.loads(path.read_text()) for path in Path().glob("heard-*")), key=lambda one: one["event"])
+    assert [one["event"] for one in heard] == ["finding", "finding", "finished"]
+    for one in heard[:2]:
+        assert one["campaign"] == "campaign" and Path(one["finding"]["path"]).is_file()
     with ledger.store:
         assert state == "finished"
         assert sorted(path.parent.name for path in corpus.files([Path("corpus")])) == ["ends", "wrong"], said
