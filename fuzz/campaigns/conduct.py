@@ -18,6 +18,7 @@ from fuzz.campaigns.requests import Event, Replay, Request, Slice
 from fuzz.clock import Clock, boot
 from fuzz.config import total_memory
 from fuzz.errors import CorpusError, FuzzError, UsageError
+from fuzz.report.notify import told_finding
 from fuzz.store import Heartbeat
 
 BEAT = 5.0
@@ -58,6 +59,7 @@ class Post:
     beats: int = 0
     failures: int = 0
     last: bool = False
+    waited: bool = False
 
 
 @dataclass
@@ -69,7 +71,7 @@ class Conductor:
     hosts: Hosts
     clock: Clock
     say: Callable[[str], None]
-    notify: Callable[[str, dict[str, object]], None]
+    notify: Callable[[dict[str, object]], None]
     posts: list[Post] = field(default_factory=list)
     replays: deque[tuple[int, Replay]] = field(default_factory=deque)
     barren: dict[int, int] = field(default_factory=dict)
@@ -215,7 +217,12 @@ class Conductor:
                 handle(post, event)
 
     def _on_ready(self, post: Post, event: Event) -> None:
-        post.state, post.failures = "idle", 0
+        post.state, post.failures, post.waited = "idle", 0, False
+
+    def _on_waits(self, post: Post, event: Event) -> None:
+        if not post.waited:
+            self.say(f"worker {post.number} waits for a place in the cluster")
+        post.waited = True
 
     def _on_started(self, post: Post, event: Event) -> None:
         lane = self.ledger.lanes[post.lane]
@@ -231,7 +238,10 @@ class Conductor:
         new = self.ledger.saved(post.lane, post.sums, event, self.elapsed)
         if new:
             self.say(f"new finding: {event['path']}")
-            self.notify("finding", {"id": new, "path": event["path"], "target": self.ledger.lanes[post.lane].target})
+            lane = self.ledger.lanes[post.lane]
+            finding = {**event["finding"], "id": new, "path": event["path"]}
+            names = lane.target, lane.planted or None, event["backend"], lane.seed, self.config.name
+            self.notify(told_finding(finding, *names))
 
     def _on_cleared(self, post: Post, event: Event) -> None:
         Path(event["path"]).unlink(missing_ok=True)
