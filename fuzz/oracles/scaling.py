@@ -158,7 +158,7 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     call = exam.case.last
     value = call.tensors[name]
     listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))
-    scaled = replace(exam, case=exam.case.with_call(0, call.with_argument(name, listed)))
+    scaled = replace(exam, plan=exam.case.with_call(0, call.with_argument(name, listed)), row=0)
     first, second = (expect(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
     found = {}
     for output, one in first.items():
