@@ -188,7 +188,8 @@ class RayCarrier:
 
     def write(self, number: int, data: bytes) -> None:
         """Lines for a host; where it has ended, `collect` tells."""
-        self._actors[number].write.remote(data)
+        if number in self._actors:
+            self._actors[number].write.remote(data)
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """(host, event) for all that have come; a host that waits for its place shows a sign of life."""
