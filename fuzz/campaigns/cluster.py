@@ -34,6 +34,8 @@ BEAT = 5.0
 """Seconds between two signs of life that are given for a host that waits for its place."""
 PATIENCE = 30.0
 """Seconds after which it is told that a host waits."""
+LONGEST_REASON = 300
+"""Characters of what Ray says of an actor that ended."""
 FOLDER = "fuzz-away-"
 
 
@@ -130,11 +132,12 @@ def connected(address: str | None, gpus: float) -> Iterator[None]:
 
 
 def _connect(ray: Any, address: str | None) -> None:
+    # Ray itself would look for a cluster that was once started here, for minutes where that is gone.
+    where = address or os.environ.get("RAY_ADDRESS") or "local"
     ended = signal.getsignal(signal.SIGTERM)
     try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        ray.init(address=where, log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        where = address or "its default address"
         raise UsageError(f"cluster: cannot reach Ray at {where}: {one_line(error)}") from None
     finally:
         signal.signal(signal.SIGTERM, ended)
@@ -185,7 +188,8 @@ class RayCarrier:
 
     def write(self, number: int, data: bytes) -> None:
         """Lines for a host; where it has ended, `collect` tells."""
-        self._actors[number].write.remote(data)
+        if number in self._actors:
+            self._actors[number].write.remote(data)
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """(host, event) for all that have come; a host that waits for its place shows a sign of life."""
@@ -217,7 +221,7 @@ class RayCarrier:
             del self._asked[asked]
             if what == "begin":
                 self._drop(number)
-            self._events.append((number, {"kind": "died", "why": type(error).__name__}))
+            self._events.append((number, {"kind": "died", "why": one_line(error)[:LONGEST_REASON]}))
             return
         del self._asked[asked]
         if what == "begin":

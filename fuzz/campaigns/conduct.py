@@ -60,6 +60,7 @@ class Post:
     failures: int = 0
     last: bool = False
     waited: bool = False
+    why: str = ""
 
 
 @dataclass
@@ -154,7 +155,7 @@ class Conductor:
         for post in self.posts:
             if post.state == "gone":
                 if post.failures >= FAILURES:
-                    raise FuzzError(f"worker {post.number} ended {FAILURES} times before it was ready")
+                    raise FuzzError(f"worker {post.number} ended {FAILURES} times before it was ready: {post.why}")
                 self.hosts.start(post.number)
                 self._hears(post, "starting")
             elif post.state == "idle":
@@ -290,7 +291,7 @@ class Conductor:
     def _on_died(self, post: Post, event: Event) -> None:
         """The slice is lost from where it was last told to stand; what ran is run first by the next one."""
         if post.state == "starting":
-            post.failures += 1
+            post.failures, post.why = post.failures + 1, event["why"]
         if isinstance(post.request, Replay):
             self._replay_rest(post)
         elif post.sums:
