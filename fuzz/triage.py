@@ -133,7 +133,8 @@ class Record:
 
     def leaves_open(self, finding: Finding) -> bool:
         """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
-        return not self._of_memory and any(one.same_bug(finding) and apart(one, finding) for one in (self.widened, *self.also))
+        alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
+        return not self._of_memory and any(apart(one, finding) for one in alike)
 
 
 def apart(known: Finding, finding: Finding) -> bool:
