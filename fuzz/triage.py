@@ -226,6 +226,11 @@ class Triage:
         if record.finding.symptom == "hung":
             self.worker.timeout = min(timeout, PATIENCE)
         least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
+        while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
+            # Outputs that are wrong together allow cases in which only the other one is.
+            record.outputs.update(least.finding.outputs)
+            record.case, record.finding = least.case, least.finding
+            least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
         if least.case.key != record.case.key and not self._certain(least, record):
             least = self._shrunk(record, budget, clean=True)
         record.case, record.finding = least.case, least.finding
