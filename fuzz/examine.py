@@ -62,8 +62,11 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
         except Unattributed:
             # Without an answer the pool asks about each replica alone.
             os._exit(1)
-        except (torch.OutOfMemoryError, MemoryError) as error:
-            return unexamined(request, f"no memory to examine it: {one_line(error)}")
+        except Exception as error:
+            if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not backend.crowded(error):
+                raise
+            answer = unexamined(request, f"no memory to examine it: {one_line(error)}")
+            return Final(answer) if backend.fatal(error) else answer
 
     return handle
 

@@ -90,3 +90,6 @@ class Backend(Protocol):
 
     def fatal(self, error: BaseException) -> bool:
         """Whether the process cannot go on after this error."""
+
+    def crowded(self, error: BaseException) -> str:
+        """Why it is not the kernel's fault that memory ran out: others hold it. Empty where it is, or nobody knows."""

@@ -85,6 +85,9 @@ class Compiled:
     def fatal(self, error: BaseException) -> bool:
         return False
 
+    def crowded(self, error: BaseException) -> str:
+        return ""
+
 
 def _access(seen: Violation) -> Access:
     seen = replace(seen, file=portable(seen.file))

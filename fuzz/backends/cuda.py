@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.backends.base import Session
 from fuzz.outcome import Returned
+
+ASKED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
+UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class Cuda:
@@ -51,3 +55,21 @@ class Cuda:
         """An illegal access or a failed assertion on the device leaves a context that no launch survives."""
         text = str(error)
         return "CUDA error" in text or "device-side assert" in text or "illegal memory access" in text
+
+    def crowded(self, error: BaseException) -> str:
+        """What this process holds and asked for would fit on the GPU, were it alone there."""
+        import torch
+
+        if "out of memory" not in str(error):
+            return ""
+        free, total = torch.cuda.mem_get_info()
+        return shortage(str(error), torch.cuda.memory_reserved(), free, total)
+
+
+def shortage(message: str, held: int, free: int, total: int) -> str:
+    """Of bytes held by this process, free and in total on a GPU: who else has them, if what was asked for would fit."""
+    asked = ASKED.search(message)
+    size = float(asked[1]) * UNITS[asked[2]] if asked else 0.0
+    if held + size > total:
+        return ""
+    return f"of the GPU's {total >> 20} MiB others hold {(total - free - held) >> 20}"

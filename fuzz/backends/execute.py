@@ -72,10 +72,8 @@ def run(
         raise
     except TooLarge as error:
         return Rejected(f"the inputs do not fit into memory here: {error}")
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        return OutOfMemory(one_line(error))
     except Exception as error:
-        outcome = _failure(error)
+        outcome = _failure(error, backend)
         if backend.fatal(error):
             raise Fatal(outcome) from error
         return outcome
@@ -153,7 +151,12 @@ def checked(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
     return outputs
 
 
-def _failure(error: Exception) -> Outcome:
+def _failure(error: Exception, backend: Backend) -> Outcome:
+    crowded = backend.crowded(error)
+    if crowded:
+        return Rejected(f"no memory is left here: {crowded}")
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return OutOfMemory(one_line(error))
     kind = type(error).__name__
     if kind == "UnsupportedOperation":
         raise TargetError(f"kernel not supported by this backend: {one_line(error)}") from None

@@ -44,3 +44,6 @@ class Interpreter:
 
     def fatal(self, error: BaseException) -> bool:
         return False
+
+    def crowded(self, error: BaseException) -> str:
+        return ""

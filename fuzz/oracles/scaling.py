@@ -151,9 +151,10 @@ def format_of(exam: Examination, output: str) -> DType:
 def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     """Which elements underflow or overflow may move, in either run, on the way or at the end.
 
-    There nothing is exact: even a little of it can turn a rounding elsewhere.
+    There nothing is exact: even a little of it, far below the last bit of what it is added to, can break a tie.
     """
-    precision = replace(exam.precision, u=NO_ROUNDING)
+    usual = exam.precision
+    precision = replace(usual, u=NO_ROUNDING, noted=usual.eta / (2 * usual.u))
     call = exam.case.last
     value = call.tensors[name]
     listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))

@@ -209,6 +209,8 @@ class Members:
         the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
         """
         eta = self._unit()
+        if tiny:
+            self.note_(t, t)
         for noise, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
             if tiny:
                 part.addcmul_(part.clamp(-eta, eta), noise("tiny", 1.0))
@@ -253,6 +255,7 @@ class Members:
         if not error.slope or x is None:
             return self.round_(t, 2 * error.base)
         eta, row, stack = self._unit(), t.shape[1:], self.by_replica(t)
+        self.note_(t, t)
         stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
         x = x if x.shape == t.shape else x.expand_as(t)
         spread = self.by_replica(x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base))
@@ -261,6 +264,12 @@ class Members:
         if self.lift:
             self.bound_(t)
         return t
+
+    def note_(self, t: Tensor, size: Tensor) -> None:
+        """Where underflow is noted: NaN in the members of t whose `size` (same shape) is too small, but not 0."""
+        if self.precision.noted:
+            stack, size = self._working(self.by_replica(t)), self._working(self.by_replica(size))
+            stack.masked_fill_((size != 0) & (size.abs() < self.precision.noted), torch.nan)
 
     def flush_(self, t: Tensor, unit: float) -> Tensor:
         """Perturb by the loss of results below `unit`, which the working precision's range takes on the way to them."""

@@ -24,7 +24,9 @@ class Precision:
 
     u: working unit roundoff (relative). eta: underflow unit: what an operation may lose where its result is tiny.
     largest: largest finite value. ulps: errors of elementary functions by name ("div" is division); a name that is
-    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product cut to 10 stored bits).
+    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product cut to 10 stored bits). cuts: matrix
+    products are by tensor cores, which cut. noted: results smaller than this, but 0, become NaN in the members, for
+    who asks what underflow may have touched; 0 where nobody does.
     """
 
     u: float
@@ -33,6 +35,7 @@ class Precision:
     ulps: Mapping[str, Ulps]
     dot: str = "ieee"
     cuts: bool = False
+    noted: float = 0.0
 
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend
+from fuzz.backends.cuda import shortage
 from fuzz.backends.execute import Fatal, run
 from fuzz.case import Argument, Call
 from fuzz.errors import BackendError, TargetError
@@ -103,6 +104,22 @@ def test_an_error_after_which_no_kernel_can_run_ends_the_process(monkeypatch: py
     with pytest.raises(Fatal) as caught:
         executed(raising(RuntimeError("CUDA error: an illegal memory access")))
     assert isinstance(caught.value.outcome, Raised)
+
+
+def test_memory_that_others_hold_is_not_the_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        type(BACKENDS["cpu"]), "crowded", lambda self, error: "others hold it" if "full" in str(error) else ""
+    )
+    assert isinstance(executed(raising(torch.OutOfMemoryError("full"))), Rejected)
+    assert isinstance(executed(raising(torch.OutOfMemoryError("too much"))), OutOfMemory)
+
+
+def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:
+    gib = 2**30
+    message = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"
+    assert shortage(message, 10 * gib, 5 * gib, 40 * gib) == "of the GPU's 40960 MiB others hold 25600"
+    assert shortage(message, 30 * gib, 5 * gib, 40 * gib) == ""
+    assert shortage("CUDA error: out of memory", 1 * gib, 0, 40 * gib)
 
 
 RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [

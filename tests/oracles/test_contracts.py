@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.contract import Contract
+from fuzz.dtypes import DTYPES
 from fuzz.errors import TargetError
 from fuzz.examine import examine
 from fuzz.layout import Layout
@@ -22,7 +24,7 @@ from fuzz.oracles.judge import judge
 from fuzz.question import Question, Report
 from fuzz.reference import Expected, precision
 from fuzz.target import Target
-from fuzz.values import recipe
+from fuzz.values import exact, recipe
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]
@@ -143,6 +145,20 @@ def test_underflow_does_not_count_against_what_is_linear() -> None:
 
     tiny = made(through_tiny, reference=lambda x: dict(y=x * 2.0**-140 * 2.0**100), linear=("x",))
     assert fired(tiny, matrix(tiny)) == []
+
+
+def test_underflow_that_breaks_a_tie_does_not_count_against_what_is_linear() -> None:
+    """fma(x1, 1.5, x0 * 6e-45): the first product decides how the tie of the second is rounded, until it underflows."""
+    little = 2.0**-147
+
+    def fused(x: torch.Tensor) -> Outputs:
+        first, second = (x[:, :1] * little).double(), 1.5 * x[:, 1:2].double()
+        return dict(y=torch.nextafter(second, second + torch.sign(first)).float().contiguous())
+
+    promised = dict(reference=lambda x: dict(y=x[:, :1] * little + x[:, 1:2] * 1.5), linear=("x",))
+    tied = Argument(("M", "N"), "float32", exact(np.array([0x3F800000, 0x3FE7F3E6], np.uint32), DTYPES["float32"]))
+    case = Case("fused", (Call({"M": 1, "N": 2}, {"x": tied}, {}),))
+    assert fired(made(fused, **promised), case) == []
 
 
 def test_results_that_become_subnormal_do_not_count_against_what_is_linear() -> None:

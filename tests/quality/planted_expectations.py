@@ -301,6 +301,7 @@ ON_CUDA: dict[str, Expected] = {
     "tail_unmasked": Expected("accuracy", ("dx", "dweight"), ONE, "the poison behind the row is read: NaN"),
     "assumes_contiguous_dy": Expected("accuracy", ("dx",), {"M": 2, "N": 1}, "the poison between the elements is read"),
     "int32_offset": Expected("fault", ("launcher",), {"M": 3, "N": 1}, "an illegal address"),
+    "b_assumed_contiguous": Expected("accuracy", ("c",), {"M": 1, "K": 1, "N": 2}, "the poison behind b is read: NaN"),
     "last_k_block_unmasked": Expected("accuracy", ("c",), ONE_EACH, "the poison behind a and b is multiplied: NaN"),
     "sentinel_read": Expected("fault", ("launcher",), {"N": 1, "V": 1}, "an illegal address before the logits"),
 }

@@ -75,3 +75,17 @@ def test_tf32_operands(draw: Any, ratio: Any) -> None:
     got = cut(a) @ cut(b)
     assert ratio(got, evaluate(product, {"a": a, "b": b}, CPU)["y"]) > 10
     assert ratio(got, evaluate(product, {"a": a, "b": b}, precision("cuda", dot="tf32"))["y"]) <= 1.0
+
+
+def test_tensor_cores_align_subnormal_operands_by_their_stored_exponents(ratio: Any) -> None:
+    """-2^-9 - 17.25 * 2^-24, of which an H100 keeps -2^-9 - 16 * 2^-24: 25 bits below 2^15 * 2^-14, not below 2^-9."""
+    a = torch.tensor([[-32768.0, 1.5, -0.25]])
+    b = torch.tensor([[1.0], [-11.0], [3.0]]) * 2.0**-24
+
+    def product(a: Tensor, b: Tensor) -> dict[str, Tensor]:
+        return {"y": a @ b}
+
+    got = torch.tensor([[-(2.0**-9) - 2.0**-20]])
+    assert ratio(got, evaluate(product, {"a": a, "b": b}, CPU)["y"]) > 1.0
+    assert ratio(got, evaluate(product, {"a": a, "b": b}, precision("cuda"))["y"]) <= 1.0
+    assert ratio(got * 2.0**20, evaluate(product, {"a": a, "b": b * 2.0**20}, precision("cuda"))["y"]) > 1.0

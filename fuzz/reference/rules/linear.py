@@ -18,6 +18,10 @@ TF32 = 2.0**-10
 """Error of tf32's 10 stored bits, of each operand of a product: tensor cores cut the other bits off, unrounded."""
 
 
+HALF = 2.0**-14
+"""The smallest normal number of float16; its subnormal ones are multiples of 2^-24."""
+
+
 def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
     """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; twice that where sums are cut."""
     members = arithmetic.members
@@ -25,6 +29,8 @@ def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
     k = a.shape[-1]
     if k == 0 or not t.is_floating_point():
         return t
+    if members.precision.noted:
+        members.note_(t, _least(a).amin(-1, True) * _least(b).amin(-2, True))
     if k == 1:
         members.round_(t)
         factor = 0.0
@@ -32,7 +38,23 @@ def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
         factor = (steps(k) + 1) * (2 if members.precision.cuts else 1)
     if members.precision.dot == "tf32" and members.precision.u == 2.0**-24:
         factor += 2 * TF32 / members.precision.u
-    return members.add_(t, torch.matmul(a.abs(), b.abs()), factor, float(k)) if factor else t
+    size = _aligned if members.precision.cuts else torch.abs
+    return members.add_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
+
+
+def _least(x: Tensor) -> Tensor:
+    """|x|, infinite where it is 0."""
+    return torch.where(x == 0, torch.inf, x.abs())
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """|x| as tensor cores align products: by exponents as stored, where a subnormal has that of the smallest normal.
+
+    What they cut off is a part of the largest of those, of products that cancel or are small by their digits alike.
+    """
+    size = x.abs()
+    half = (size < HALF) & (size * 2.0**24 == (size * 2.0**24).round())
+    return torch.where(size == 0, 0.0, torch.where(half, HALF, size.clamp(min=2.0**-126)))
 
 
 @rounding
