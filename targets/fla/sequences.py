@@ -128,3 +128,20 @@ def fla_recurrent_kda(q, k, v, gate, beta, log, shift, raw):
     more = dict(A_log=log.clamp(-4.0, 4.0), dt_bias=shift.reshape(-1), use_gate_in_kernel=True) if raw else {}
     function = found("ops.kda:fused_recurrent_kda")
     return dict(y=function(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])
+
+
+def chunk_kda_reference(q, k, v, gate, beta, size):
+    q, k = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
+    return dict(y=attended(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0)))
+
+
+@flash(
+    **QKV, gate=tensor(B, STEPS, H, K), beta=tensor(B, STEPS, H), size=option(64, 32),
+    accumulate="inputs", dot="tf32", reference=chunk_kda_reference, timeout=300.0,
+    differentiable=dict(y=tensor(B, STEPS, H, V)),
+)  # fmt: skip
+def fla_chunk_kda(q, k, v, gate, beta, size):
+    """Kimi's delta attention in chunks, of keys and queries of length 1."""
+    one_dtype(q, k, v, gate, beta)
+    more = dict(use_qk_l2norm_in_kernel=True, chunk_size=size)
+    return dict(y=found("ops.kda:chunk_kda")(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])
