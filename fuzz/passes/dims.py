@@ -124,7 +124,7 @@ def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
 
 
 def _trials(case: Case, target: Target) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Sizes for each call: as many small ones of every dim as leave no more than TRIALS combinations, none where 2 do."""
+    """Sizes for each call: the small ones of every dim, as many as leave no more than TRIALS combinations."""
     for count in range(SMALL, 1, -1):
         ranges = [_small(target, call.dims, count) for call in case.calls]
         if math.prod(len(sizes) for each in ranges for sizes in each) <= TRIALS:

@@ -17,7 +17,7 @@ from pathlib import Path
 from .errors import NoCompiler
 
 OPTIMISE = ("-O2", "-ftree-vectorize", "-march=native")
-# Of long C this takes a third of the time or less, and its kernels two to six tenths more, in a launch of a millisecond.
+# Of long C this takes a third of the time; its kernels take a fifth to twice as long, where a launch costs more.
 QUICK = ("-Og", "-march=native")
 # Characters of C; a quarter of them are those that every kernel begins with. One kernel in ten is as long.
 LONG = 1 << 16
