@@ -14,8 +14,10 @@ def moe_reference(x, up, down, places, weights):
     chosen = places.long()
     inner = (up[chosen] @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1)
     gate, value = inner.chunk(2, -1)
-    found = (down[chosen] @ (silu(gate) * value).unsqueeze(-1)).squeeze(-1)
-    return dict(y=(found * weights.unsqueeze(-1)).sum(1))
+    # Weighed before the last layer, so that the gradient of a weight is a sum over INNER: that over H takes what the
+    # library does not keep.
+    weighed = (silu(gate) * value * weights.unsqueeze(-1)).unsqueeze(-1)
+    return dict(y=(down[chosen] @ weighed).squeeze(-1).sum(1))
 
 
 @liger(
