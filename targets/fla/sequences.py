@@ -52,8 +52,22 @@ def fla_global_cumsum_vector(g, reverse):
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
 
 
+class RectifiedSquare(torch.autograd.Function):
+    """The square of what is positive; a gradient that overflows counts where it is multiplied by 0, too."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0).square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * 2 * x.clamp(min=0)
+
+
 def relu_square_reference(x, inplace):
-    return dict(y=x.clamp(min=0).square())
+    return dict(y=RectifiedSquare.apply(x))
 
 
 @flash(x=tensor(T, D), inplace=option(True, False), in_place=("x",), reference=relu_square_reference)
@@ -64,7 +78,7 @@ def fla_rwkv_relu_square(x, inplace):
 
 def channel_mixing_reference(x, before, mix, key, value):
     earlier = torch.cat([before.unsqueeze(1), x[:, :-1]], 1)
-    return dict(y=((x + (earlier - x) * mix) @ key).clamp(min=0).square() @ value)
+    return dict(y=RectifiedSquare.apply((x + (earlier - x) * mix) @ key) @ value)
 
 
 @flash(
