@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak cluster cluster-gpu needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -88,6 +88,18 @@ faults: $(STAMP)
 # As many cases as asked for, and heartbeats of simulated hours: make soak ARGS="--cases 1000000"
 soak: $(STAMP)
 	@$(VENV)/bin/python benchmarks/reliability/soak.py --write docs/reliability.md $(ARGS)
+
+# Campaigns on a Ray cluster: two nodes of this machine, of which one is killed.
+cluster: $(VENV)/.ray
+	@$(VENV)/bin/python -m pytest -q -n 0 tests/campaigns/test_cluster.py $(ARGS)
+
+$(VENV)/.ray: $(STAMP)
+	@$(PIP) install -c constraints.txt -e '.[ray]' --no-build-isolation
+	@touch $@
+
+# Ray workers on 1, 2, 4 and 8 GPUs: make cluster-gpu ARGS="--gpus 1 2 --seconds 60"
+cluster-gpu:
+	@PYTHONPATH="$$PYTHONPATH$${PYTHONPATH:+:}$(CURDIR)" python3 benchmarks/reliability/cluster.py $(ARGS)
 
 # On a GPU machine the packages are those of its own Python.
 bench-gpu:

@@ -3,7 +3,8 @@
     python3 benchmarks/starts.py --starts 50 --jobs 16
     python3 benchmarks/starts.py --starts 50 --jobs 2 --targets layernorm_bw --only bessel drops_c1
 
-Each start is a run of its own seed that ends with its first finding; other witnesses are not asked. Prints one line a
+Each start is a run of its own seed that ends with its first finding, on a processor of its own where there are enough;
+other witnesses are not asked. Prints one line a
 bug: how many starts ended in the case that most ended in, and the others; then a table for docs/scoreboard.md. Exit
 code 1 where a bug ends in one case from less than nine in ten of its starts.
 """
@@ -18,7 +19,7 @@ import time
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import Queue, get_context
 from pathlib import Path
 
 from fuzz import machine
@@ -68,6 +69,11 @@ def end(target: str, planted: str, seed: int, backend: str) -> End:
     return End(seed, digest(case), str(dict(case.last.dims)), records[0].executions, seconds)
 
 
+def pinned(processors: Queue[int]) -> None:
+    """Gives this process, and those that it starts, one of the processors."""
+    os.sched_setaffinity(0, {processors.get()})
+
+
 def line(name: str, ends: list[End]) -> str:
     """The cases that the starts ended in, most frequent first, each with its seeds where they are few."""
     parts = []
@@ -98,7 +104,11 @@ def main() -> int:
     bugs = [(name, bug) for name in asked.targets for bug in load(name).plants if not asked.only or bug in asked.only]
     rows, poor = ["| planted bug | starts in one case | executions (median) | seconds (median) |"], 0
     rows.append("|---|---|---|---|")
-    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
+    context, usable = get_context("spawn"), sorted(os.sched_getaffinity(0))
+    processors: Queue[int] = context.Queue()
+    for job in range(asked.jobs):
+        processors.put(usable[job % len(usable)])
+    with ProcessPoolExecutor(asked.jobs, context, pinned, (processors,)) as pool:
         futures: dict[tuple[str, str], list[Future[End]]] = {
             bug: [pool.submit(end, *bug, seed, asked.backend) for seed in range(asked.starts)] for bug in bugs
         }

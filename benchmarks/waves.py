@@ -1,6 +1,6 @@
 """Waves: how many cases a second one process examines, in waves, one at a time, and by a hand-written loop.
 
-    python -m benchmarks.waves [--target layernorm_bw] [--backend cpu|cuda] [--replicas 128] [--seconds 20]
+    python -m benchmarks.waves [--target layernorm_bw] [--backend cpu|cuda] [--replicas 512] [--seconds 20]
 
 All three in one run, on the same plans: `small` ones have tensors of up to 256 elements, `mixed` ones of up to 2**14.
 The waves and the cases one at a time have all default oracles, at the shares that are printed; the loop has none, and
@@ -42,7 +42,7 @@ PARTS = {
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 
 
-def waves(name: str, shapes: str, most: int) -> Iterator[Wave]:
+def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
     """Plans of one call without huge layouts, each with its replicas."""
     drawn = engine.RandomEngine(load(name), 0)
     draw = drawn._drawer(SHAPES[shapes])
@@ -52,7 +52,7 @@ def waves(name: str, shapes: str, most: int) -> Iterator[Wave]:
         draw(engine.choices(f"{shapes}/{number}"))
         for plan in drawn._drawn[-1:]:
             if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
-                count = max(1, min(most, (1 << 15) // max(plan.elements(), 1)))
+                count = max(1, min(width.replicas, width.elements // max(plan.elements(), 1)))
                 asked = tuple(sampled(index + place, count) for place in range(count))
                 yield Wave(plan, asked, index)
                 index += count
@@ -122,9 +122,9 @@ def shares(handle: Callable[[Any], Any], items: list[Wave], device: str) -> dict
     return {part: round(seconds / whole, 3) for part, seconds in spent.items()}
 
 
-def measure(name: str, backend: str, most: int, seconds: float, shapes: str) -> dict[str, Any]:
+def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
     handle = service(Setting(name, None, backend))
-    warm = list(itertools.islice(waves(name, shapes, most), 120))
+    warm = list(itertools.islice(waves(name, shapes, width), plans))
     examined: Counter[str] = Counter()
     findings = 0
     for wave in warm:
@@ -147,7 +147,7 @@ def measure(name: str, backend: str, most: int, seconds: float, shapes: str) -> 
         return 1
 
     start = time.perf_counter()
-    drawn = list(itertools.islice(waves(name, shapes, most), 60))
+    drawn = list(itertools.islice(waves(name, shapes, width), 60))
     engine_seconds = (time.perf_counter() - start) / sum(len(wave.sampled) for wave in drawn)
     found = {
         "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
@@ -166,7 +166,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--target", default="layernorm_bw")
     parser.add_argument("--backend", default="cpu", choices=("cpu", "cuda"))
-    parser.add_argument("--replicas", type=int, default=128)
+    parser.add_argument("--replicas", type=int, default=512, help="of a plan, at most")
+    parser.add_argument("--elements", type=int, default=1 << 17, help="of all replicas of a plan, at most")
+    parser.add_argument("--plans", type=int, default=120)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--shapes", default="", choices=("", *SHAPES))
     parser.add_argument("--processes", type=int, default=1)
@@ -174,6 +176,7 @@ def main() -> None:
     if given.processes > 1:
         command = [sys.executable, "-m", "benchmarks.waves", "--target", given.target, "--backend", given.backend]
         command += ["--replicas", str(given.replicas), "--seconds", str(given.seconds), "--shapes", given.shapes]
+        command += ["--elements", str(given.elements), "--plans", str(given.plans)]
         started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(given.processes)]
         rows = [json.loads(line) for one in started for line in one.communicate()[0].splitlines()]
         for shapes in dict.fromkeys(row["shapes"] for row in rows):
@@ -181,7 +184,9 @@ def main() -> None:
             print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")
         return
     for shapes in [given.shapes] if given.shapes else SHAPES:
-        print(json.dumps(measure(given.target, given.backend, given.replicas, given.seconds, shapes)), flush=True)
+        width = engine.Width(given.replicas, given.elements)
+        found = measure(given.target, given.backend, width, given.plans, given.seconds, shapes)
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

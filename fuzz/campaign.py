@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -91,7 +92,8 @@ class Campaign:
     """One run over one target. `began` is when the process started, by time.monotonic.
 
     `suspects` are cases that run before all others: they ran when an earlier run ended. With `beside`, a smaller case
-    of a cause that the corpus holds already is saved beside the entry that was there.
+    of a cause that the corpus holds already is saved beside the entry that was there. While it files a finding,
+    `turn` keeps others out of the target's folder.
     """
 
     run: Run
@@ -111,6 +113,7 @@ class Campaign:
     refusal: str = ""
     suspects: tuple[Case, ...] = ()
     beside: bool = True
+    turn: Callable[[Path], AbstractContextManager[None]] = corpus.locked
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
@@ -155,7 +158,8 @@ class Campaign:
 
     def _desk(self) -> Desk:
         """Who is asked for plans."""
-        return desk(self.run.engine, self.target, self.run.seed, self._numbers, self._explorer, self.run.plan)
+        told = self.run.seed, self._numbers, self._explorer, self.run.plan
+        return desk(self.run.engine, self.target, self.backend, *told)
 
     @property
     def _numbers(self) -> tuple[float, ...]:
@@ -296,7 +300,7 @@ class Campaign:
 
     def _file(self, record: Record) -> None:
         """Merges a record with an earlier one or adds it, and saves it; no other run files one of its own meanwhile."""
-        with corpus.locked(self.folder / self.target.name):
+        with self.turn(self.folder / self.target.name):
             stays = self._look_for_others(record)
             if stays is not None:
                 stays.hits += record.hits

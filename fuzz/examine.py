@@ -18,8 +18,9 @@ from fuzz.loader import load, planted
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
-from fuzz.oracles.base import Examination
+from fuzz.oracles.base import Examination, Oracle
 from fuzz.oracles.probe import check_precision
+from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
 from fuzz.oracles.screen import screen
 from fuzz.outcome import Returned
@@ -113,56 +114,66 @@ def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | 
 
 def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
     """Runs all replicas, screens them at once, then asks the oracles; up to a replica that ends the process."""
-    questions = wave.questions()
+    count = len(wave.sampled)
     exams: list[Examination] = []
     reports: list[Report] = []
     last: tuple[Report, ...] = ()
     try:
-        exams += replicas.run([question.case for question in questions])
+        exams += replicas.run(wave.plan, count)
         if any(one.stack for one in exams):
-            return examine_together(exam, replicas, exams, questions)
-        for question in questions[len(exams) :]:
-            exams.append(exam(question))
+            return examine_together(exam, replicas, exams, wave)
+        for number in range(len(exams), count):
+            exams.append(exam(wave.question(number)))
     except Fatal as fatal:
         last = (report_of(fatal.outcome),)
     if exams and not last:
         screen(exams)
     try:
-        for made, question in zip(exams, questions, strict=False):
-            reports.append(examine(made, question))
+        for number, made in enumerate(exams):
+            reports.append(examine(made, wave.question(number)))
     except Fatal as fatal:
         last = (report_of(fatal.outcome),)
     return Final((*reports, *last)) if last else tuple(reports)
 
 
 def examine_together(
-    exam: Exam, replicas: Replicas, exams: Sequence[Examination], questions: Sequence[Question]
+    exam: Exam, replicas: Replicas, exams: Sequence[Examination], wave: Wave
 ) -> tuple[Report, ...]:
     """Reports on replicas that ran together. What they only seem to do, they have to do in a run of their own."""
     together = [one for one in exams if one.stack]
     screen(together)
-    first = together[0]
-    accuracy = Accuracy().applies(first.target, first.case)
+    target = together[0].target
+    accuracy = Accuracy().applies(target, wave.plan)
     suspects = {one.row for one in together if accuracy and not one.cleared}
-    always = ["fault", *(oracle.name for oracle in ALWAYS if oracle.applies(first.target, first.case))]
+    always = ["fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, wave.plan))]
     examined = {one.row: list(always) for one in together}
     for oracle in SAMPLED:
-        asked = [one for one in together if one.row not in suspects and oracle.name in questions[one.row].sampled]
-        asked = [one for one in asked if oracle.applies(one.target, one.case)]
-        found = replicas.ask(oracle, asked) if isinstance(oracle, Rerunning) else [oracle.examine(one) for one in asked]
-        for one, finding in zip(asked, found, strict=True):
+        if not oracle.applies(target, wave.plan):
+            continue
+        asked = [one for one in together if one.row not in suspects and oracle.name in wave.sampled[one.row]]
+        for one, finding in zip(asked, answers_of(oracle, replicas, asked), strict=True):
             examined[one.row].append(oracle.name)
             if finding:
                 suspects.add(one.row)
 
     def report(row: int, one: Examination) -> Report:
         if one.stack is None:
-            return examine(one, questions[row])
+            return examine(one, wave.question(row))
         if row in suspects:
-            return examine(exam(questions[row]), questions[row])
-        return Report("returned", False, (), tuple(examined[row]), one.worst, *one.backend.told(one.returned))
+            question = wave.question(row)
+            return examine(exam(question), question)
+        # What all of them did is told of the first.
+        told = ((), ()) if row else one.backend.told(one.returned)
+        return Report("returned", False, (), tuple(examined[row]), one.worst, *told)
 
     return tuple(report(row, one) for row, one in enumerate(exams))
+
+
+def answers_of(oracle: Oracle, replicas: Replicas, asked: Sequence[Examination]) -> list[Finding | None]:
+    """What an oracle finds in each of some replicas that ran together."""
+    if isinstance(oracle, Rerunning):
+        return replicas.ask(oracle, asked)
+    return oracle.examine_replicas(asked) if isinstance(oracle, Rejects) else [oracle.examine(one) for one in asked]
 
 
 def examine(exam: Examination, question: Question) -> Report:

@@ -50,8 +50,12 @@ class Wave:
     sampled: tuple[tuple[str, ...], ...]
     first: int = 0
 
+    def question(self, number: int) -> Question:
+        """What is asked about one replica."""
+        return Question(self.plan.replica(number), self.sampled[number])
+
     def questions(self) -> tuple[Question, ...]:
-        return tuple(Question(self.plan.replica(number), asked) for number, asked in enumerate(self.sampled))
+        return tuple(self.question(number) for number in range(len(self.sampled)))
 
 
 @dataclass(frozen=True)

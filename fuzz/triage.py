@@ -116,10 +116,15 @@ class Record:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
-        own = self.finite is not None and self.finite <= has
+        own = self._of_memory or self.finite is not None and self.finite <= has
         also = () if finding.oracle == MUTATION or not self.fits(case) else self.also
         alike = (one for one in (self.widened, *also) if one.same_bug(finding))
         return any(own or not apart(one, finding) for one in alike)
+
+    @property
+    def _of_memory(self) -> bool:
+        """Whether it is an access that is wrong: what it reads is NaN where that is poison, else it is some number."""
+        return self.finding.oracle == "bounds"
 
     def fits(self, case: Case | None) -> bool:
         """Whether a case is nowhere smaller than the least one of this cause."""
@@ -128,7 +133,8 @@ class Record:
 
     def leaves_open(self, finding: Finding) -> bool:
         """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
-        return any(one.same_bug(finding) and apart(one, finding) for one in (self.widened, *self.also))
+        alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
+        return not self._of_memory and any(apart(one, finding) for one in alike)
 
 
 def apart(known: Finding, finding: Finding) -> bool:

@@ -1,4 +1,4 @@
-"""Services that some tests need: a PostgreSQL server of their own. Where its programs are missing, tests say so."""
+"""Services that some tests need: a PostgreSQL server, a Ray cluster. Where what they need is missing, tests say so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -124,3 +124,39 @@ def _user() -> tuple[int, int]:
             continue
         return found.pw_uid, found.pw_gid
     missing("neither the user postgres nor nobody exists, and PostgreSQL refuses to run as root")
+
+
+@dataclass
+class Nodes:
+    """A Ray cluster: its head, on which no worker runs, and nodes with room for so many workers each."""
+
+    cluster: Any
+    there: list[Any] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return str(self.cluster.address)
+
+    def add(self, room: int) -> None:
+        self.there.append(self.cluster.add_node(num_cpus=room))
+
+    def kill(self, index: int) -> None:
+        """Ends a node's processes as `kill -9` does."""
+        self.cluster.remove_node(self.there.pop(index), allow_graceful=False)
+
+
+@contextmanager
+def nodes(*rooms: int) -> Iterator[Nodes]:
+    """A Ray cluster of processes of this machine, which ends with the block."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    try:
+        from ray.cluster_utils import Cluster
+    except ModuleNotFoundError:
+        pytest.skip("Ray is not installed: make cluster")
+    made = Nodes(Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False}))
+    try:
+        for room in rooms:
+            made.add(room)
+        yield made
+    finally:
+        made.cluster.shutdown()

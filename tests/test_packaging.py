@@ -16,7 +16,7 @@ import fuzz
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib", "atheris"}
+OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib", "atheris", "ray"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 SERVICE = {
     "store": {"sqlalchemy", "alembic"},

@@ -38,33 +38,39 @@ def plans(case: Case, count: int) -> Iterator[tuple[Case, int]]:
 
 
 def alive(scout: Scout) -> bool:
-    """Whether its process runs; one that died is replaced when the next plan is drawn."""
-    return scout.worker is not None and scout.worker._process.is_alive()
+    """Whether its processes run; one that died is replaced when the next plan is drawn."""
+    return all(worker._process is not None and worker._process.is_alive() for worker in scout.workers)
 
 
-@pytest.mark.parametrize("deadly", [False, True])
-def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Path, deadly: bool) -> None:
+@pytest.mark.parametrize(("deadly", "count"), [(False, 1), (True, 1), (False, 3)])
+def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Path, deadly: bool, count: int) -> None:
     total, seen = 3 * AHEAD, 0
     folder = tmp_path / ("deadly" if deadly else "harmless")
     folder.mkdir()
-    with Scout(Worker(SERVICE, str(folder), 8 << 30, 20.0)) as scout:
+    with Scout(tuple(Worker(SERVICE, str(folder), 8 << 30, 20.0) for _ in range(count))) as scout:
         for expected, (plan, number) in enumerate(scout.before(plans(case, total))):
             assert (plan.last.dims["N"], number) == (expected, expected)
             deadline = time.monotonic() + 10
             while not (folder / str(number)).exists() and alive(scout) and time.monotonic() < deadline:
                 time.sleep(0.001)
             seen += (folder / str(number)).exists()
-    assert seen == total if not deadly else seen >= total / 2
+    assert seen == total if count == 1 and not deadly else seen >= total / 2
 
 
 def test_without_a_processor_to_spare_there_is_no_scout(case: Case) -> None:
     everyone = len(os.sched_getaffinity(0))
     with Scout.beside(everyone, Setting("t", None, "cpu"), 1 << 30, 1.0) as scout:
-        assert scout.worker is None
+        assert scout.workers == ()
         assert [number for _, number in scout.before(plans(case, 200))] == list(range(200))
+
+
+def test_some_of_many_processors_are_for_scouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, count in ((1, 0), (2, 1), (5, 1), (16, 3), (64, 4)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
+        assert len(Scout.beside(1, Setting("t", None, "cpu"), 1 << 30, 1.0).workers) == count
 
 
 def test_the_first_plan_is_given_as_soon_as_it_is_drawn(case: Case) -> None:
     drawn = plans(case, 2 * AHEAD)
-    first = next(Scout(None).before(drawn))
+    first = next(Scout(()).before(drawn))
     assert first[1] == 0 and next(drawn)[1] <= 2

@@ -197,6 +197,17 @@ def test_a_stray_access_does_not_explain_a_write_over_an_input(two: tuple[Case, 
     assert merge([alone], both, {}) is None and merge([both], alone, {}) is None
 
 
+def test_a_read_of_what_is_not_ones_own_explains_wrong_numbers_too(two: tuple[Case, Case]) -> None:
+    read, nan = Finding("bounds", ("x",), "stray-read", "r"), replace(wrong("dx"), symptom="nonfinite")
+    assert replace(record(two[1], "x"), finding=read, also=(nan,)).covers(wrong("dx"), frozenset())
+    assert not replace(record(two[1], "dx"), finding=nan).covers(wrong("dx"), frozenset())
+
+
+def test_offsets_of_32_bits_are_one_bug_whichever_tensor_is_huge() -> None:
+    first, other = (Finding("bounds", (name,), "offset-overflow", "o", place=name) for name in ("x", "dy"))
+    assert first.same_bug(other) and not first.same_bug(replace(other, symptom="stray-read"))
+
+
 def test_what_a_write_over_an_input_does_before_and_beside_it_is_one_bug() -> None:
     def company(symptom: str, *outputs: str) -> Finding:
         return Finding("autograd", outputs, symptom, "a")

@@ -27,7 +27,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from services import Postgres, postgres  # noqa: E402
+import pytest  # noqa: E402
+from services import Nodes, Postgres, nodes, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
@@ -40,7 +41,10 @@ LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
 DISK = 24 << 20
-KINDS = ("campaign", "host", "worker", "database", "full disk", "file size limit", "clock", "two campaigns", "kernels")
+KINDS = (
+    "campaign", "host", "worker", "database",
+    "full disk", "file size limit", "clock", "two campaigns", "kernels", "node",
+)  # fmt: skip
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
     "host": "`kill -9` of a host, the process of a slice",
@@ -50,6 +54,7 @@ NAMES = {
     "file size limit": "no file can grow (RLIMIT_FSIZE), then it can and `--resume`",
     "clock": "the wall clock jumps by up to 30 years at each look, both ways",
     "two campaigns": "two campaigns on one corpus, at once",
+    "node": "`kill -9` of a Ray node, on which the campaign's workers run; another one comes",
     "kernels": "kernels that segfault, leave, hang, fill memory or assert, one of each",
 }
 
@@ -79,13 +84,14 @@ class Round:
     targets: str = "broken.py"
     count: int = 8
     cases: int = CASES
+    more: dict[str, object] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
 
     def __post_init__(self) -> None:
         self.configure()
 
     def configure(self) -> None:
-        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s"}
+        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s", **self.more}
         places = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(json.dumps({**keys, **places, "name": self.name, "workers": 2, "memory": "1500MiB"}))
@@ -218,6 +224,15 @@ def disturb(one: Round, tally: Tally, times: int, strike: Callable[[Round], bool
     one.end(tally)
 
 
+def strike_node(cluster: Nodes) -> Callable[[Round], bool]:
+    def strike(one: Round) -> bool:
+        cluster.kill(one.dice.randrange(len(cluster.there)))
+        cluster.add(1)
+        return True
+
+    return strike
+
+
 def strike_database(server: Postgres) -> Callable[[Round], bool]:
     import psycopg
 
@@ -321,7 +336,13 @@ def rounds(kind: str, times: int, dice: random.Random, tally: Tally) -> Iterator
                 stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
             server = stack.enter_context(postgres()) if kind == "database" else None
             one = Round(folder, server.database() if server else f"sqlite:///{folder / 'store.sqlite'}", dice)
-            strike(kind, one, tally, times - tally.times, server)
+            if kind == "node":
+                cluster = stack.enter_context(nodes(1, 1))
+                one.more = {"cluster": "ray", "address": cluster.address}
+                one.configure()
+                disturb(one, tally, times - tally.times, strike_node(cluster), (8, 20))
+            else:
+                strike(kind, one, tally, times - tally.times, server)
         yield
 
 
@@ -383,7 +404,7 @@ def main() -> int:
         try:
             for _ in rounds(kind, shares(asked.times)[kind], random.Random(f"{asked.seed}/{kind}"), tally):
                 print(line(kind, tally), *tally.notes, file=sys.stderr, flush=True)
-        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+        except (subprocess.CalledProcessError, FileNotFoundError, pytest.skip.Exception) as error:
             print(f"{kind}: cannot be tried here: {error}", file=sys.stderr)
             continue
         tallies[kind] = tally

@@ -18,6 +18,7 @@ from fuzz.campaigns.requests import Event, Replay, Request, Slice
 from fuzz.clock import Clock, boot
 from fuzz.config import total_memory
 from fuzz.errors import CorpusError, FuzzError, UsageError
+from fuzz.report.notify import told_finding
 from fuzz.store import Heartbeat
 
 BEAT = 5.0
@@ -58,6 +59,8 @@ class Post:
     beats: int = 0
     failures: int = 0
     last: bool = False
+    waited: bool = False
+    why: str = ""
 
 
 @dataclass
@@ -69,7 +72,7 @@ class Conductor:
     hosts: Hosts
     clock: Clock
     say: Callable[[str], None]
-    notify: Callable[[str, dict[str, object]], None]
+    notify: Callable[[dict[str, object]], None]
     posts: list[Post] = field(default_factory=list)
     replays: deque[tuple[int, Replay]] = field(default_factory=deque)
     barren: dict[int, int] = field(default_factory=dict)
@@ -152,7 +155,7 @@ class Conductor:
         for post in self.posts:
             if post.state == "gone":
                 if post.failures >= FAILURES:
-                    raise FuzzError(f"worker {post.number} ended {FAILURES} times before it was ready")
+                    raise FuzzError(f"worker {post.number} ended {FAILURES} times before it was ready: {post.why}")
                 self.hosts.start(post.number)
                 self._hears(post, "starting")
             elif post.state == "idle":
@@ -215,7 +218,12 @@ class Conductor:
                 handle(post, event)
 
     def _on_ready(self, post: Post, event: Event) -> None:
-        post.state, post.failures = "idle", 0
+        post.state, post.failures, post.waited = "idle", 0, False
+
+    def _on_waits(self, post: Post, event: Event) -> None:
+        if not post.waited:
+            self.say(f"worker {post.number} waits for a place in the cluster")
+        post.waited = True
 
     def _on_started(self, post: Post, event: Event) -> None:
         lane = self.ledger.lanes[post.lane]
@@ -231,7 +239,10 @@ class Conductor:
         new = self.ledger.saved(post.lane, post.sums, event, self.elapsed)
         if new:
             self.say(f"new finding: {event['path']}")
-            self.notify("finding", {"id": new, "path": event["path"], "target": self.ledger.lanes[post.lane].target})
+            lane = self.ledger.lanes[post.lane]
+            finding = {**event["finding"], "id": new, "path": event["path"]}
+            names = lane.target, lane.planted or None, event["backend"], lane.seed, self.config.name
+            self.notify(told_finding(finding, *names))
 
     def _on_cleared(self, post: Post, event: Event) -> None:
         Path(event["path"]).unlink(missing_ok=True)
@@ -280,7 +291,7 @@ class Conductor:
     def _on_died(self, post: Post, event: Event) -> None:
         """The slice is lost from where it was last told to stand; what ran is run first by the next one."""
         if post.state == "starting":
-            post.failures += 1
+            post.failures, post.why = post.failures + 1, event["why"]
         if isinstance(post.request, Replay):
             self._replay_rest(post)
         elif post.sums:

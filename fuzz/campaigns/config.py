@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from fuzz.errors import UsageError
 
@@ -33,9 +33,16 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * SIZES[match[2]]
 
 
+def _words(value: Any) -> Any:
+    """One line is for the shell, as that of ``fuzz run --notify``."""
+    return ["/bin/sh", "-c", value] if isinstance(value, str) else value
+
+
+Command = Annotated[list[str], BeforeValidator(_words)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0, strict=True)]
+Share = Annotated[float, Field(ge=0, le=64, strict=True)]
 Texts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
 
@@ -67,7 +74,27 @@ class CampaignConfig(Strict):
     corpus: Annotated[str, Field(min_length=1)] = "corpus"
     store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
     folder: Annotated[str, Field(min_length=1)] = ".fuzz"
-    notify: list[str] = []
+    notify: Command = []
+    cluster: Literal["local", "ray"] = "local"
+    address: Annotated[str, Field(min_length=1)] | None = None
+    gpus_per_worker: Share = 0.0
+    cpus_per_worker: Share = 1.0
+
+    @field_validator("gpus_per_worker")
+    @classmethod
+    def _gpus(cls, value: float) -> float:
+        """Ray takes shares of one GPU, or whole ones."""
+        if value > 1 and value % 1:
+            raise ValueError("should be a share of one GPU, or a whole number")
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> CampaignConfig:
+        if self.cluster == "local" and (self.gpus_per_worker or self.address):
+            raise ValueError("address and gpus_per_worker are for cluster: ray")
+        if self.cluster == "ray" and "cuda" in self.backends and not self.gpus_per_worker:
+            raise ValueError("the backend cuda needs gpus_per_worker, such as 0.25")
+        return self
 
 
 class _Loader(yaml.SafeLoader):
@@ -123,6 +150,8 @@ def _line(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{place} is missing"
     said = first["msg"].removeprefix("Value error, ")
+    if not place:
+        return said
     said = said[:1].lower() + said[1:].replace("Input", "input")
     return f"{place} {said}, and is {str(first['input'])[:60]!r}".replace("input should", "should")
 

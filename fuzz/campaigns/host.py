@@ -1,13 +1,13 @@
 """Host: the process in which a campaign's slices run, one after another. ``python -m fuzz.campaigns.host``.
 
 It reads requests from standard input and writes events to standard output. It ends with its campaign, and its workers
-end with it; whatever ends it costs the slice that runs, and no other.
+end with it; whatever ends it costs the slice that runs, and no other. With a folder as its argument it sees no file of
+its campaign's, and keeps its own there.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import signal
 import sys
@@ -16,12 +16,14 @@ import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fuzz import codec, corpus, machine
 from fuzz.campaign import Campaign, Result
+from fuzz.campaigns.away import AwayVoice
 from fuzz.campaigns.journal import Journal
-from fuzz.campaigns.requests import Replay, Request, Slice, request_of
+from fuzz.campaigns.requests import Replay, Request, Slice
+from fuzz.campaigns.voice import Voice
 from fuzz.case import Case
 from fuzz.cells import cells, possible
 from fuzz.config import Run
@@ -32,6 +34,7 @@ from fuzz.finding import Finding
 from fuzz.loader import load, planted
 from fuzz.question import Wave
 from fuzz.replaying import reproduces, target_of
+from fuzz.report.machine import finding_json
 from fuzz.target import Target
 from fuzz.triage import Record
 from fuzz.worker import PARENT_DEATH, preload
@@ -42,20 +45,6 @@ TOLD = 0.5
 """Seconds between two events about progress."""
 DURABLE = ("cuda",)
 """Backends whose kernels can take the machine down: each wave is on disk before it runs."""
-
-
-@dataclass
-class Voice:
-    """Writes events, from any thread."""
-
-    out: BinaryIO
-    lock: Any = field(default_factory=threading.Lock)
-
-    def say(self, kind: str, **values: Any) -> None:
-        line = json.dumps({"kind": kind, **values}).encode() + b"\n"
-        with self.lock:
-            self.out.write(line)
-            self.out.flush()
 
 
 @dataclass
@@ -71,8 +60,10 @@ class Listener:
     visited: set[str] = field(default_factory=set)
     fresh: list[str] = field(default_factory=list)
     told: float = 0.0
+    backend: str = ""
 
     def started(self, run: Run, target: Target, backend: str) -> None:
+        self.backend = backend
         self.voice.say("started", possible=possible(target), backend=backend)
 
     def asked(self, wave: Wave) -> None:
@@ -103,7 +94,8 @@ class Listener:
         self.voice.say(kind, plans=self.plans, seconds=seconds, cells=fresh, **counted, **more)
 
     def saved(self, record: Record, replaced: str) -> None:
-        self.voice.say("saved", path=record.path, replaced=replaced, **seen(record))
+        told = {"backend": self.backend, "finding": dict(finding_json(record))}
+        self.voice.say("saved", path=record.path, replaced=replaced, **seen(record), **told)
 
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def shrunk(self, record: Record) -> None: ...
@@ -127,7 +119,7 @@ def work(request: Slice, voice: Voice) -> None:
 
     name = backend(request.backend).name
     suspects = read_suspects(request)
-    journal = Journal(Path(request.journal), name in DURABLE)
+    journal = Journal(Path(request.journal), name in DURABLE, voice.noted)
     run = Run(
         request.target, request.planted or None, name, request.engine, request.seed, request.seconds, request.cases,
         corpus=Path(request.corpus), memory=request.memory, plan=request.plan, case=request.case,
@@ -136,9 +128,12 @@ def work(request: Slice, voice: Voice) -> None:
     listener = Listener(voice, request, journal, paths, len(seed_cases(target)) if request.plan == 0 else 0)
     cases = tuple(suspects.values())
     folder = Path(request.corpus)
-    made = Campaign(run, target, name, folder, listener, machine.versions(), suspects=cases, beside=False)
+    made = Campaign(
+        run, target, name, folder, listener, machine.versions(), suspects=cases, beside=False, turn=voice.turn
+    )
     finish(made.go(), listener)
     journal.close()
+    voice.closed()
 
 
 def finish(result: Result, listener: Listener) -> None:
@@ -196,7 +191,8 @@ def answer(request: Request, voice: Voice) -> None:
 
 def main() -> None:
     ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
-    voice = Voice(os.fdopen(os.dup(1), "wb"))
+    out = os.fdopen(os.dup(1), "wb")
+    voice = AwayVoice(out, root=Path(sys.argv[1]).resolve(), ears=sys.stdin) if len(sys.argv) > 1 else Voice(out)
     # What a target prints must not end up among the events.
     os.dup2(2, 1)
     threading.Thread(target=beat, args=(voice,), daemon=True).start()
@@ -204,8 +200,10 @@ def main() -> None:
     voice.say("ready", pid=os.getpid())
     try:
         for line in sys.stdin:
-            answer(request_of(line), voice)
-            voice.say("ready", pid=os.getpid())
+            request = voice.heard(line)
+            if request is not None:
+                answer(request, voice)
+                voice.say("ready", pid=os.getpid())
     except (BrokenPipeError, KeyboardInterrupt):
         return
 

@@ -23,13 +23,13 @@ GRACE = 5.0
 """Seconds that a host has to end by itself."""
 
 
-class Hosts(Protocol):
-    """Some hosts by number. `collect` waits for events at most so long; a host that ends is told as ``died``."""
+class Carrier(Protocol):
+    """Reaches some hosts by number. `collect` waits for events at most so long; one that ends is told as ``died``."""
 
     name: str
 
     def start(self, number: int) -> None: ...
-    def send(self, number: int, request: Request) -> None: ...
+    def write(self, number: int, data: bytes) -> None: ...
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]: ...
     def interrupt(self, number: int) -> None: ...
     def kill(self, number: int) -> None: ...
@@ -37,12 +37,22 @@ class Hosts(Protocol):
     def close(self) -> None: ...
 
 
+class Hosts(Carrier, Protocol):
+    """Hosts that take requests."""
+
+    def send(self, number: int, request: Request) -> None: ...
+
+
 @dataclass
 class LocalHosts:
-    """Processes of this machine. What they write to standard error goes to a file of `folder`, begun at each start."""
+    """Processes of this machine, with `arguments`.
+
+    What they write to standard error goes to files of `folder`, begun at each start.
+    """
 
     folder: Path
     name: str = "local"
+    arguments: tuple[str, ...] = ()
     _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _partial: dict[int, bytes] = field(default_factory=dict)
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
@@ -55,7 +65,11 @@ class LocalHosts:
         with self.log(number).open("wb") as log:
             # A session of its own: Ctrl-C is for the campaign, which ends its hosts in an orderly way.
             made = subprocess.Popen(
-                HOST, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
+                (*HOST, *self.arguments),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
             )
         assert made.stdout is not None
         os.set_blocking(made.stdout.fileno(), False)
@@ -63,10 +77,14 @@ class LocalHosts:
         self._selector.register(made.stdout, selectors.EVENT_READ, number)
 
     def send(self, number: int, request: Request) -> None:
+        self.write(number, line_of(request))
+
+    def write(self, number: int, data: bytes) -> None:
+        """Lines for a host; where it has ended, `collect` tells."""
         made = self._running[number]
         assert made.stdin is not None
-        with suppress(OSError):  # Where it has ended, `collect` tells.
-            made.stdin.write(line_of(request))
+        with suppress(OSError):
+            made.stdin.write(data)
             made.stdin.flush()
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:

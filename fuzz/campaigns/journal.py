@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,32 +26,49 @@ LONGEST = 1 << 20
 
 @dataclass
 class Journal:
-    """Written by one process. With `durable`, a line is on disk before the wave runs, even if the machine stops."""
+    """Written by one process. With `durable`, a line is on disk before the wave runs, even if the machine stops.
+
+    `told` hears each line, for a copy elsewhere: `note` takes it there.
+    """
 
     path: Path
     durable: bool = False
+    told: Callable[[str], None] = lambda line: None
     _open: dict[int, str] = field(default_factory=dict)
     _file: IO[bytes] | None = None
 
     def asked(self, wave: Wave) -> None:
         """Writes a wave down."""
         text = codec.dumps(Entry(wave.plan), digest=False)
-        self._open[wave.first] = json.dumps({"text": text, "replicas": len(wave.sampled)})
-        self._write(f"+ {wave.first} {self._open[wave.first]}\n", self.durable)
+        self.note(f"+ {wave.first} {json.dumps({'text': text, 'replicas': len(wave.sampled)})}")
 
     def judged(self, wave: Wave) -> None:
         """Notes that a wave has run and everything about it is kept."""
-        self._open.pop(wave.first, None)
-        self._write(f"- {wave.first}\n", False)
-        if self._file is not None and self._file.tell() > LONGEST:
+        self.note(f"- {wave.first}")
+
+    def note(self, line: str) -> None:
+        """Takes up a line."""
+        sign, _, rest = line.partition(" ")
+        number, _, told = rest.partition(" ")
+        if sign == "+":
+            self._open[int(number)] = told
+        else:
+            self._open.pop(int(number), None)
+        self._write(f"{line}\n", self.durable and sign == "+")
+        self.told(line)
+        if sign == "-" and self._file is not None and self._file.tell() > LONGEST:
             self._renew()
 
     def close(self) -> None:
         """Ends the journal; nothing runs any more."""
+        self.leave()
+        self.path.unlink(missing_ok=True)
+
+    def leave(self) -> None:
+        """Lets the file go as it is."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        self.path.unlink(missing_ok=True)
 
     def _write(self, line: str, durable: bool) -> None:
         try:

@@ -3,63 +3,45 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
+import shlex
 import socket
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from fuzz import corpus, machine
+from fuzz.campaigns.cluster import RayCarrier, connected
 from fuzz.campaigns.conduct import Conductor
 from fuzz.campaigns.config import CampaignConfig
+from fuzz.campaigns.far import FarHosts
 from fuzz.campaigns.hosts import Hosts, LocalHosts
 from fuzz.campaigns.lanes import lanes_of
 from fuzz.campaigns.ledger import Ledger
 from fuzz.campaigns.recorder import Recorder
 from fuzz.clock import Clock
 from fuzz.errors import CorpusError, UsageError
+from fuzz.report.notify import Notifier, document
 from fuzz.store import Campaign, Store, rebuild
 
 Say = Callable[[str], None]
-
-
-@dataclass
-class Notifier:
-    """Runs a team's command for each event, with the event as JSON on its standard input; never waits for it."""
-
-    command: list[str]
-    campaign: str
-    say: Say
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-
-    def __call__(self, kind: str, values: dict[str, object]) -> None:
-        self.running = [process for process in self.running if process.poll() is None]
-        if not self.command:
-            return
-        line = json.dumps({"event": kind, "campaign": self.campaign, **values}).encode() + b"\n"
-        try:
-            process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-            assert process.stdin is not None
-            process.stdin.write(line)
-            process.stdin.close()
-        except OSError as error:
-            self.say(f"notify: {self.command[0]}: {error.strerror}")
-            return
-        self.running.append(process)
 
 
 def launch(
     config: CampaignConfig, *, resume: bool, say: Say, clock: Clock | None = None, hosts: Hosts | None = None
 ) -> tuple[Ledger, str]:
     """Runs a campaign until its budget ends or it is stopped; its ledger, and ``finished`` or ``stopped``."""
-    clock = clock or Clock()
     if reason := machine.unsupported():
         raise UsageError(reason)
     lanes_of(config, 0)
+    local = config.cluster == "local" or hosts is not None
+    with nullcontext() if local else connected(config.address, config.gpus_per_worker):
+        return _launched(config, resume, say, clock or Clock(), hosts)
+
+
+def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, hosts: Hosts | None) -> tuple[Ledger, str]:
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
     campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
@@ -73,12 +55,20 @@ def launch(
         rebuilt = rebuild(store, ledger.corpus)
         if resume:
             ledger.adopt(rebuilt.added)
-        notify = Notifier(config.notify, config.name, say)
-        places = hosts or LocalHosts(ledger.folder)
+        notify = Notifier(shlex.join(config.notify), say)
+        places = hosts or hosts_of(config, ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
         state = Conductor(config, ledger, places, clock, say, notify).run()
-        notify(state, {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)})
+        counts = {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)}
+        notify(document(state, campaign=config.name, **counts))
     return ledger, state
+
+
+def hosts_of(config: CampaignConfig, folder: Path) -> Hosts:
+    """Where the slices of a campaign run. UsageError where that cannot be reached."""
+    if config.cluster == "local":
+        return LocalHosts(folder)
+    return FarHosts(RayCarrier(folder, config.gpus_per_worker, config.cpus_per_worker))
 
 
 def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:

@@ -12,7 +12,7 @@ from fuzz import codec, corpus
 from fuzz.campaigns.journal import suspects
 from fuzz.campaigns.lanes import FINDING, earned
 from fuzz.campaigns.recorder import Recorder
-from fuzz.campaigns.requests import Event
+from fuzz.campaigns.requests import Event, Slice
 from fuzz.case import Case
 from fuzz.clock import Clock
 from fuzz.entry import Entry
@@ -32,8 +32,8 @@ def tag(lane: Lane) -> str:
     return hashlib.sha256(told.encode()).hexdigest()[:10]
 
 
-def target_name(lane: Lane) -> str:
-    """The name of a lane's target, which is its folder's in the corpus."""
+def target_name(lane: Lane | Slice) -> str:
+    """The name of a lane's or slice's target, which is its folder's in the corpus."""
     return lane.target.rpartition(":")[2] if ".py:" in lane.target else lane.target.replace("/", "_")
 
 

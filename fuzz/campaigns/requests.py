@@ -61,8 +61,7 @@ def line_of(request: Request) -> bytes:
     return json.dumps({"kind": kind, **asdict(request)}).encode() + b"\n"
 
 
-def request_of(line: str) -> Request:
-    """The request of a line."""
-    value = json.loads(line)
+def request_of(value: Mapping[str, Any]) -> Request:
+    """The request of a line's value."""
     given: Any = {key: tuple(part) if isinstance(part, list) else part for key, part in value.items() if key != "kind"}
     return KINDS[value["kind"]](**given)

@@ -6,8 +6,8 @@ from fuzz.engines.base import Engine, Proposal
 from fuzz.engines.coverage import AtherisEngine, Explorer, missing
 from fuzz.engines.desk import LAG, PATIENT, Desk
 from fuzz.engines.dictionary import Dictionary
-from fuzz.engines.evolve import Evolve
-from fuzz.engines.random import RandomEngine
+from fuzz.engines.evolve import FEW, Evolve
+from fuzz.engines.random import NARROW, WIDTHS, RandomEngine
 from fuzz.errors import UsageError
 from fuzz.target import Target
 
@@ -25,7 +25,9 @@ def check_engine(name: str) -> None:
         raise UsageError(reason)
 
 
-def desk(name: str, target: Target, seed: int, numbers: Iterable[float], explorer: Explorer, first: int = 0) -> Desk:
+def desk(
+    name: str, target: Target, backend: str, seed: int, numbers: Iterable[float], explorer: Explorer, first: int = 0
+) -> Desk:
     """The desk of a run with the engine of that name. `numbers` are those of the launcher's code.
 
     The plans of random that were drawn before `first` are not drawn again.
@@ -34,8 +36,8 @@ def desk(name: str, target: Target, seed: int, numbers: Iterable[float], explore
     dictionary = Dictionary()
     dictionary.add(numbers)
     engines: dict[str, Engine] = {
-        "random": RandomEngine(target, seed, dictionary=dictionary, first=first),
-        "evolve": Evolve(target, seed, dictionary),
+        "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=WIDTHS.get(backend, NARROW)),
+        "evolve": Evolve(target, seed, dictionary, width=WIDTHS.get(backend, FEW)),
     }
     if not missing():
         engines["atheris"] = AtherisEngine(target, seed, explorer)

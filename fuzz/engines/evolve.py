@@ -17,7 +17,7 @@ from fuzz.engines.base import Proposal
 from fuzz.engines.dictionary import Dictionary
 from fuzz.engines.edits import EDITS, KNOWN, Workshop, edited
 from fuzz.engines.novelty import Cell, Novelty, cell, error
-from fuzz.engines.random import RandomEngine, together
+from fuzz.engines.random import RandomEngine, Width, together
 from fuzz.question import Report
 from fuzz.target import Target
 from fuzz.values import Recipe
@@ -34,7 +34,7 @@ CROWD = 12
 """Cases that may be parents at a time."""
 ARCHIVE = 1 << 12
 """Elites kept, and cases that did something new."""
-REPLICAS = 16
+FEW = Width(16, 1 << 13)
 """Replicas of a plan: other seeds of the same."""
 
 
@@ -57,6 +57,7 @@ class Evolve:
     dictionary: Dictionary
     name: str = "evolve"
     joins: int = JOINS
+    width: Width = FEW
     crowd: list[Member] = field(default_factory=list)
     elites: dict[Cell, Member] = field(default_factory=dict)
     finders: list[Member] = field(default_factory=list)
@@ -77,7 +78,7 @@ class Evolve:
             self._restart()
         plan = self._founder() if self._plans - self._since < FOUNDERS else self._child()
         self._plans += 1
-        return Proposal(plan, replicas(plan))
+        return Proposal(plan, replicas(plan, self.width))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps a replica that is new in something or nearer to its bound than its like; of its crowd, the best.
@@ -144,7 +145,7 @@ class Evolve:
             del self.crowd[CROWD:]
 
 
-def replicas(plan: Case) -> int:
+def replicas(plan: Case, width: Width = FEW) -> int:
     """How many replicas a plan has: one where nothing in it depends on a seed."""
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
-    return together(plan, REPLICAS) if seeded else 1
+    return together(plan, width) if seeded else 1

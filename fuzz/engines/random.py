@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from hypothesis import HealthCheck, given, settings
 
@@ -30,12 +30,21 @@ ALONE = 256
 """Plans at the start that have one replica each."""
 SHARE = 8
 """One plan in so many is edited to hold numbers that the kernel's code does."""
-REPLICAS = 32
-"""Most replicas of a plan, which cost little more than one where they run together."""
 APART = 6
 """Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
-TOGETHER = 1 << 13
-"""Elements that the replicas of a plan may have together."""
+
+
+class Width(NamedTuple):
+    """Most replicas of a plan, and most elements that they may have together."""
+
+    replicas: int
+    elements: int
+
+
+NARROW = Width(32, 1 << 13)
+"""Replicas that cost little more than one where they run together."""
+WIDTHS = {"cuda": Width(128, 1 << 20)}
+"""The same on a GPU, where compiling a plan costs more and elements less."""
 WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
@@ -50,6 +59,7 @@ class RandomEngine:
     joins: int = 0
     dictionary: Dictionary = field(default_factory=Dictionary)
     first: int = 0
+    width: Width = NARROW
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -93,14 +103,14 @@ class RandomEngine:
         """How many replicas plan `number` has."""
         if number < ALONE:
             return 1
-        return together(plan, REPLICAS)
+        return together(plan, self.width)
 
 
-def together(plan: Case, most: int) -> int:
+def together(plan: Case, width: Width = NARROW) -> int:
     """How many replicas of a plan it is worth to run together."""
     huge = any(value.layout.reach for value in plan.last.tensors.values())
     apart = huge or len(plan.calls) > 1
-    return max(1, min(APART if apart else most, TOGETHER // max(plan.elements(), 1)))
+    return max(1, min(APART if apart else width.replicas, width.elements // max(plan.elements(), 1)))
 
 
 def choices(key: str) -> bytes:

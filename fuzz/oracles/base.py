@@ -87,13 +87,14 @@ class Row(Mapping[str, torch.Tensor]):
 class Examination:
     """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it.
 
+    The case is replica `row` of `plan`; mostly it is the plan itself.
     `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
     `stack`: those replicas, where they ran together; it is number `row` of them.
     """
 
     target: Target
     launcher: Launcher
-    case: Case
+    plan: Case
     backend: Backend
     outcome: Outcome
     worst: float = 0.0
@@ -101,9 +102,13 @@ class Examination:
     stack: Stack | None = None
     row: int = 0
 
+    @cached_property
+    def case(self) -> Case:
+        return self.plan.replica(self.row)
+
     @property
     def precision(self) -> Precision:
-        dtypes = (value.dtype for call in self.case.calls for value in call.tensors.values())
+        dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
         declared = self.target.accumulate
         return precision(self.backend.name, working(declared, dtypes), self.target.dot, declared == "inputs")
 

@@ -56,7 +56,7 @@ def _evaluate(
     replicas: int | None = None,
     precision: Precision | None = None,
 ) -> Known:
-    call, target = exam.case.calls[index], exam.target
+    call, target = exam.plan.calls[index], exam.target
     assert target.reference is not None
     precision = precision or exam.precision
     members, after = STAGES[stage], STAGES[stage - 1] if known else 0

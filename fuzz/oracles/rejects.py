@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
+from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import place
 from fuzz.case import Case
 from fuzz.errors import TargetError, one_line
@@ -20,30 +23,50 @@ class Rejects:
         return bool(target.rejects) and len(case.calls) == 1
 
     def examine(self, exam: Examination) -> Finding | None:
-        for name, spoil in exam.target.rejects.items():
-            if self._accepted(exam, name, spoil):
-                message = f"an input that must be refused ({name.replace('_', ' ')}) was computed"
-                return Finding("rejects", (name,), "accepted", message)
-        return None
+        return self._asked(exam)[0]
 
-    def _accepted(self, exam: Examination, name: str, spoil: object) -> bool:
-        """Whether the launcher computes the spoilt input; False where the spoiling leaves it as it is."""
+    def examine_replicas(self, exams: Sequence[Examination]) -> list[Finding | None]:
+        """The same of each replica of a plan; only of the first where values did not matter to what it did."""
+        found: list[Finding | None] = []
+        for exam in exams:
+            finding, alike = self._asked(exam)
+            found.append(finding)
+            if alike and finding is None:
+                return [*found, *[None] * (len(exams) - len(found))]
+        return found
+
+    def _asked(self, exam: Examination) -> tuple[Finding | None, bool]:
+        """What is accepted, and whether nothing that was done depended on values."""
+        alike = True
+        for name, spoil in exam.target.rejects.items():
+            accepted, computed = self._accepted(exam, name, spoil)
+            alike &= not computed
+            if accepted:
+                message = f"an input that must be refused ({name.replace('_', ' ')}) was computed"
+                return Finding("rejects", (name,), "accepted", message), alike
+        return None, alike
+
+    def _accepted(self, exam: Examination, name: str, spoil: object) -> tuple[bool, bool]:
+        """Whether the launcher computes the spoilt input, not where the spoiling leaves it as it is; and whether
+        anything was done but to allocate memory and to look at it in other shapes."""
         assert callable(spoil)
         call = exam.case.last
-        buffers = {key: place(key, value, call.dims, exam.backend.device) for key, value in call.tensors.items()}
+        device = exam.backend.device
+        buffers = {key: place(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()}
         inputs = {key: buffers[key].tensor for key in call.arguments} | dict(call.options)
         inputs |= {key: call.dims[dim] for key, dim in exam.target.passed_sizes.items()}
-        try:
-            changed = spoil(**inputs)
-        except Exception as error:
-            where = f"target {exam.target.name!r}: rejects[{name!r}]"
-            raise TargetError(f"{where} itself fails: {one_line(error)}") from None
-        if not changed or 0 in [value.numel() for value in inputs.values() if isinstance(value, torch.Tensor)]:
-            return False
-        with exam.backend.session(None) as session:
+        with exam.backend.session(None) as session, GuardedAllocations(session.after) as allocations:
+            try:
+                changed = spoil(**inputs)
+            except Exception as error:
+                where = f"target {exam.target.name!r}: rejects[{name!r}]"
+                raise TargetError(f"{where} itself fails: {one_line(error)}") from None
+            if not changed or 0 in [value.numel() for value in inputs.values() if isinstance(value, torch.Tensor)]:
+                return False, allocations.computed
             try:
                 exam.launcher(**{**inputs, **changed})
                 exam.backend.finish()
             except Exception as error:
-                return exam.backend.fatal(error) or bool(session.kernels())
-        return True
+                launched = exam.backend.fatal(error) or bool(session.kernels())
+                return launched, allocations.computed or launched
+        return True, allocations.computed

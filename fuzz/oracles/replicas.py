@@ -49,26 +49,26 @@ class Replicas:
     backend: Backend
     recordings: dict[object, Recording | None] = field(default_factory=dict)
 
-    def run(self, cases: Sequence[Case]) -> list[Examination]:
+    def run(self, plan: Case, count: int) -> list[Examination]:
         """The first replicas of a plan: together, those apart of which something is wrong with memory.
 
         Only the first one where they cannot run together, which its run tells.
         """
         kept: list[Ran] = []
-        plan, call = cases[0], cases[0].last
+        call = plan.last
         first = run(self.target, self.launcher, plan.calls, self.backend, kept=kept)
         alone = [Examination(self.target, self.launcher, plan, self.backend, first)]
-        if len(cases) == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
+        if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
             return alone
         device = self.backend.device
-        values = {name: replicas_of(value, call.dims, len(cases), device) for name, value in call.tensors.items()}
+        values = {name: replicas_of(value, call.dims, count, device) for name, value in call.tensors.items()}
         played = self._recorded(call, kept[0], values, first.calls[0].outputs)
         if played is None:
             return alone
         stack = Stack(values, played.outputs)
         # What all of them did is told of the first: nobody counted which of them did it.
         first = Returned((replace(first.calls[0], counted=kept[0].session.counted()),))
-        return [self._exam(case, row, stack, bool(played.intact[row]), first) for row, case in enumerate(cases)]
+        return [self._exam(plan, row, stack, intact, first) for row, intact in enumerate(played.intact.tolist())]
 
     def _recorded(
         self, call: Call, ran: Ran, values: Values, outputs: Outputs, order: int | None = None
@@ -89,13 +89,14 @@ class Replicas:
                 raise Unattributed from error
             raise
 
-    def _exam(self, case: Case, row: int, stack: Stack, intact: bool, first: Returned) -> Examination:
-        made = self.target, self.launcher, case, self.backend
+    def _exam(self, plan: Case, row: int, stack: Stack, intact: bool, first: Returned) -> Examination:
         if not intact:
-            return Examination(*made, run(self.target, self.launcher, case.calls, self.backend))
+            case = plan.replica(row)
+            outcome = run(self.target, self.launcher, case.calls, self.backend)
+            return Examination(self.target, self.launcher, case, self.backend, outcome)
         counted = b"" if row else first.calls[0].counted
-        result = CallResult(Row(stack, row), kernels=first.calls[0].kernels, counted=counted)
-        return Examination(*made, Returned((result,)), stack=stack, row=row)
+        result = Returned((CallResult(Row(stack, row), kernels=first.calls[0].kernels, counted=counted),))
+        return Examination(self.target, self.launcher, plan, self.backend, result, stack=stack, row=row)
 
     def ask(self, oracle: Rerunning, exams: Sequence[Examination]) -> list[Finding | None]:
         """What an oracle finds in each; the reruns that it asks for run together."""
@@ -116,10 +117,10 @@ class Replicas:
     def rerun(self, asked: Sequence[Asked]) -> list[Outputs | None]:
         """The outputs of each rerun, together those whose calls have one structure."""
         groups: dict[object, list[int]] = {}
-        for place, (exam, request) in enumerate(asked):
-            groups.setdefault((structure(request.call or exam.case.last), request.order, request.step), []).append(
-                place
-            )
+        plain = structure(asked[0][0].plan.last) if asked else None
+        for place, (_, request) in enumerate(asked):
+            alike = structure(request.call) if request.call else plain
+            groups.setdefault((alike, request.order, request.step), []).append(place)
         found: list[Outputs | None] = [None] * len(asked)
         for places in groups.values():
             for place, outputs in zip(places, self._alike([asked[place] for place in places]), strict=True):
@@ -129,7 +130,7 @@ class Replicas:
     def _alike(self, asked: Sequence[Asked]) -> list[Outputs | None]:
         """Reruns of one structure, in one order of programs."""
         (exam, request), *others = asked
-        call, order = request.call or exam.case.last, request.order
+        call, order = request.call or exam.plan.last, request.order
         key = structure(call)
         recording = self.recordings.get(key)
         if recording is not None:
@@ -184,7 +185,7 @@ def replicas_of(value: Argument, dims: Mapping[str, int], count: int, device: st
 
 def stacked(asked: Sequence[Asked], device: str) -> dict[str, torch.Tensor]:
     """The values of each rerun's tensors, one above the other."""
-    call = asked[0][1].call or asked[0][0].case.last
+    call = asked[0][1].call or asked[0][0].plan.last
     return {name: stacked_values(asked, name, value.dtype, device) for name, value in call.tensors.items()}
 
 

@@ -130,7 +130,10 @@ class Scaling:
 
 
 def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:
-    """The call's words with one argument changed; None where that would round a value, or one is not finite."""
+    """The call's words with one argument changed; None where that would round a value, or one is not finite.
+
+    Tensor cores align subnormal operands as if they were normal: a change of exponent is not exact to them.
+    """
     kind = named_dtype(exam.case.last.tensors[name].dtype)
     if kind.kind != "float":
         return None
@@ -138,10 +141,17 @@ def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words
     if not np.isfinite(values).all():
         return None
     moved = np.asarray(change(values))
+    if exam.precision.cuts and (subnormal(values, kind) or subnormal(moved, kind)):
+        return None
     words = to_words(moved, kind)
     if not np.array_equal(from_words(words, kind), moved) or not np.array_equal(undo(moved), values):
         return None
     return {name: words}
+
+
+def subnormal(values: np.ndarray, kind: DType) -> bool:
+    """Whether one of the values is."""
+    return bool(((values != 0) & (np.abs(values) < kind.smallest_normal)).any())
 
 
 def format_of(exam: Examination, output: str) -> DType:
@@ -158,7 +168,7 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     call = exam.case.last
     value = call.tensors[name]
     listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))
-    scaled = replace(exam, case=exam.case.with_call(0, call.with_argument(name, listed)))
+    scaled = replace(exam, plan=exam.case.with_call(0, call.with_argument(name, listed)), row=0)
     first, second = (expect(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
     found = {}
     for output, one in first.items():

@@ -13,6 +13,9 @@ from fuzz.oracles.judge import Judgement, judge
 from fuzz.outcome import Returned
 from fuzz.reference import Diverges, Expected
 
+ASKED = 1
+"""Replicas of a plan about which arbitrary precision is asked, where their reference is in doubt: it is one for all."""
+
 
 def screen(exams: Sequence[Examination]) -> None:
     """Clears the replicas in which nothing disagrees: each is judged as it would be alone.
@@ -22,7 +25,7 @@ def screen(exams: Sequence[Examination]) -> None:
     if len(exams) == 1 or exams[0].target.reference is None or exams[0].target.contract.kind == "bitwise":
         return
     clear = [exam for exam in exams if isinstance(exam.outcome, Returned)]
-    for index in range(len(exams[0].case.calls)):
+    for index in range(len(exams[0].plan.calls)):
         clear = screened(clear, index)
     for exam in clear:
         exam.cleared = True
@@ -32,6 +35,7 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
     """Those in which no element of any output of one call disagrees, as far as the first stages tell."""
     cleared: list[Examination] = []
     expected: Known | None = None
+    asked = 0
     for stage in range(len(STAGES) - 1):
         outputs = stacked(pending, index)
         if not outputs:
@@ -43,7 +47,8 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
         check_shapes(pending[0].target, outputs, expected)
         how = pending[0].precision, pending[0].target.contract
         wrong = unclear([judge(outputs[name], expected[name], *how) for name in expected], pending)
-        doubted = in_doubt(outputs, expected, pending)
+        doubted = [place for place in in_doubt(outputs, expected, pending) if place not in wrong][: ASKED - asked]
+        asked += len(doubted)
         cleared += [exam for place, exam in enumerate(pending) if place not in wrong and place not in doubted]
         pending = [pending[place] for place in wrong]
         expected = {name: only(one, wrong) for name, one in expected.items()}

@@ -1,4 +1,7 @@
-"""Notify: a command of the user's is told of each new finding, as a JSON document on its standard input."""
+"""Notify: a command of the user's is told of each new finding, as a JSON document on its standard input.
+
+A run and a campaign tell the same document; docs/service.md tells every field.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,10 +49,17 @@ def notify(command: str, document: Mapping[str, Any]) -> str:
     return f"the notification command ended with {process.returncode}" if process.returncode else ""
 
 
-def told_finding(record: Record, run: Run, backend: str) -> dict[str, Any]:
-    """The document of one finding; docs/command-line.md tells every field."""
-    where = {"target": run.target, "planted": run.planted, "backend": backend, "seed": run.seed}
-    return {"version": VERSION, "event": "finding", **where, "finding": dict(finding_json(record))}
+def document(event: str, *, campaign: str | None = None, **values: object) -> dict[str, object]:
+    """What a command is told; `campaign` is the name of the campaign, None of a single run."""
+    return {"version": VERSION, "event": event, "campaign": campaign, **values}
+
+
+def told_finding(
+    finding: Mapping[str, Any], target: str, planted: str | None, backend: str, seed: int, campaign: str | None = None
+) -> dict[str, object]:
+    """The document of one finding, which is as in ``fuzz run --json``."""
+    where = {"target": target, "planted": planted, "backend": backend, "seed": seed}
+    return document("finding", campaign=campaign, **where, finding=dict(finding))
 
 
 @dataclass
@@ -72,7 +83,9 @@ class Notifying(Progress):
         if not self.notification or self.run is None or record.known or any(one is record for one in self.notified):
             return
         self.notified.append(record)
-        warning = notify(self.notification, told_finding(record, self.run, self.backend))
+        run = self.run
+        told = told_finding(finding_json(record), str(run.target), run.planted, self.backend, run.seed)
+        warning = notify(self.notification, told)
         if warning:
             self.console.print(f"warning: {warning}", highlight=False, markup=False)
 
@@ -80,3 +93,23 @@ class Notifying(Progress):
         """Tells of findings that the end of the run kept from being told."""
         for record in result.records:
             self.notify(record)
+
+
+@dataclass
+class Notifier:
+    """Tells a campaign's command, beside what goes on; `say` hears of a command that fails.
+
+    The process waits for what still runs when it ends, as long as a command may take.
+    """
+
+    command: str
+    say: Callable[[str], None]
+
+    def __call__(self, told: Mapping[str, Any]) -> None:
+        if self.command:
+            threading.Thread(target=self._tell, args=(told,)).start()
+
+    def _tell(self, told: Mapping[str, Any]) -> None:
+        warning = notify(self.command, told)
+        if warning:
+            self.say(f"warning: {warning}")

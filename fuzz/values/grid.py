@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+import numpy as np
+
 from fuzz.dtypes import DType
 from fuzz.values import counter
 from fuzz.values.counter import NORMAL_STEP, Array
@@ -75,8 +77,16 @@ class Grid:
 
     def key(self, stream: int) -> Array:
         """The key of a stream: an integer, or where there are many seeds, one for each row."""
-        keys = tuple(counter.stream_key(seed, self.salt, stream) for seed in self.seeds)
-        return keys[0] if len(keys) == 1 else self.xp.table(keys)[self.replica]
+        keys = self._keys(stream)
+        return int(keys[0]) if len(keys) == 1 else self.xp.table(tuple(keys.tolist()))[self.replica]
+
+    def _keys(self, stream: int) -> np.ndarray:
+        """counter.stream_key of each seed, int64."""
+        if len(self.seeds) == 1:
+            return np.array([counter.stream_key(self.seeds[0], self.salt, stream)])
+        start = counter.signed(counter.mix((self.salt << 8) + stream))
+        keys: np.ndarray = NUMPY.mix(np.array([counter.signed(seed) for seed in self.seeds]) ^ start)
+        return keys
 
     def bits(self, stream: int = 0) -> Array:
         """64 random bits for each element; streams are independent."""
@@ -88,8 +98,8 @@ class Grid:
 
     def pick(self, bound: int, stream: int, then: Callable[[int], int] = int) -> Array:
         """`then` of one random integer in [0, bound) for a whole tensor: an integer, or one for each row as `key`."""
-        keys = (counter.stream_key(seed, self.salt, stream) for seed in self.seeds)
-        picks = tuple(then(counter.mix(key) % max(bound, 1)) for key in keys)
+        mixed = NUMPY.mix(self._keys(stream)).view(np.uint64)
+        picks = tuple(then(pick) for pick in (mixed % np.uint64(max(bound, 1))).tolist())
         return picks[0] if len(picks) == 1 else self.xp.table(picks)[self.replica]
 
     def normal(self, at: Array, exponent: int, stream: int = 0) -> Array:

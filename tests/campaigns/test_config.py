@@ -39,6 +39,13 @@ def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
         ("targets: [a]\nmemory: 4", "memory should be a size such as 900MiB or 4GiB, and is '4'"),
         ("targets: [a]\nname: ../up", "name string should match pattern"),
         ("targets: [a]\nworkers: 1\nworkers: 2", "workers stands twice"),
+        ("targets: [a]\ncluster: rya", "cluster should be 'local' or 'ray', and is 'rya'"),
+        ("targets: [a]\ngpus_per_worker: 0.5", "address and gpus_per_worker are for cluster: ray"),
+        (
+            "targets: [a]\ncluster: ray\ngpus_per_worker: 1.5",
+            "gpus_per_worker should be a share of one GPU, or a whole number, and is '1.5'",
+        ),
+        ("targets: [a]\ncluster: ray\nbackends: [cuda]", "the backend cuda needs gpus_per_worker, such as 0.25"),
         ("targets: [a", "while parsing a flow sequence"),
         ("- a", "a campaign is a mapping of keys such as targets, budget and workers"),
         ("targets: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
@@ -90,3 +97,8 @@ def test_a_campaign_that_cannot_run_ends_with_exit_code_2(
     assert cli.run(["campaign", "c.yaml"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and line in told
+
+
+def test_a_command_is_words_or_a_line_for_the_shell() -> None:
+    assert checked({"targets": ["a"], "notify": ["curl", "x y"]}).notify == ["curl", "x y"]
+    assert checked({"targets": ["a"], "notify": "a | b"}).notify == ["/bin/sh", "-c", "a | b"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from fuzz import size, target, tensor, ulps
-from fuzz.backends import backend
+from fuzz.backends import BACKENDS, backend
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.contract import Contract
@@ -21,6 +21,8 @@ from fuzz.layout import Layout
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Examination, compare_values
 from fuzz.oracles.judge import judge
+from fuzz.oracles.scaling import changed
+from fuzz.outcome import Returned
 from fuzz.question import Question, Report
 from fuzz.reference import Expected, precision
 from fuzz.target import Target
@@ -51,7 +53,7 @@ def fired(made: Target, case: Case) -> list[tuple[str, str]]:
 
 def made(launcher: Any, **more: Any) -> Target:
     more = {"reference": lambda x: dict(y=2 * x), **more}
-    found: Target = target(x=tensor(M, N), dtypes=("float32",), **more)(launcher)
+    found: Target = target(x=tensor(M, N), **{"dtypes": ("float32",), **more})(launcher)
     return found
 
 
@@ -159,6 +161,18 @@ def test_underflow_that_breaks_a_tie_does_not_count_against_what_is_linear() -> 
     tied = Argument(("M", "N"), "float32", exact(np.array([0x3F800000, 0x3FE7F3E6], np.uint32), DTYPES["float32"]))
     case = Case("fused", (Call({"M": 1, "N": 2}, {"x": tied}, {}),))
     assert fired(made(fused, **promised), case) == []
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_operands_that_are_subnormal_are_not_scaled_where_tensor_cores_cut(name: str) -> None:
+    def may_scale(word: int) -> bool:
+        values = exact(np.array([word], np.uint16), DTYPES["float16"])
+        tiny = Case("t", (Call({"M": 1, "N": 1}, {"x": Argument(("M", "N"), "float16", values)}, {}),))
+        one = made(twice, dtypes=("float16",), linear=("x",))
+        exam = Examination(one, twice, tiny, BACKENDS[name], Returned(()))
+        return changed(exam, "x", lambda x: x * 8, lambda x: x / 8) is not None
+
+    assert may_scale(0x3C00) and may_scale(0x0009) is (name == "cpu")
 
 
 def test_results_that_become_subnormal_do_not_count_against_what_is_linear() -> None:

@@ -21,6 +21,8 @@ from fuzz.case import Case
 from fuzz.engines import RandomEngine
 from fuzz.layout import CONTIGUOUS
 from fuzz.loader import load, planted
+from fuzz.oracles.base import Examination
+from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import Replicas
 from fuzz.outcome import Returned
 from fuzz.question import Question, Report, Setting, Wave
@@ -50,7 +52,7 @@ def small(made: Target, count: int) -> list[Case]:
 
 def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
     """By replica whether it ran together with others."""
-    exams = Replicas(made, launcher, backend("cpu")).run([plan.replica(number) for number in range(COUNT)])
+    exams = Replicas(made, launcher, backend("cpu")).run(plan, COUNT)
     return [exam.stack is not None for exam in exams]
 
 
@@ -142,3 +144,26 @@ def test_programs_run_in_the_order_that_is_asked_for() -> None:
         assert isinstance(reports, tuple)
         found += sum("deterministic" in [finding.oracle for finding in report.findings] for report in reports)  # type: ignore[union-attr]
     assert found
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_what_must_be_refused_is_asked_once_where_no_value_decides(looks: bool) -> None:
+    asked = []
+
+    def launcher(x: torch.Tensor, y: torch.Tensor) -> Outputs:
+        if x.shape != y.shape:
+            asked.append(x)
+            if not looks or float(x[0]) < 1e30:
+                raise ValueError("shapes differ")
+        return dict(z=(x + y).contiguous())
+
+    declared = target(
+        x=tensor(N), y=tensor(N), reference=lambda x, y: dict(z=x + y), rejects=dict(short=lambda x, y: dict(y=y[:-1]))
+    )
+    plan = small(declared(launcher), 1)[0]
+    exams = [
+        Examination(declared(launcher), launcher, plan.replica(number), backend("cpu"), Returned(()))
+        for number in range(COUNT)
+    ]
+    assert Rejects().examine_replicas(exams) == [None] * COUNT
+    assert len(asked) == (COUNT if looks else 1)

@@ -93,7 +93,9 @@ def test_a_campaign_from_start_to_script(browser: Browser, tmp_path: Path) -> No
         every_page_fits_a_phone(page, address)
         page.goto(f"{address}/")
         expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
-        expect(page.locator("#campaigns button:text('Resume')")).to_be_visible()
+        page.click("#campaigns button:text('Resume')")
+        expect(page.locator("#campaigns .state-running")).to_have_count(1, timeout=PATIENCE)
+        expect(page.locator("#campaigns .state-stopped")).to_have_count(0)
     assert wrong == []
 
 
