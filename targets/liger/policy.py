@@ -57,6 +57,8 @@ def grpo_reference(
 ):  # fmt: skip
     logs = log_probabilities(logits, ids, temperature)
     kept = mask.to(logits.dtype) if masked else torch.ones_like(logs).detach()
+    # What is masked must not overflow on its way: the gradient of a selection is 0 times what comes after it.
+    logs = torch.where(kept != 0, logs, 0.0)
     count = kept.sum(-1).clamp(min=1.0)
     ratio = logs - bounded(old)
     if level == "sequence":
