@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from .build import compiled, operations
+from .build import Compiled, compiled, operations
 from .check import CRASHED, DIFFERS, SAME, Outcome, check
+from .evaluate import Stray
 from .shrink import shrink
 from .source import source
 from .statements import kernel
@@ -74,7 +75,13 @@ def smallest(first: Kernel, outcome: Outcome) -> Finding:
         # A failure is to stay that failure; other bits are to stay other bits.
         return other.what == outcome.what and kind(other) == kind(outcome)
 
-    small = shrink(first, lambda kernels: [alike(check(item)) for item in compiled(kernels)])
+    def fails(item: Compiled) -> bool:
+        try:
+            return alike(check(item))
+        except Stray:
+            return False
+
+    small = shrink(first, lambda kernels: [fails(item) for item in compiled(kernels)])
     (item,) = compiled([small])
     return Finding(first.seed, check(item), item.source)
 

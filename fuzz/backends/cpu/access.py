@@ -11,7 +11,7 @@ from .ir import Value
 from .lower import Lowering
 from .sites import Site
 from .types import Type
-from .views import Loop, flat, identity
+from .views import Loop, current
 
 
 class Access:
@@ -33,7 +33,7 @@ class Access:
         place = lowering.location
         lowering.sites.append(Site(kind, place.file, place.line, self.shape, tuple(self.arguments), self.size))
         self.rooms = [(self.base(number), self.room(number)) for number in self.arguments]
-        self.lane = flat(identity(self.shape), self.shape)
+        self.lane = current(self.shape)
 
     # names
 

@@ -19,7 +19,7 @@ from .provenance import trace
 from .sites import Counter, Site
 from .tally import Tally
 from .types import Type
-from .views import Loop, Uniform, flat, identity, loop_heads
+from .views import Loop, Uniform, current, loop_heads
 
 STACK_BYTES = 256 * 1024
 
@@ -137,7 +137,7 @@ def loop_lines(loop: Loop) -> list[str]:
 def nest_lines(loop: Loop, fast: bool) -> list[str]:
     """Lanes that are read elsewhere are kept in their arrays."""
     lines = loop_heads(loop.shape)
-    here = flat(identity(loop.shape), loop.shape)
+    here = current(loop.shape)
     for number, (lane, text) in enumerate(loop.lines):
         if fast and number in loop.fast:
             statements, text = loop.fast[number]

@@ -15,7 +15,7 @@ from .names import Names
 from .provenance import synchronises
 from .sites import Counter, Site
 from .types import Type
-from .views import Index, Lane, Loop, Operand, Uniform, View, flat, identity
+from .views import Index, Lane, Loop, Operand, Uniform, View, current, identity
 
 if TYPE_CHECKING:
     from .intervals import Intervals
@@ -194,7 +194,7 @@ class Lowering:
             # What is read and then changed in a loop that is done twice would be changed twice.
             self.close()
         shape = target.type.shape
-        here = flat(identity(shape), shape)
+        here = current(shape)
         self.effect(shape, [source], lambda text: f"{target.name}[{here}] = {text[0]};", "")
 
     def assign_all(self, targets: Sequence[Operand], sources: Sequence[Operand]) -> None:

@@ -8,7 +8,7 @@ from .ir import Op
 from .lower import Lowering, lowers
 from .sites import Site
 from .types import Type
-from .views import flat, identity
+from .views import current, identity
 
 
 @lowers("tt.assert")
@@ -28,7 +28,7 @@ def demand(lowering: Lowering, op: Op, kind: str, message: str) -> None:
     shape, place = condition.type.shape, lowering.location
     number = len(lowering.sites)
     lowering.sites.append(Site(kind, place.file, place.line, shape, (), 1, message))
-    lane = flat(identity(shape), shape)
+    lane = current(shape)
     lowering.effect(shape, [condition], lambda texts: f"if (!({texts[0]})) failed(run, {number}, {lane});", "atomic")
     lowering.close()
 

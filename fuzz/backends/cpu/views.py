@@ -35,10 +35,13 @@ def identity(shape: tuple[int, ...]) -> Index:
     return tuple("0" if size == 1 else f"d{axis}" for axis, size in enumerate(shape))
 
 
+def current(shape: tuple[int, ...]) -> str:
+    """The row-major position of the current lane of a loop nest over the shape."""
+    return "p" if is_deep(shape) else flat(identity(shape), shape)
+
+
 def flat(index: Index, shape: tuple[int, ...]) -> str:
     """The row-major position of an index."""
-    if is_deep(shape) and index == identity(shape):
-        return "p"
     terms, stride = [], 1
     for position, size in zip(reversed(index), reversed(shape), strict=True):
         if position != "0":
@@ -129,7 +132,10 @@ class Lane(Operand):
         if loop is not None and loop is self.loop and index == self.here:
             return self.name
         self.kept = True
-        return f"{self.array}[{flat(index, self.type.shape)}]"
+        shape = self.type.shape
+        # The same names index a larger loop, of whose lanes several read one of these.
+        here = loop is not None and loop.shape == shape and index == self.here
+        return f"{self.array}[{current(shape) if here else flat(index, shape)}]"
 
     def lanes(self, index: Index) -> Iterator[tuple[Lane, Index]]:
         yield self, index

@@ -203,3 +203,19 @@ def test_sort_gather_histogram(dtype):
     assert counts.tolist() == torch.bincount(picks, minlength=64).tolist()
     doubled = np.bitwise_xor.reduce(picks.numpy()) != 0
     assert_same(out[3], x + x if doubled else x)
+
+
+@triton.jit
+def one_broadcast(x, out, SHAPE: tl.constexpr, WIDE: tl.constexpr, N: tl.constexpr):
+    small = tl.reshape(tl.load(x + tl.arange(0, N // 2)), SHAPE)
+    tl.store(out + tl.arange(0, N), tl.reshape(tl.broadcast_to(small + small, WIDE), (N,)))
+
+
+@pytest.mark.parametrize("axis", range(6))
+def test_a_value_of_many_dims_is_broadcast_along_each(axis):
+    """From five dims on a loop over them has one index; that of a value with one lane there is another."""
+    wide = (2,) * 6
+    shape = tuple(1 if dim == axis else 2 for dim in range(6))
+    x, out = torch.arange(32, dtype=torch.int32), torch.empty(64, dtype=torch.int32)
+    one_broadcast[(1,)](x, out, SHAPE=shape, WIDE=wide, N=64)
+    assert torch.equal(out, (2 * x).reshape(shape).expand(wide).reshape(-1))
