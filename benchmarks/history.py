@@ -63,7 +63,7 @@ BUGS = (
     Bug("L18", LIGER, "0.8.3", "0.8.4", "liger/attn_res", "silent cap of 32 blocks"),
     Bug("L20", LIGER, "0.8.4", "0.8.5", "liger/fused_linear_cross_entropy", "column-major operands"),
     Bug("L23", LIGER, "0.8.4", "0.8.5", "liger/selective_log_softmax", "column-major ids"),
-    Bug("L26", LIGER, "0.8.4", "0.8.5", "liger/grpo_loss", "gradient of one option combination"),
+    Bug("L26", LIGER, "0.8.4", "0.8.5", "liger/grpo_loss", "corrected KL of sequences", "", "bias_corrected"),
     Bug("F01", FLA, "0.5.2", "0.6.0", "fla/rms_norm_gated_linear", "recomputation differs from the forward"),
     Bug("F02", FLA, "0.5.0", "0.5.1", "fla/causal_conv1d", "strides of the upstream gradient", "accuracy"),
     Bug("F05", FLA, "0.5.1", "0.5.2", "fla/rotary", "negative offset: rows never written"),

@@ -225,6 +225,7 @@ class Triage:
         timeout = self.worker.timeout
         if record.finding.symptom == "hung":
             self.worker.timeout = min(timeout, PATIENCE)
+        self._leave_earlier_calls_out(record)
         least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
         while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
@@ -296,6 +297,15 @@ class Triage:
             report = self.ask(record.first, record.finding.oracle, everything=True)
             seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
             record.also = (*(found for found in record.also if not seen or found.oracle != CONSEQUENCE), *seen)
+
+    def _leave_earlier_calls_out(self, record: Record) -> None:
+        """Takes the last call where it alone shows the same: then a case need not be asked of a clean worker each."""
+        if record.stateful or len(record.case.calls) < 2:
+            return
+        alone = replace(record.case, calls=(record.case.last,))
+        found = self.shows(alone, record.widened, clean=True)
+        if found and found.symptom == record.finding.symptom:
+            record.case, record.finding = alone, found
 
     def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
         tries, like = record.rate.tries, record.widened

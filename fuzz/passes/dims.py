@@ -6,7 +6,7 @@ A size that is smaller may need other values to show the same bug; small sizes a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 
@@ -21,7 +21,9 @@ from fuzz.target import Target
 from fuzz.values import Exact, Recipe, exact, recipe
 
 SMALL = 4
-"""Sizes tried exhaustively from below, for every dim at once."""
+"""Sizes tried exhaustively from below, for every dim at once; fewer where there are many dims."""
+TRIALS = 4096
+"""Combinations of sizes, at most."""
 BATTERY = (
     recipe("normal", 1),
     recipe("normal", 2),
@@ -108,11 +110,9 @@ def _without(case: Case, index: int, dim: Size, start: int, count: int) -> Case:
 
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
     """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
-    choices = [_small(target, call.dims) for call in case.calls]
-    if math.prod(map(len, choices)) > 4096:
-        return
-    trials = sorted(product(*choices), key=lambda trial: _order(case, trial))
-    for trial in trials:
+    for order, trial in sorted((_order(case, trial), trial) for trial in _trials(case, target)):
+        if order[0] > case.elements():
+            return
         smaller = case
         for index, dims in enumerate(trial):
             smaller = resized(smaller, target, index, dict(zip(case.calls[index].dims, dims, strict=True)))
@@ -123,23 +123,32 @@ def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
                 yield filled(base, values)
 
 
-def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[object, ...]:
+def _trials(case: Case, target: Target) -> Iterator[tuple[tuple[int, ...], ...]]:
+    """Sizes for each call: the small ones of every dim, as many as leave no more than TRIALS combinations."""
+    for count in range(SMALL, 1, -1):
+        ranges = [_small(target, call.dims, count) for call in case.calls]
+        if math.prod(len(sizes) for each in ranges for sizes in each) <= TRIALS:
+            yield from product(*(product(*each) for each in ranges))
+            return
+
+
+def _order(case: Case, trial: tuple[tuple[int, ...], ...]) -> tuple[int, tuple[tuple[int, ...], ...]]:
     total = 0
     for call, sizes in zip(case.calls, trial, strict=True):
         dims = dict(zip(call.dims, sizes, strict=True))
         total += sum(math.prod(resolve(value.shape, dims)) for value in call.tensors.values())
-    return (total, *trial)
+    return total, trial
 
 
-def _small(target: Target, dims: dict[str, int] | object) -> list[tuple[int, ...]]:
-    assert isinstance(dims, dict)
+def _small(target: Target, dims: Mapping[str, int], count: int) -> list[list[int]]:
+    """For each dim its `count` least sizes, and the one it has where that is larger."""
     ranges = []
     for dim in target.sizes:
         least = dim.clamp(dim.low)
         # Beyond the case's own size too: one dim may grow where another shrinks more.
-        most = dim.clamp(least + (SMALL - 1) * dim.multiple)
+        most = dim.clamp(least + (count - 1) * dim.multiple)
         ranges.append([*range(least, most + 1, dim.multiple), *([dims[dim.name]] if dims[dim.name] > most else [])])
-    return list(product(*ranges))
+    return ranges
 
 
 def _lower(size: int, dim: Size) -> Iterator[int]:

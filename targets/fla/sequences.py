@@ -52,8 +52,22 @@ def fla_global_cumsum_vector(g, reverse):
     return dict(y=found("ops.utils:chunk_global_cumsum")(g, reverse=reverse))
 
 
+class RectifiedSquare(torch.autograd.Function):
+    """The square of what is positive; a gradient that overflows counts where it is multiplied by 0, too."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(min=0).square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * 2 * x.clamp(min=0)
+
+
 def relu_square_reference(x, inplace):
-    return dict(y=x.clamp(min=0).square())
+    return dict(y=RectifiedSquare.apply(x))
 
 
 @flash(x=tensor(T, D), inplace=option(True, False), in_place=("x",), reference=relu_square_reference)
@@ -64,7 +78,7 @@ def fla_rwkv_relu_square(x, inplace):
 
 def channel_mixing_reference(x, before, mix, key, value):
     earlier = torch.cat([before.unsqueeze(1), x[:, :-1]], 1)
-    return dict(y=((x + (earlier - x) * mix) @ key).clamp(min=0).square() @ value)
+    return dict(y=RectifiedSquare.apply((x + (earlier - x) * mix) @ key) @ value)
 
 
 @flash(
@@ -92,8 +106,28 @@ def attended(q, k, v, gate, beta):
     return torch.stack(outputs, 1) * q.shape[-1] ** -0.5
 
 
+class Gates(torch.autograd.Function):
+    """Takes the gates' gradient from those of queries and keys, as the library and its paper do.
+
+    What a gate forgets, the queries from there on would have read of the keys before: sums of q dq - k dk from the end.
+    Where that is 0 the sums leave what rounding makes of their terms.
+    """
+
+    @staticmethod
+    def forward(ctx, q, k, gate):
+        ctx.save_for_backward(q, k)
+        return q.clone(), k.clone()
+
+    @staticmethod
+    def backward(ctx, dq, dk):
+        q, k = ctx.saved_tensors
+        return dq, dk, summed((q * dq - k * dk).transpose(1, -1), True).transpose(1, -1)
+
+
 def gla_reference(q, k, v, gate, chunked):
-    return dict(y=attended(q, k, v, -gate.abs(), None))
+    logarithms = -gate.abs()
+    q, k = Gates.apply(q, k, logarithms)
+    return dict(y=attended(q, k, v, logarithms.detach(), None))
 
 
 QKV = dict(q=tensor(B, STEPS, H, K), k=tensor(B, STEPS, H, K), v=tensor(B, STEPS, H, V))
@@ -128,3 +162,20 @@ def fla_recurrent_kda(q, k, v, gate, beta, log, shift, raw):
     more = dict(A_log=log.clamp(-4.0, 4.0), dt_bias=shift.reshape(-1), use_gate_in_kernel=True) if raw else {}
     function = found("ops.kda:fused_recurrent_kda")
     return dict(y=function(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])
+
+
+def chunk_kda_reference(q, k, v, gate, beta, size):
+    q, k = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
+    return dict(y=attended(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0)))
+
+
+@flash(
+    **QKV, gate=tensor(B, STEPS, H, K), beta=tensor(B, STEPS, H), size=option(64, 32),
+    accumulate="inputs", dot="tf32", reference=chunk_kda_reference, timeout=300.0,
+    differentiable=dict(y=tensor(B, STEPS, H, V)),
+)  # fmt: skip
+def fla_chunk_kda(q, k, v, gate, beta, size):
+    """Kimi's delta attention in chunks, of keys and queries of length 1."""
+    one_dtype(q, k, v, gate, beta)
+    more = dict(use_qk_l2norm_in_kernel=True, chunk_size=size)
+    return dict(y=found("ops.kda:chunk_kda")(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0), **more)[0])

@@ -1,9 +1,10 @@
-"""Mixtures of experts of liger-kernel. Interesting: experts without a token, one expert for all, repeated experts."""
+"""Gated layers of liger-kernel, alone and as mixtures of experts. Interesting: experts without a token, one expert for
+all, repeated experts."""
 
 from _formulas import silu
 from _liger import applied, liger, one_dtype
 
-from fuzz import indices, size, tensor
+from fuzz import indices, option, size, tensor
 
 T, CHOSEN, EXPERTS = size("T", 1, 80), size("CHOSEN", 1, 3), size("EXPERTS", 1, 5)
 H, INNER = size("H", 1, 64), size("INNER", 1, 40)
@@ -13,8 +14,10 @@ def moe_reference(x, up, down, places, weights):
     chosen = places.long()
     inner = (up[chosen] @ x.unsqueeze(1).unsqueeze(-1)).squeeze(-1)
     gate, value = inner.chunk(2, -1)
-    found = (down[chosen] @ (silu(gate) * value).unsqueeze(-1)).squeeze(-1)
-    return dict(y=(found * weights.unsqueeze(-1)).sum(1))
+    # Weighed before the last layer, so that the gradient of a weight is a sum over INNER: that over H takes what the
+    # library does not keep.
+    weighed = (silu(gate) * value * weights.unsqueeze(-1)).unsqueeze(-1)
+    return dict(y=(down[chosen] @ weighed).squeeze(-1).sum(1))
 
 
 @liger(
@@ -37,3 +40,34 @@ def liger_fused_moe(x, up, down, places, weights):
     return dict(
         y=applied(place, x=x, gate_up_proj=up, down_proj=down, top_k_index=places, top_k_weights=weights)
     )  # fmt: skip
+
+
+B, S = size("B", 1, 3), size("S", 1, 160)
+IN, WIDE = size("IN", 8, 160, multiple_of=8), size("WIDE", 8, 160, multiple_of=8)
+
+
+def mlp_reference(x, gate, up, down, gate_factor, down_factor):
+    return dict(y=(silu(x @ gate.T * gate_factor) * (x @ up.T)) @ down.T * down_factor)
+
+
+@liger(
+    x=tensor(B, S, IN),
+    gate=tensor(WIDE, IN),
+    up=tensor(WIDE, IN),
+    down=tensor(IN, WIDE),
+    gate_factor=option(1.0, 0.5),
+    down_factor=option(1.0, 2.0),
+    timeout=300.0,
+    accumulate="inputs",
+    dot="tf32",
+    reference=mlp_reference,
+    differentiable=dict(y=tensor(B, S, IN)),
+)
+def liger_mlp(x, gate, up, down, gate_factor, down_factor):
+    """A gated layer of which two projections and the gate are one kernel; widths are multiples of 16 bytes."""
+    one_dtype(x, gate, up, down)
+    if any(part.data_ptr() % 16 for part in (x, gate, up, down)):
+        raise ValueError("tensor descriptors begin at multiples of 16 bytes")
+    place = "mlp:LigerMLPFunction"
+    factors = dict(gate_multiplier=gate_factor, down_multiplier=down_factor)
+    return dict(y=applied(place, input=x, gate_weight=gate, up_weight=up, down_weight=down, **factors))

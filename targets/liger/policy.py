@@ -47,17 +47,24 @@ def gain(ratio, advantages, kind, low, high, delta):
     return torch.minimum(bounded * advantages, ratio.clamp(1 - low, 1 + high) * advantages)
 
 
+def normed(advantages):
+    """Advantages from -1024 to 1024, by no arithmetic that rounds: they are rewards over their group's deviation."""
+    return advantages.detach().clamp(-1024.0, 1024.0)
+
+
 def grpo_reference(
     logits, old, ref, ids, advantages, mask, masked, kind, level, beta, delta, bias_corrected, temperature, reduce
 ):  # fmt: skip
     logs = log_probabilities(logits, ids, temperature)
     kept = mask.to(logits.dtype) if masked else torch.ones_like(logs).detach()
+    # What is masked must not overflow on its way: the gradient of a selection is 0 times what comes after it.
+    logs = torch.where(kept != 0, logs, 0.0)
     count = kept.sum(-1).clamp(min=1.0)
     ratio = logs - bounded(old)
     if level == "sequence":
         ratio = (torch.where(kept != 0, ratio, 0.0).sum(-1) / count).unsqueeze(-1).expand_as(logs)
     ratio = ratio.exp()
-    gained = gain(ratio, advantages.detach().unsqueeze(-1), kind, 0.2, 0.4, delta)
+    gained = gain(ratio, normed(advantages).unsqueeze(-1), kind, 0.2, 0.4, delta)
     losses = -gained * logs if kind == "cispo" else -gained
     if beta:
         gap = bounded(ref) - logs
@@ -103,7 +110,7 @@ def liger_grpo_loss(
     value = applied(
         "grpo_loss:GrpoLossFunction",
         logits=logits.contiguous(), old_logp=bounded(old).contiguous(), ref_logp=bounded(ref).contiguous(),
-        completion_ids=ids.contiguous(), advantages=advantages.detach().contiguous(),
+        completion_ids=ids.contiguous(), advantages=normed(advantages).contiguous(),
         completion_mask=mask.contiguous() if masked else None, temperature=temperature, beta=beta, eps_low=0.2,
         eps_high=0.4, inplace=False, loss_type=kind, reduce=reduce, importance_sampling_level=level,
         delta=delta or None, use_bias_correction_kl=bias_corrected,

@@ -13,6 +13,7 @@ from fuzz.engines import RandomEngine
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.loader import load
 from fuzz.passes import COARSE, FINE, Pass, listed
+from fuzz.passes.dims import resized, smallest_dims
 from fuzz.passes.plain import simpler_layouts
 from fuzz.target import Target
 from fuzz.values import Exact, Recipe, recipe
@@ -189,3 +190,13 @@ def test_written_words_are_the_same_bits(built_in: Target) -> None:
             for name, value in call.tensors.items():
                 assert isinstance(other.tensors[name].values, Exact) or isinstance(value.values, Recipe)
                 assert (value.words(call.dims) == other.tensors[name].words(other.dims)).all()
+
+
+def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() -> None:
+    """msda has nine dims: two queries of one place each have 16 elements, one query of two places has 15."""
+    target = load("msda")
+    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    case = resized(RandomEngine(target, 0).case(0), target, 0, {**least, "Q": 2})
+    proposed = [made.last.dims for made in smallest_dims(case, target) if made.elements() < case.elements()]
+    assert {**least, "P": 2} in proposed
+    assert all(made.elements() <= case.elements() for made in smallest_dims(case, target))

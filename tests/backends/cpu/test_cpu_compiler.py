@@ -1,0 +1,38 @@
+"""The C compiler's flags: long C is optimised less, and computes the same."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fuzz.backends.cpu.compiler import LONG, build, compiler, flags
+
+ARITHMETIC = """
+float steps(float x, float y) { float s = 0; for (int i = 1; i < 40; i++) s = s * x + y / i - x * y; return s; }
+"""
+
+
+def test_long_c_is_optimised_less() -> None:
+    command = tuple(compiler())
+    assert "-O2" in flags(command, LONG - 1) and "-Og" not in flags(command, LONG - 1)
+    assert "-Og" in flags(command, LONG) and "-O2" not in flags(command, LONG)
+    exact = [flag for flag in flags(command, 0) if flag.startswith("-f") and "vect" not in flag]
+    assert set(exact) <= set(flags(command, LONG))
+
+
+@pytest.mark.parametrize("padding", [0, LONG])
+def test_either_way_each_step_is_rounded_by_itself(padding: int, tmp_path: Path) -> None:
+    """Contraction into a fused multiply-add would change the bits that a plain -O0 -ffp-contract=off gives."""
+    text = "#define VISIBLE __attribute__((visibility(\"default\")))\nVISIBLE" + ARITHMETIC
+    (tmp_path / "plain.c").write_text(text)
+    plain = [*compiler(), "-O0", "-ffp-contract=off", "-fPIC", "-shared", "-o", str(tmp_path / "plain.so")]
+    subprocess.run([*plain, str(tmp_path / "plain.c")], check=True)
+    (tmp_path / "made.so").write_bytes(build(text + " " * padding, "steps"))
+    plainly, made = (ctypes.CDLL(str(tmp_path / f"{name}.so")).steps for name in ("plain", "made"))
+    for function in (plainly, made):
+        function.restype, function.argtypes = ctypes.c_float, (ctypes.c_float, ctypes.c_float)
+    for x, y in ((0.9, 0.3), (-0.7, 1.1), (0.99, 1e-3)):
+        assert made(x, y) == plainly(x, y)
