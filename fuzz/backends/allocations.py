@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -38,6 +40,20 @@ FILLED = {
     aten.full_like.default,
     aten.new_full.default,
 }
+
+OTHER = 3
+"""What memory that nobody wrote holds where poison is to be told from something else."""
+_filling: ContextVar[bool] = ContextVar("filling", default=False)
+
+
+@contextmanager
+def otherwise_filled() -> Iterator[None]:
+    """Inside, what launchers allocate holds `OTHER` and no poison, so that reading it is not seen."""
+    token = _filling.set(True)
+    try:
+        yield
+    finally:
+        _filling.reset(token)
 
 
 @dataclass
@@ -115,6 +131,8 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         view = torch.as_strided(base, plain.shape, plain.stride(), start)
         if filled is not None:
             view.copy_(filled)
+        elif _filling.get():
+            view.fill_(OTHER)
         self.made.append(Allocation(base, start, plain.numel(), filled))
         return view
 

@@ -1,12 +1,14 @@
-"""bounds: nothing outside a buffer is read or written, everything inside an output is written, nothing is read that
-nobody wrote, and the programs of a launch do not write different values to one place."""
+"""bounds: nothing outside a buffer is read or written, everything inside an output is written, no result depends on
+what nobody wrote, and the programs of a launch do not write different values to one place."""
 
 from __future__ import annotations
 
+from fuzz.backends.allocations import otherwise_filled
+from fuzz.backends.execute import run
 from fuzz.case import Case
 from fuzz.finding import Element, Finding
-from fuzz.oracles.base import Examination
-from fuzz.outcome import CallResult
+from fuzz.oracles.base import Examination, same_bits
+from fuzz.outcome import CallResult, Returned
 from fuzz.target import Target
 
 SYMPTOMS = {
@@ -31,10 +33,27 @@ class Bounds:
 
     def examine(self, exam: Examination) -> Finding | None:
         for index, call in enumerate(exam.returned.calls):
-            found = _strays(call, index) or _unwritten(call, index)
+            found = _strays(call, index)
+            if found and found.symptom == SYMPTOMS["unwritten"] and not _matters(exam):
+                found = None
+            found = found or _unwritten(call, index)
             if found:
                 return found
         return None
+
+
+def _matters(exam: Examination) -> bool:
+    """Whether what nobody wrote changes a bit of what is returned: lanes that are read with others may be dropped."""
+    with otherwise_filled():
+        again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
+    if not isinstance(again, Returned):
+        return True
+    pairs = (
+        (output, other.outputs[name])
+        for call, other in zip(exam.returned.calls, again.calls, strict=True)
+        for name, output in call.outputs.items()
+    )
+    return any(not bool(same_bits(output, other).all()) for output, other in pairs)
 
 
 def _strays(call: CallResult, index: int) -> Finding | None:

@@ -14,8 +14,9 @@ import triton.language as tl
 from fuzz.backends import BACKENDS
 from fuzz.backends.compiled import portable
 from fuzz.backends.execute import run
-from fuzz.case import Argument, Call
+from fuzz.case import Argument, Call, Case
 from fuzz.finding import SYMPTOMS
+from fuzz.oracles.base import Examination
 from fuzz.oracles.bounds import Bounds
 from fuzz.outcome import Access, CallResult, Returned
 from fuzz.target import declare, size, tensor
@@ -50,6 +51,20 @@ def reads_scratch_too_early(x: torch.Tensor) -> Outputs:
     return {"y": out}
 
 
+@triton.jit
+def but_the_last(scratch, x, out, n, B: tl.constexpr):  # type: ignore[no-untyped-def]
+    i = tl.arange(0, B)
+    value = tl.where(i < n, tl.load(scratch + i), tl.load(x + i))
+    tl.store(out + i, value + 0)
+
+
+def drops_what_it_reads_too_early(x: torch.Tensor) -> Outputs:
+    scratch, out = torch.empty_like(x), torch.empty_like(x)
+    double[(3,)](x, scratch, 16, 4, B=4)
+    but_the_last[(1,)](scratch, x, out, 12, B=16)
+    return {"y": out}
+
+
 def overlapping_programs(x: torch.Tensor) -> Outputs:
     out = torch.empty_like(x)
     double[(4,)](x, out, 16, 4, B=8)
@@ -67,6 +82,7 @@ def int32_offset(x: torch.Tensor) -> Outputs:
     [
         (good, "", "", 0),
         (reads_scratch_too_early, "unwritten-read", "x", double.starting_line_number + 3),
+        (drops_what_it_reads_too_early, "", "", 0),
         (overlapping_programs, "write-conflict", "out", double.starting_line_number + 3),
         (int32_offset, "offset-overflow", "x", last_row.starting_line_number + 3),
     ],
@@ -76,10 +92,10 @@ def test_what_kernels_do_inside_of_their_buffers(
 ) -> None:
     n = size("N", 1, 64)
     target: Any = declare(launcher, x=tensor(n), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
-    call = Call({"N": 16}, {"x": Argument(("N",), "float32", recipe("normal", 1))})
-    returned = run(target, launcher, (call,), BACKENDS["cpu"])
+    case = Case("t", (Call({"N": 16}, {"x": Argument(("N",), "float32", recipe("normal", 1))}),))
+    returned = run(target, launcher, case.calls, BACKENDS["cpu"])
     assert isinstance(returned, Returned)
-    finding = Bounds().examine(SimpleNamespace(returned=returned))  # type: ignore[arg-type]
+    finding = Bounds().examine(Examination(target, launcher, case, BACKENDS["cpu"], returned))
     if not symptom:
         assert finding is None
         return
@@ -87,7 +103,8 @@ def test_what_kernels_do_inside_of_their_buffers(
     assert finding.place == f"{portable(__file__)}:{line}"
 
 
-def test_a_case_is_shown_as_what_may_be_the_cause() -> None:
+def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.oracles.bounds._matters", lambda exam: True)
     kinds = ["load", "unwritten", "race", "store", "conflict", "overflow", "atomic"]
     shown = []
     while kinds:
