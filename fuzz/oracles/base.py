@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ SHOWN = 4
 """Elements that a finding shows."""
 
 
+T = TypeVar("T")
 Outputs = Mapping[str, torch.Tensor]
 Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
@@ -55,10 +56,14 @@ def together(first: Outputs, again: Outputs) -> Pairs:
 
 @dataclass(frozen=True)
 class Stack:
-    """Replicas of a plan that ran together: values (replicas, *stored shape) and outputs (replicas, *shape) by name."""
+    """Replicas of a plan that ran together: values (replicas, *stored shape) and outputs (replicas, *shape) by name.
+
+    `made` is what oracles made for all of them.
+    """
 
     values: Mapping[str, torch.Tensor]
     outputs: Outputs
+    made: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def words(self) -> Mapping[str, np.ndarray]:
@@ -123,6 +128,15 @@ class Examination:
             words: np.ndarray = self.stack.words[name][self.row]
             return words
         return self.case.last.tensors[name].words(self.case.last.dims)
+
+    def shared(self, what: str, make: Callable[[], T]) -> T:
+        """What is alike in all replicas of a plan, made once for those that ran together."""
+        if self.stack is None:
+            return make()
+        if what not in self.stack.made:
+            self.stack.made[what] = make()
+        made: T = self.stack.made[what]
+        return made
 
     def rerun(self, asked: Rerun, kept: list[Ran] | None = None) -> Outputs | None:
         """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.

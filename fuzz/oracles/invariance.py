@@ -23,6 +23,7 @@ from fuzz.target import Target
 from fuzz.values import exact, generate, recipe
 
 NEIGHBOURS = recipe("normal", 20011)
+Frame = dict[str, tuple[np.ndarray, np.ndarray] | None]
 
 
 class Invariance:
@@ -36,7 +37,7 @@ class Invariance:
         return answered(exam, self.asks(exam))
 
     def asks(self, exam: Examination) -> Asking:
-        split, call = exam.case.split, exam.case.last
+        split, call = exam.plan.split, exam.plan.last
         assert split is not None
         batch = exam.target.batch or next(iter(exam.target.rows.values()))
         if split.start + split.length > call.dims[batch]:
@@ -54,12 +55,8 @@ class Invariance:
             return found
 
         bits = exam.target.invariance != "envelope"
-        asked = Rerun(
-            resized(call, batch, split),
-            words=neighboured(call, batch, split, exam.words),
-            pairs=pairs if bits else None,
-        )
-        again = yield asked
+        other, framed = exam.shared("framed", lambda: (resized(call, batch, split), frame(call, batch, split)))
+        again = yield Rerun(other, words=neighboured(framed, split, exam.words), pairs=pairs if bits else None)
         if again is None:
             return None
         compared = pairs(exam.returned.calls[-1].outputs, again)
@@ -85,17 +82,25 @@ def resized(call: Call, batch: str, split: Split) -> Call:
     return replace(call, dims={**call.dims, batch: split.before + split.length + split.after})
 
 
-def neighboured(call: Call, batch: str, split: Split, words_of: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
+def frame(call: Call, batch: str, split: Split) -> Frame:
+    """The other rows before and after those of the split, by tensor of the call; None for one without rows."""
+    found: Frame = {}
+    for name, value in call.tensors.items():
+        by_row = value.shape and value.shape[0] == batch and 0 not in value.layout.expand
+        found[name] = (_others(value, call, split.before), _others(value, call, split.after)) if by_row else None
+    return found
+
+
+def neighboured(framed: Frame, split: Split, words_of: Callable[[str], np.ndarray]) -> dict[str, np.ndarray]:
     """Words for the resized call: the split's rows of every argument that has them, between other rows.
 
     `words_of` gives those of a tensor of the call, of its stored shape.
     """
     found = {}
-    for name, value in call.tensors.items():
+    for name, others in framed.items():
         words = words_of(name)
-        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
-            rows = words[split.start : split.start + split.length]
-            words = np.concatenate([_others(value, call, split.before), rows, _others(value, call, split.after)])
+        if others:
+            words = np.concatenate([others[0], words[split.start : split.start + split.length], others[1]])
         found[name] = words
     return found
 
@@ -106,7 +111,8 @@ def second_call(target: Target, case: Case) -> Call | None:
         return None
     batch, last = target.batch or next(iter(target.rows.values())), case.last
     call = resized(last, batch, case.split)
-    for name, words in neighboured(last, batch, case.split, lambda name: last.tensors[name].words(last.dims)).items():
+    framed = frame(last, batch, case.split)
+    for name, words in neighboured(framed, case.split, lambda name: last.tensors[name].words(last.dims)).items():
         value = call.tensors[name]
         call = call.with_argument(name, replace(value, values=exact(words, named_dtype(value.dtype))))
     return call

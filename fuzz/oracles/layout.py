@@ -40,8 +40,13 @@ class Layout:
 
 def contiguous(exam: Examination) -> tuple[Call, dict[str, np.ndarray]]:
     """The last call with every tensor contiguous, and the words that keep its values."""
-    call = exam.case.last
-    words = {name: np.broadcast_to(exam.words(name), call.shape(name)) for name in call.tensors}
+    call, shapes = exam.shared("contiguous", lambda: plain(exam.plan.last))
+    return call, {name: np.broadcast_to(exam.words(name), shape) for name, shape in shapes.items()}
+
+
+def plain(call: Call) -> tuple[Call, dict[str, tuple[int, ...]]]:
+    """The call with every tensor contiguous, and their shapes."""
+    shapes = {name: call.shape(name) for name in call.tensors}
     for name, value in call.tensors.items():
         call = call.with_argument(name, replace(value, layout=CONTIGUOUS))
-    return call, words
+    return call, shapes

@@ -103,7 +103,7 @@ class Scaling:
         return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
 
     def _permuted(self, exam: Examination) -> Asking:
-        call = exam.case.last
+        call = exam.plan.last
         batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
         rows = call.dims.get(batch, 1)
         if rows < 2:
@@ -134,7 +134,7 @@ def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words
 
     Tensor cores align subnormal operands as if they were normal: a change of exponent is not exact to them.
     """
-    kind = named_dtype(exam.case.last.tensors[name].dtype)
+    kind = named_dtype(exam.plan.last.tensors[name].dtype)
     if kind.kind != "float":
         return None
     values = np.asarray(from_words(exam.words(name), kind))
