@@ -296,19 +296,22 @@ class Campaign:
             return
         if not any(same_cause(old, record) for old in self.records):
             self._hear_witnesses(record)
-        self._file(record)
+        self._file(record, finding)
 
-    def _file(self, record: Record) -> None:
+    def _file(self, record: Record, seen: Finding) -> None:
         """Merges a record with an earlier one or adds it, and saves it; no other run files one of its own meanwhile."""
         with self.turn(self.folder / self.target.name):
             stays = self._look_for_others(record)
             if stays is not None:
                 stays.hits += record.hits
+                stays.taken.append((seen, record.first))
                 return
             old = merge(self.records, record, dict(self.target.defaults))
             if old is None:
                 self.records.append(record)
                 old = record
+            else:
+                old.taken.append((seen, record.first))
             if not (old.known and old.case.key == old.first.key):
                 self._save(old)
                 self.watcher.shrunk(old)

@@ -53,7 +53,8 @@ class Record:
     `filed` is the symptom that the oracle saw, where the verdict made another one of it. `needs` is what must be off
     its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
     the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
-    there is such a cause already, so that the case must not shrink into its NaN.
+    there is such a cause already, so that the case must not shrink into its NaN. `taken` are findings, each with its
+    case, that turned out to be this cause when they were shrunk.
     """
 
     finding: Finding
@@ -77,6 +78,7 @@ class Record:
     numbers: bool = False
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
+    taken: list[tuple[Finding, Case]] = field(default_factory=list)
 
     @property
     def told(self) -> dict[str, str]:
@@ -112,6 +114,8 @@ class Record:
             return False
         if (finding.symptom == REFERENCE) != self.blames_reference:
             return False
+        if case is not None and self._took(finding, case):
+            return True
         if finding.oracle in BITWISE:
             wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
@@ -121,6 +125,10 @@ class Record:
         alike = (one for one in (self.widened, *also) if one.same_bug(finding))
         return any(own or not apart(one, finding) for one in alike)
 
+    def _took(self, finding: Finding, case: Case) -> bool:
+        """Whether one that looked the same, in a case nowhere larger, turned out to be this cause."""
+        return any(looks_alike(one, finding) and nowhere_smaller(case, first) for one, first in self.taken)
+
     @property
     def _of_memory(self) -> bool:
         """Whether it is an access that is wrong: what it reads is NaN where that is poison, else it is some number."""
@@ -128,13 +136,23 @@ class Record:
 
     def fits(self, case: Case | None) -> bool:
         """Whether a case is nowhere smaller than the least one of this cause."""
-        least = self.case.last.dims
-        return case is None or all(size >= least.get(name, size) for name, size in case.last.dims.items())
+        return case is None or nowhere_smaller(case, self.case)
 
     def leaves_open(self, finding: Finding) -> bool:
         """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
         alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
         return not self._of_memory and any(apart(one, finding) for one in alike)
+
+
+def nowhere_smaller(case: Case, least: Case) -> bool:
+    """Whether no dim of a case's last call is smaller than that of another case."""
+    sizes = least.last.dims
+    return all(size >= sizes.get(name, size) for name, size in case.last.dims.items())
+
+
+def looks_alike(known: Finding, finding: Finding) -> bool:
+    """Whether both may be one bug, and show as the same."""
+    return known.same_bug(finding) and known.symptom == finding.symptom
 
 
 def apart(known: Finding, finding: Finding) -> bool:

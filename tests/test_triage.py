@@ -203,6 +203,15 @@ def test_a_read_of_what_is_not_ones_own_explains_wrong_numbers_too(two: tuple[Ca
     assert not replace(record(two[1], "dx"), finding=nan).covers(wrong("dx"), frozenset())
 
 
+def test_what_was_shrunk_and_merged_once_is_known_the_next_time(two: tuple[Case, Case]) -> None:
+    small, large = two
+    one, nan = record(large, "dx"), replace(wrong("dx"), symptom="nonfinite", oracle="accuracy")
+    one = replace(one, finding=Finding("bounds", ("x",), "stray-read", "r"), also=(nan,), needs=frozenset())
+    assert not one.covers(nan, frozenset(), small)
+    one.taken.append((nan, small))
+    assert one.covers(nan, frozenset(), small) and not one.covers(wrong("dweight"), frozenset(), small)
+
+
 def test_offsets_of_32_bits_are_one_bug_whichever_tensor_is_huge() -> None:
     first, other = (Finding("bounds", (name,), "offset-overflow", "o", place=name) for name in ("x", "dy"))
     assert first.same_bug(other) and not first.same_bug(replace(other, symptom="stray-read"))
