@@ -7,7 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
+import triton
+import triton.language as tl
 
+from fuzz.backends import cpu
 from fuzz.backends.cpu.compiler import LONG, build, compiler, flags
 
 ARITHMETIC = """
@@ -36,3 +40,18 @@ def test_either_way_each_step_is_rounded_by_itself(padding: int, tmp_path: Path)
         function.restype, function.argtypes = ctypes.c_float, (ctypes.c_float, ctypes.c_float)
     for x, y in ((0.9, 0.3), (-0.7, 1.1), (0.99, 1e-3)):
         assert made(x, y) == plainly(x, y)
+
+
+@triton.jit
+def halves(x, out):
+    half = tl.reshape(tl.load(x + tl.arange(0, 4)).to(tl.float16), [2, 2, 1])
+    product = tl.dot(half, tl.full([2, 1, 4], 1.5, tl.float16), out_dtype=tl.float32)
+    tl.store(out + tl.arange(0, 16), tl.reshape(product, [16]))
+
+
+def test_four_lanes_are_rounded_to_float16() -> None:
+    """gcc 12 makes one vector of them, and takes the way to float16 and back for nothing where there is avx512fp16."""
+    x, out = 2241.3 + torch.arange(4, dtype=torch.float32) / 8, torch.empty(16)
+    with cpu.active():
+        halves[(1,)](x, out)
+    assert torch.equal(out.reshape(4, 4)[:, 0], x.half().float() * 1.5)
