@@ -27,8 +27,8 @@ from fuzz.campaign import Campaign
 from fuzz.config import Run
 from fuzz.entry import digest
 from fuzz.loader import load
+from fuzz.records import Record
 from fuzz.report.live import Quiet
-from fuzz.triage import Record
 from fuzz.worker import preload
 
 SHARE = 0.9

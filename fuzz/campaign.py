@@ -23,11 +23,12 @@ from fuzz.finding import Finding
 from fuzz.loader import planted
 from fuzz.pool import Pool
 from fuzz.question import ENTRY, Report, Setting, Wave
+from fuzz.records import Record, known_records, merge, same_cause
 from fuzz.scout import Scout
 from fuzz.seeds import seed_cases
 from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Record, Triage, known_records, merge, same_cause
+from fuzz.triage import Triage
 from fuzz.trigger import needs
 from fuzz.witness import parity, witnesses
 from fuzz.worker import Worker

@@ -19,11 +19,12 @@ from fuzz.config import Run
 from fuzz.engines import RandomEngine
 from fuzz.finding import Finding, Verdict
 from fuzz.loader import load
+from fuzz.records import Record
 from fuzz.report.live import Quiet
 from fuzz.report.machine import finding_json
 from fuzz.report.screen import screen
 from fuzz.target import Target
-from fuzz.triage import Record, Triage
+from fuzz.triage import Triage
 from fuzz.worker import preload
 
 GELU = """

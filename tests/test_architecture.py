@@ -27,7 +27,7 @@ ORDER = (
     # memory
     "corpus", "feedback", "cells",
     # triage
-    "passes", "shrink", "trigger", "witness", "triage",
+    "passes", "shrink", "trigger", "records", "witness", "triage",
     # service
     "campaign", "replaying", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "campaigns",
     "service", "cli", "api", "plugin", "__main__",

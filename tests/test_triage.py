@@ -17,10 +17,11 @@ from fuzz.engines import RandomEngine
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.rate import Rate
+from fuzz.records import Record, known_records, merge
 from fuzz.report.live import Quiet
 from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Record, Triage, known_records, merge
+from fuzz.triage import Triage
 from fuzz.trigger import needs
 from fuzz.worker import Worker
 

@@ -77,7 +77,7 @@ def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
 
 
 def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
-    from fuzz.triage import Record
+    from fuzz.records import Record
 
     record = Record(WRONG, gelu_case(), gelu_case(), 0, 0.0)
     record.witnesses, record.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)

@@ -33,10 +33,10 @@ from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.loader import load, planted
 from fuzz.question import Wave
+from fuzz.records import Record
 from fuzz.replaying import reproduces, target_of
 from fuzz.report.machine import finding_json
 from fuzz.target import Target
-from fuzz.triage import Record
 from fuzz.worker import PARENT_DEATH, preload
 
 BEAT = 2.0

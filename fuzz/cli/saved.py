@@ -16,10 +16,10 @@ from fuzz.entry import Entry
 from fuzz.errors import UsageError
 from fuzz.finding import Verdict
 from fuzz.loader import planted
+from fuzz.records import Record
 from fuzz.replaying import open_triage, target_of
 from fuzz.report.screen import screen
 from fuzz.shrink import Budget
-from fuzz.triage import Record
 from fuzz.worker import preload
 
 

@@ -16,9 +16,9 @@ from fuzz.entry import Entry
 from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.question import Wave
+from fuzz.records import Record
 from fuzz.report.screen import case_lines, element_lines, headline, screen
 from fuzz.target import Target
-from fuzz.triage import Record
 
 
 @dataclass

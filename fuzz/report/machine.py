@@ -7,7 +7,7 @@ from typing import Any
 
 from fuzz.campaign import Result
 from fuzz.entry import Entry
-from fuzz.triage import Record
+from fuzz.records import Record
 
 VERSION = 1
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from fuzz.campaign import Result
 from fuzz.config import Run
+from fuzz.records import Record
 from fuzz.report.live import Progress
 from fuzz.report.machine import VERSION, finding_json
 from fuzz.target import Target
-from fuzz.triage import Record
 
 PATIENCE = 30.0
 """Seconds that a command may take."""

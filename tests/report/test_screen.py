@@ -15,11 +15,11 @@ from fuzz.feedback import Feedback
 from fuzz.finding import Finding
 from fuzz.layout import Layout
 from fuzz.question import Report
+from fuzz.records import Record
 from fuzz.report.live import Progress, progress_line
 from fuzz.report.machine import finding_json
 from fuzz.report.screen import screen
 from fuzz.target import Target
-from fuzz.triage import Record
 from fuzz.values import Exact, recipe
 
 
