@@ -15,7 +15,7 @@ import pytest
 from fuzz.case import REPLICA, Case
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.engines import Desk, RandomEngine
-from fuzz.engines.random import ALONE, REPLICAS, TOGETHER
+from fuzz.engines.random import ALONE, NARROW, WIDTHS, Width
 from fuzz.entry import digest
 from fuzz.feedback import LARGE
 from fuzz.layout import KINDS
@@ -157,12 +157,17 @@ def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) 
         assert again.case(number).key == first.case(number).key
 
 
-def test_the_first_plans_have_one_replica_and_later_ones_as_many_as_are_small_together(built_in: Target) -> None:
-    engine = RandomEngine(built_in, 0)
+@pytest.mark.parametrize("width", [NARROW, WIDTHS["cuda"]])
+def test_the_first_plans_have_one_replica_and_later_ones_as_many_as_are_small_together(
+    built_in: Target, width: Width
+) -> None:
+    engine = RandomEngine(built_in, 0, width=width)
     waves = list(islice(Desk([engine]).plans(), 2 * ALONE))
     assert all(size == 1 for _, size in waves[:ALONE])
-    assert max(size for _, size in waves) == REPLICAS
-    assert all(size == 1 or size * plan.elements() <= TOGETHER for plan, size in waves)
+    assert max(size for _, size in waves) == width.replicas
+    assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in waves)
+    large = sum(size for plan, size in waves[ALONE:] if plan.elements() > 1 << 16)
+    assert large >= 0.01 * sum(size for _, size in waves[ALONE:])
 
 
 def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:
