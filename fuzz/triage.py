@@ -121,12 +121,12 @@ class Triage:
         if record.finding.symptom == "hung":
             self.worker.timeout = min(timeout, PATIENCE)
         self._leave_earlier_calls_out(record)
-        least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
+        least = self._shrunk(record, budget)
         while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
             record.outputs.update(least.finding.outputs)
             record.case, record.finding = least.case, least.finding
-            least = self._shrunk(record, budget, clean=record.stateful or len(record.case.calls) > 1)
+            least = self._shrunk(record, budget)
         if least.case.key != record.case.key and not self._certain(least, record):
             least = self._shrunk(record, budget, clean=True)
         record.case, record.finding = least.case, least.finding
@@ -202,7 +202,9 @@ class Triage:
         if found and found.symptom == record.finding.symptom:
             record.case, record.finding = alone, found
 
-    def _shrunk(self, record: Record, budget: Budget, *, clean: bool) -> Shrinker:
+    def _shrunk(self, record: Record, budget: Budget, clean: bool = False) -> Shrinker:
+        """From the record's case on; in clean workers where asked for, and where calls may leave something behind."""
+        clean = clean or record.stateful or len(record.case.calls) > 1
         tries, like = record.rate.tries, record.widened
 
         def shows(case: Case) -> Finding | None:

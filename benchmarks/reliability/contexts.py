@@ -3,6 +3,7 @@
 import torch
 import triton
 import triton.language as tl
+from deadly import asserting
 
 from fuzz import size, target, tensor
 
@@ -15,14 +16,6 @@ def doubling(x, y, n, far, wrong, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     value = tl.load(x + at, mask=at < n)
     tl.store(y + at + far, value * 2 + wrong * (value > 1), mask=at < n)
-
-
-@triton.jit
-def asserting(x, y, n, BLOCK: tl.constexpr):
-    at = tl.arange(0, BLOCK)
-    value = tl.load(x + at, mask=at < n)
-    tl.device_assert(n < 9, "too long")
-    tl.store(y + at, value * 2, mask=at < n)
 
 
 def doubled(x, far=0, wrong=0):

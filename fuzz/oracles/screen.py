@@ -47,9 +47,11 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
         check_shapes(pending[0].target, outputs, expected)
         how = pending[0].precision, pending[0].target.contract
         wrong = unclear([judge(outputs[name], expected[name], *how) for name in expected], pending)
-        doubted = [place for place in in_doubt(outputs, expected, pending) if place not in wrong][: ASKED - asked]
+        unlike = set(wrong)
+        doubted = [place for place in in_doubt(outputs, expected, pending) if place not in unlike][: ASKED - asked]
         asked += len(doubted)
-        cleared += [exam for place, exam in enumerate(pending) if place not in wrong and place not in doubted]
+        unlike.update(doubted)
+        cleared += [exam for place, exam in enumerate(pending) if place not in unlike]
         pending = [pending[place] for place in wrong]
         expected = {name: only(one, wrong) for name, one in expected.items()}
     return cleared

@@ -110,8 +110,8 @@ def _without(case: Case, index: int, dim: Size, start: int, count: int) -> Case:
 
 def smallest_dims(case: Case, target: Target) -> Iterator[Case]:
     """All combinations of small sizes, by total elements, with the case's own values and with the battery."""
-    for order, trial in sorted((_order(case, trial), trial) for trial in _trials(case, target)):
-        if order[0] > case.elements():
+    for total, trial in sorted(_order(case, trial) for trial in _trials(case, target)):
+        if total > case.elements():
             return
         smaller = case
         for index, dims in enumerate(trial):

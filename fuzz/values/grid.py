@@ -77,13 +77,12 @@ class Grid:
 
     def key(self, stream: int) -> Array:
         """The key of a stream: an integer, or where there are many seeds, one for each row."""
-        keys = self._keys(stream)
-        return int(keys[0]) if len(keys) == 1 else self.xp.table(tuple(keys.tolist()))[self.replica]
+        if len(self.seeds) == 1:
+            return counter.stream_key(self.seeds[0], self.salt, stream)
+        return self.xp.table(tuple(self._keys(stream).tolist()))[self.replica]
 
     def _keys(self, stream: int) -> np.ndarray:
-        """counter.stream_key of each seed, int64."""
-        if len(self.seeds) == 1:
-            return np.array([counter.stream_key(self.seeds[0], self.salt, stream)])
+        """counter.stream_key of each of many seeds, int64."""
         start = counter.signed(counter.mix((self.salt << 8) + stream))
         keys: np.ndarray = NUMPY.mix(np.array([counter.signed(seed) for seed in self.seeds]) ^ start)
         return keys
@@ -98,9 +97,12 @@ class Grid:
 
     def pick(self, bound: int, stream: int, then: Callable[[int], int] = int) -> Array:
         """`then` of one random integer in [0, bound) for a whole tensor: an integer, or one for each row as `key`."""
+        bound = max(bound, 1)
+        if len(self.seeds) == 1:
+            return then(counter.mix(self.key(stream)) % bound)
         mixed = NUMPY.mix(self._keys(stream)).view(np.uint64)
-        picks = tuple(then(pick) for pick in (mixed % np.uint64(max(bound, 1))).tolist())
-        return picks[0] if len(picks) == 1 else self.xp.table(picks)[self.replica]
+        picks = tuple(then(pick) for pick in (mixed % np.uint64(bound)).tolist())
+        return self.xp.table(picks)[self.replica]
 
     def normal(self, at: Array, exponent: int, stream: int = 0) -> Array:
         """Nearly normal float64 of standard deviation 2^exponent, of the shape of the counters `at`."""
