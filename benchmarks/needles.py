@@ -42,7 +42,7 @@ def measured(name: str, text: str, engine: str, seed: int, seconds: float) -> di
     if place.exists():
         kept: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
         return kept
-    command = [str(Path(sys.executable).parent / "fuzz"), "run", text, "--engine", engine, "--seed", str(seed)]
+    command = [sys.executable, "-m", "fuzz", "run", text, "--engine", engine, "--seed", str(seed)]
     command += ["--seconds", str(seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
     command += ["--corpus", str(KEPT / "corpus" / f"{name}-{engine}-{seed}")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -30,7 +30,7 @@ Told = dict[str, Any]
 
 def ours(target: str, bug: str, seed: int, seconds: float) -> Told:
     """One `fuzz run` with its shrinking."""
-    command = [str(Path(sys.executable).parent / "fuzz"), "run", target, "--backend", "cpu", "--json"]
+    command = [sys.executable, "-m", "fuzz", "run", target, "--backend", "cpu", "--json"]
     command += ["--seed", str(seed), "--seconds", str(seconds), "--max-findings", "1"]
     with tempfile.TemporaryDirectory() as folder:
         command += ["--corpus", folder] + (["--planted", bug] if bug else [])
