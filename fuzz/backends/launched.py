@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends.base import Pointer
+from fuzz.backends.loop import Loop, loop
 from fuzz.backends.memory import extent
 
 HEAD = 9
@@ -20,8 +22,9 @@ HEAD = 9
 
 @dataclass(frozen=True)
 class Launched:
-    """One launch: what Triton called for it, and with what."""
+    """One launch: of which compiled kernel, what Triton called for it, and with what."""
 
+    kernel: CompiledKernel
     run: Callable[..., None]
     head: tuple[Any, ...]
     arguments: tuple[Any, ...]
@@ -37,12 +40,21 @@ class Launched:
                 return None  # Tuples and descriptors hold tensors of their own.
         return found
 
+    @cached_property
+    def loop(self) -> Loop | None:
+        """The launch as it is repeated without Triton's launcher, where that is possible."""
+        return loop(self.kernel, self.head, self.arguments)
+
     def repeat(self, count: int, moved: Mapping[int, np.ndarray], order: int | None) -> None:
         """So many launches. A GPU runs programs in an order of its own."""
+        columns = {slot: self.arguments[slot].data_ptr() + away for slot, away in moved.items()}
+        if self.loop is not None:
+            self.loop.repeat(count, columns)
+            return
         arguments = list(self.arguments)
-        columns = [(slot, (self.arguments[slot].data_ptr() + away).tolist()) for slot, away in moved.items()]
+        lists = [(slot, addresses.tolist()) for slot, addresses in columns.items()]
         for number in range(count):
-            for slot, addresses in columns:
+            for slot, addresses in lists:
                 arguments[slot] = addresses[number]
             self.run(*self.head, *arguments)
 
@@ -57,7 +69,7 @@ def recording() -> Iterator[list[Launched]]:
         launcher = original.fget(kernel)
 
         def launch(*given: Any) -> None:
-            found.append(Launched(launcher, given[:HEAD], given[HEAD:]))
+            found.append(Launched(kernel, launcher, given[:HEAD], given[HEAD:]))
             launcher(*given)
 
         return launch
