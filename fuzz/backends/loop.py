@@ -26,7 +26,7 @@ SCRATCH = 2
 
 @dataclass(frozen=True)
 class Shape:
-    """What is alike in all launches: CUDA's function and stream, the grid, threads of a block, bytes of shared memory."""
+    """What is alike in all launches: CUDA's function and stream, grid, threads of a block, shared memory in bytes."""
 
     function: int
     stream: int

@@ -1,4 +1,4 @@
-"""Launches repeated in C ask CUDA's driver for what Triton's launcher asks it for. Here a driver that writes it down."""
+"""Launches repeated in C ask CUDA's driver for what Triton's launcher asks it for. Here it writes it down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ SEEN long long record[64][32]; SEEN int calls, arguments, failing = -1;
 SEEN int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, void *stream, void **parameters, void **extra) {
     if (calls == failing) return 700;
-    long long *row = record[calls++], head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream, !!extra};
+    long long head[] = {(long long)f, gx, gy, gz, bx, by, bz, shared, (long long)stream, !!extra};
+    long long *row = record[calls++];
     memcpy(row, head, sizeof head);
     for (int n = 0; n < arguments; n++) memcpy(row + 10 + n, parameters[n], 8);
     return 0;
