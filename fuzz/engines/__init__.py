@@ -6,7 +6,7 @@ from fuzz.engines.base import Engine, Proposal
 from fuzz.engines.coverage import AtherisEngine, Explorer, missing
 from fuzz.engines.desk import LAG, PATIENT, Desk
 from fuzz.engines.dictionary import Dictionary
-from fuzz.engines.evolve import FEW, Evolve
+from fuzz.engines.evolve import AGILE, FEW, Evolve
 from fuzz.engines.random import NARROW, WIDTHS, RandomEngine
 from fuzz.errors import UsageError
 from fuzz.target import Target
@@ -37,7 +37,7 @@ def desk(
     dictionary.add(numbers)
     engines: dict[str, Engine] = {
         "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=WIDTHS.get(backend, NARROW)),
-        "evolve": Evolve(target, seed, dictionary, width=WIDTHS.get(backend, FEW)),
+        "evolve": Evolve(target, seed, dictionary, width=AGILE.get(backend, FEW)),
     }
     if not missing():
         engines["atheris"] = AtherisEngine(target, seed, explorer)

@@ -36,6 +36,8 @@ ARCHIVE = 1 << 12
 """Elites kept, and cases that did something new."""
 FEW = Width(16, 1 << 13)
 """Replicas of a plan: other seeds of the same."""
+AGILE = {"cuda": Width(128, 1 << 20)}
+"""The same on a GPU; fewer than of a random plan, because what is learnt of the first ones leads further."""
 
 
 @dataclass

@@ -3,7 +3,8 @@
 Some plans are then edited so that sizes and values are numbers of the kernel's code, which are the same in each run. So
 plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
 replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
-the reference, the dearest part of a case, is evaluated once for all of them.
+the reference, the dearest part of a case, is evaluated once for all of them. On a GPU a plan costs its compilation
+whatever its replicas are, so that the first ones have some there too.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from fuzz.target import Target
 BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
 ALONE = 256
-"""Plans at the start that have one replica each."""
+"""Plans at the start that have one replica each, or few."""
 SHARE = 8
 """One plan in so many is edited to hold numbers that the kernel's code does."""
 APART = 6
@@ -35,16 +36,17 @@ APART = 6
 
 
 class Width(NamedTuple):
-    """Most replicas of a plan, and most elements that they may have together."""
+    """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans."""
 
     replicas: int
     elements: int
+    first: int = 1
 
 
 NARROW = Width(32, 1 << 13)
 """Replicas that cost little more than one where they run together."""
-WIDTHS = {"cuda": Width(128, 1 << 20)}
-"""The same on a GPU, where compiling a plan costs more and elements less."""
+WIDTHS = {"cuda": Width(512, 1 << 22, 32)}
+"""The same on a GPU, where compiling a plan costs more and elements less: of the first plans too."""
 WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
@@ -101,16 +103,15 @@ class RandomEngine:
 
     def replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
-        if number < ALONE:
-            return 1
-        return together(plan, self.width)
+        return together(plan, self.width._replace(replicas=self.width.first) if number < ALONE else self.width)
 
 
 def together(plan: Case, width: Width = NARROW) -> int:
     """How many replicas of a plan it is worth to run together."""
     huge = any(value.layout.reach for value in plan.last.tensors.values())
     apart = huge or len(plan.calls) > 1
-    return max(1, min(APART if apart else width.replicas, width.elements // max(plan.elements(), 1)))
+    most = min(APART, width.replicas) if apart else width.replicas
+    return max(1, min(most, width.elements // max(plan.elements(), 1)))
 
 
 def choices(key: str) -> bytes:
