@@ -10,7 +10,7 @@ import torch
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import Fatal, run
-from fuzz.case import Case
+from fuzz.case import Call, Case
 from fuzz.diagnosis import diagnosed, picture
 from fuzz.errors import UsageError, one_line
 from fuzz.finding import Finding, Verdict, order
@@ -19,6 +19,8 @@ from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.base import Examination, Oracle
+from fuzz.oracles.invariance import Invariance, second_call
+from fuzz.oracles.layout import Layout, plain
 from fuzz.oracles.probe import check_precision
 from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
@@ -31,16 +33,22 @@ from fuzz.worker import Final
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | Final
 Request = Question | Wave | Appeal | Inquiry
 Exam = Callable[[Question], Examination]
+POLITE = 5
+"""How much a process that compiles for later yields to others."""
 
 
 def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
     """What a process needs that only runs cases of one setting: its target, launcher and backend."""
-    torch.set_num_threads(1)
-    target = load(setting.target)
-    launcher = planted(target, setting.planted)[1] if setting.planted else target.launcher
+    target, launcher = loaded(setting)
     backend = named_backend(setting.backend)
     backend.prepare(setting.counters)
     return target, launcher, backend
+
+
+def loaded(setting: Setting) -> tuple[Target, Launcher]:
+    torch.set_num_threads(1)
+    target = load(setting.target)
+    return target, planted(target, setting.planted)[1] if setting.planted else target.launcher
 
 
 def service(setting: Setting) -> Callable[[Request], Answer]:
@@ -98,6 +106,38 @@ def rehearsal(setting: Setting) -> Callable[[Case], bool | Final]:
             return Final(False)
 
     return handle
+
+
+def compilation(setting: Setting) -> Callable[[Case], bool]:
+    """The scout's handler where kernels run on a GPU: compiles what a case and its oracles launch, without the GPU.
+
+    It answers whether everything was compiled; what fails, fails again in the worker, which says how.
+    """
+    from fuzz.backends.ahead import Ahead
+
+    os.nice(POLITE)
+    target, launcher = loaded(setting)
+    backend = Ahead()
+    backend.prepare()
+
+    def handle(case: Case) -> bool:
+        try:
+            outcomes = [run(target, launcher, [call], backend) for call in launched(target, case)]
+        except Exception:
+            return False
+        return all(isinstance(outcome, Returned) for outcome in outcomes)
+
+    return handle
+
+
+def launched(target: Target, case: Case) -> list[Call]:
+    """The calls of a case, and those that its oracles make that may ask for other specialisations."""
+    calls = list(case.calls)
+    if Layout().applies(target, case):
+        calls.append(plain(case.last)[0])
+    if Invariance().applies(target, case) and (second := second_call(target, case)):
+        calls.append(second)
+    return calls
 
 
 def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | Verdict | tuple[str, ...]:

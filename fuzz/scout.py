@@ -1,5 +1,8 @@
 """Scout: processes that run plans shortly before their turn, so that what they need is compiled by then.
 
+Where kernels run on a GPU they only compile, without it: there are more of them, because compiling takes ten times as
+long as all replicas of a plan, and a plan at which one of them is waits for it, rather than be compiled twice.
+
 Nothing that they see is used; what they leave behind is Triton's cache of compiled kernels on disk. The plans and their
 order are the same with it and without it.
 """
@@ -7,22 +10,29 @@ order are the same with it and without it.
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fuzz.case import Case
 from fuzz.question import Setting
-from fuzz.worker import Worker
+from fuzz.worker import SLICE, Worker, any_answer
 
 ENTRY = "fuzz.examine:rehearsal"
 """What the processes run."""
+COMPILERS = {"cuda": "fuzz.examine:compilation"}
+"""The same for backends for which they only compile."""
 AHEAD = 64
 """Plans drawn before their turn, at most: compiling a specialisation takes as long as running tens of plans."""
 QUEUED = 8
 """Plans waiting at a process, so that it goes on while the workers are busy and no plan is drawn."""
 SPARE, MOST = 4, 4
 """One process for so many processors that nothing else needs, and at most so many."""
+HOST, CROWD = 1, 16
+"""Where they only compile, all of those processors but so many have one, and at most so many."""
+PATIENCE = 5.0
+"""Seconds that a plan waits for the process that is at it, where they only compile."""
 
 
 @dataclass
@@ -30,6 +40,7 @@ class Scout:
     """The processes beside the workers; none where no processor is left for one."""
 
     workers: tuple[Worker, ...]
+    patience: float = 0.0
     _given: int = 0
     _next: int = 0
     _ahead: deque[tuple[Case, int]] = field(default_factory=deque)
@@ -38,8 +49,10 @@ class Scout:
     def beside(cls, workers: int, setting: Setting, memory: int, timeout: float) -> Scout:
         """A scout for a run with so many workers."""
         spare = len(os.sched_getaffinity(0)) - workers
-        count = max(min(spare, 1), min(spare // SPARE, MOST), 0)
-        return cls(tuple(Worker(ENTRY, setting, memory, timeout) for _ in range(count)))
+        entry = COMPILERS.get(setting.backend, ENTRY)
+        most = min(spare - HOST, CROWD) if entry != ENTRY else min(spare // SPARE, MOST)
+        made = tuple(Worker(entry, setting, memory, timeout) for _ in range(max(min(spare, 1), most, 0)))
+        return cls(made, PATIENCE if entry != ENTRY else 0.0)
 
     def __enter__(self) -> Scout:
         return self
@@ -54,19 +67,30 @@ class Scout:
             self._ahead.append(plan)
             self._send()
             if len(self._ahead) > min(AHEAD, self._given):
-                self._given += 1
-                yield self._ahead.popleft()
+                yield self._give()
         while self._ahead:
             self._send()
-            self._given += 1
-            yield self._ahead.popleft()
+            yield self._give()
+
+    def _give(self) -> tuple[Case, int]:
+        """The plan whose turn it is. The first one is given at once: the worker that takes it has to start first."""
+        end = time.monotonic() + self.patience * bool(self._given)
+        plan = self._ahead[0][0]
+        while time.monotonic() < end and any(worker.pending and worker.pending[0] is plan for worker in self.workers):
+            any_answer([worker for worker in self.workers if worker.pending], SLICE)
+            self._collect()
+        self._given += 1
+        return self._ahead.popleft()
+
+    def _collect(self) -> None:
+        for worker in self.workers:
+            while worker.pending and worker.answer(0) is not None:
+                continue
 
     def _send(self) -> None:
         """Gives the processes the next plans that none has run and whose turn has not come."""
         self._next = max(self._next, self._given)
-        for worker in self.workers:
-            while worker.pending and worker.answer(0) is not None:
-                continue
+        self._collect()
         while self._next < self._given + len(self._ahead) and (free := self._free()) is not None:
             free.submit(self._ahead[self._next - self._given][0])
             self._next += 1

@@ -70,6 +70,39 @@ def test_some_of_many_processors_are_for_scouts(monkeypatch: pytest.MonkeyPatch)
         assert len(Scout.beside(1, Setting("t", None, "cpu"), 1 << 30, 1.0).workers) == count
 
 
+def test_all_processors_but_one_for_the_run_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for processors, count in ((1, 0), (2, 1), (3, 1), (4, 2), (16, 14), (64, 16)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
+        scout = Scout.beside(1, Setting("t", None, "cuda"), 1 << 30, 1.0)
+        assert len(scout.workers) == count and scout.patience > 0
+        assert {worker.entry for worker in scout.workers} <= {"fuzz.examine:compilation"}
+
+
+def slow(folder: str) -> Callable[[Case], bool]:
+    """Leaves a file at the end, half a second later."""
+
+    def handle(case: Case) -> bool:
+        time.sleep(0.5)
+        Path(folder, str(case.last.dims["N"])).touch()
+        return True
+
+    return handle
+
+
+def test_a_plan_waits_for_the_process_that_is_at_it_no_longer_than_it_has_patience(case: Case, tmp_path: Path) -> None:
+    for patience, waited in ((20.0, True), (0.0, False)):
+        folder = tmp_path / str(patience)
+        folder.mkdir()
+        with Scout((Worker("test_scout:slow", str(folder), 8 << 30, 20.0),), patience) as scout:
+            given = scout.before(plans(case, 6))
+            next(given)
+            while not (folder / "0").exists():
+                time.sleep(0.01)
+            scout._send()
+            assert next(given)[1] == 1
+            assert (folder / "1").exists() == waited
+
+
 def test_the_first_plan_is_given_as_soon_as_it_is_drawn(case: Case) -> None:
     drawn = plans(case, 2 * AHEAD)
     first = next(Scout(()).before(drawn))
