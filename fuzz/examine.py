@@ -185,16 +185,15 @@ def examine_together(
     target = together[0].target
     accuracy = Accuracy().applies(target, wave.plan)
     suspects = {one.row for one in together if accuracy and not one.cleared}
-    always = ["fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, wave.plan))]
-    examined = {one.row: list(always) for one in together}
-    for oracle in SAMPLED:
-        if not oracle.applies(target, wave.plan):
-            continue
+    applying = [oracle for oracle in SAMPLED if oracle.applies(target, wave.plan)]
+    for oracle in applying:
         asked = [one for one in together if one.row not in suspects and oracle.name in wave.sampled[one.row]]
         for one, finding in zip(asked, answers_of(oracle, replicas, asked), strict=True):
-            examined[one.row].append(oracle.name)
             if finding:
                 suspects.add(one.row)
+    always = ("fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, wave.plan)))
+    sampled = set(wave.sampled)
+    examined = {asked: (*always, *(oracle.name for oracle in applying if oracle.name in asked)) for asked in sampled}
 
     def report(row: int, one: Examination) -> Report:
         if one.stack is None:
@@ -204,7 +203,7 @@ def examine_together(
             return examine(exam(question), question)
         # What all of them did is told of the first.
         told = ((), ()) if row else one.backend.told(one.returned)
-        return Report("returned", False, (), tuple(examined[row]), one.worst, *told)
+        return Report("returned", False, (), examined[wave.sampled[row]], one.worst, *told)
 
     return tuple(report(row, one) for row, one in enumerate(exams))
 

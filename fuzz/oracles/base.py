@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -47,6 +47,18 @@ class Rerun:
 
 Asking = Generator[Rerun, Outputs | None, Finding | None]
 """An examination that asks for reruns and is sent their outputs, None where there is nothing left to compare."""
+
+
+@dataclass(frozen=True)
+class Several:
+    """A rerun of several replicas that ran together: of those at `places` among the ones that are asked about.
+
+    `values` are (len(places), *stored shape) by tensor; `rerun` is what each would ask for alone, without words.
+    """
+
+    rerun: Rerun
+    places: Sequence[int]
+    values: Outputs
 
 
 def together(first: Outputs, again: Outputs) -> Pairs:
@@ -94,7 +106,7 @@ class Examination:
 
     The case is replica `row` of `plan`; mostly it is the plan itself.
     `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
-    `stack`: those replicas, where they ran together; it is number `row` of them.
+    `stack`: those replicas, where they ran together; it is number `row` of them, and `outcome` is what all of them did.
     """
 
     target: Target
@@ -117,10 +129,12 @@ class Examination:
         declared = self.target.accumulate
         return precision(self.backend.name, working(declared, dtypes), self.target.dot, declared == "inputs")
 
-    @property
+    @cached_property
     def returned(self) -> Returned:
         assert isinstance(self.outcome, Returned)
-        return self.outcome
+        if self.stack is None:
+            return self.outcome
+        return Returned((replace(self.outcome.calls[0], outputs=Row(self.stack, self.row)),))
 
     def words(self, name: str) -> np.ndarray:
         """The words of a tensor of the last call, of its stored shape; read only."""
@@ -149,6 +163,22 @@ class Examination:
             return None
         result = outcome.calls[-1]
         return None if result.accesses or result.writes or result.unwritten or result.aliases else result.outputs
+
+
+def values_of(exams: Sequence[Examination]) -> Outputs:
+    """The values of replicas of one stack, (len(exams), *stored shape) by tensor."""
+    stack = exams[0].stack
+    assert stack is not None
+    return chosen(stack.values, [exam.row for exam in exams])
+
+
+def chosen(tensors: Outputs, rows: Sequence[int]) -> Outputs:
+    """Some rows of tensors, by one transfer of their numbers."""
+    first = next(iter(tensors.values()), None)
+    if first is None or list(rows) == list(range(len(first))):
+        return tensors
+    index = torch.tensor(rows).to(first.device)
+    return {name: tensor.index_select(0, index) for name, tensor in tensors.items()}
 
 
 def answered(exam: Examination, asking: Asking) -> Finding | None:

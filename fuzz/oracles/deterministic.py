@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from fuzz.case import Case
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, together
+from fuzz.oracles.base import Asking, Examination, Rerun, Several, answered, compare_bits, together, values_of
 from fuzz.target import Target
 
 ORDERS = (-1, 1, 2)
@@ -31,3 +33,8 @@ class Deterministic:
             if found:
                 return found
         return None
+
+    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
+        values = values_of(exams)
+        for order in ORDERS:
+            yield Several(Rerun(order=order, pairs=together), range(len(exams)), values)

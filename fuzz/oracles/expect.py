@@ -82,7 +82,7 @@ def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> d
     """Without gradients that the kernel leaves out, which are for the autograd oracle."""
     if not exam.target.differentiable or not isinstance(exam.outcome, Returned):
         return expected
-    outputs, gradients = exam.outcome.calls[index].outputs, {f"d{name}" for name in exam.target.tensors}
+    outputs, gradients = exam.returned.calls[index].outputs, {f"d{name}" for name in exam.target.tensors}
     return {name: one for name, one in expected.items() if name in outputs or name not in gradients}
 
 

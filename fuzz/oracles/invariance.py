@@ -6,21 +6,34 @@ A target that does not promise bits promises the envelope, and then it is drift 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.dims import resolve
 from fuzz.dtypes import DType
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, compare_values
+from fuzz.oracles.base import (
+    Asking,
+    Examination,
+    Outputs,
+    Pairs,
+    Rerun,
+    Several,
+    answered,
+    compare_bits,
+    compare_values,
+    values_of,
+)
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 from fuzz.values import exact, generate, recipe
+from fuzz.values.torch_values import from_words
 
 NEIGHBOURS = recipe("normal", 20011)
 Frame = dict[str, tuple[np.ndarray, np.ndarray] | None]
@@ -39,22 +52,10 @@ class Invariance:
     def asks(self, exam: Examination) -> Asking:
         split, call = exam.plan.split, exam.plan.last
         assert split is not None
-        batch = exam.target.batch or next(iter(exam.target.rows.values()))
+        batch = batch_of(exam.target)
         if split.start + split.length > call.dims[batch]:
             return None
-        rank = {name: whole.dim() for name, whole in exam.returned.calls[-1].outputs.items()}
-        sizes = call.dims[batch], split.before + split.length + split.after
-
-        def pairs(first: Outputs, again: Outputs) -> Pairs:
-            found = {}
-            for name, whole in first.items():
-                part, rows = again[name], whole.dim() - rank[name]
-                if by_rows(exam.target, name, whole.shape[rows:], part.shape[rows:], sizes):
-                    mine = whole.narrow(rows, split.start, split.length)
-                    found[name] = (mine, part.narrow(rows, split.before, split.length))
-            return found
-
-        bits = exam.target.invariance != "envelope"
+        bits, pairs = exam.target.invariance != "envelope", rows_compared(exam)
         other, framed = exam.shared("framed", lambda: (resized(call, batch, split), frame(call, batch, split)))
         again = yield Rerun(other, words=neighboured(framed, split, exam.words), pairs=pairs if bits else None)
         if again is None:
@@ -65,6 +66,51 @@ class Invariance:
         inside = slice(split.start, split.start + split.length)
         allowed = {name: bound[inside] for name, bound in bounds(exam).items() if name in compared}
         return compare_values("invariance", _told(split), compared, allowed)
+
+    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
+        exam = exams[0]
+        split, call, batch = exam.plan.split, exam.plan.last, batch_of(exam.target)
+        assert split is not None
+        if split.start + split.length > call.dims[batch]:
+            return
+        values = dict(values_of(exams))
+        for name, others in frame(call, batch, split).items():
+            if others:
+                mine = values[name]
+                before, after = (company(words, name, call, mine) for words in others)
+                values[name] = torch.cat([before, mine.narrow(1, split.start, split.length), after], 1)
+        pairs = rows_compared(exam) if exam.target.invariance != "envelope" else None
+        yield Several(Rerun(resized(call, batch, split), pairs=pairs), range(len(exams)), values)
+
+
+def company(words: np.ndarray, name: str, call: Call, beside: torch.Tensor) -> torch.Tensor:
+    """The same other rows for every replica of a stack."""
+    rows = from_words(words, named_dtype(call.tensors[name].dtype), beside.device)
+    return rows.expand(len(beside), *rows.shape)
+
+
+def batch_of(target: Target) -> str:
+    """The dim that counts rows."""
+    return target.batch or next(iter(target.rows.values()))
+
+
+def rows_compared(exam: Examination) -> Callable[[Outputs, Outputs], Pairs]:
+    """The split's rows of each output that has one for each row of the batch, in both runs."""
+    split = exam.plan.split
+    assert split is not None
+    rank = {name: whole.dim() for name, whole in exam.returned.calls[-1].outputs.items()}
+    sizes = exam.plan.last.dims[batch_of(exam.target)], split.before + split.length + split.after
+
+    def pairs(first: Outputs, again: Outputs) -> Pairs:
+        found = {}
+        for name, whole in first.items():
+            part, rows = again[name], whole.dim() - rank[name]
+            if by_rows(exam.target, name, whole.shape[rows:], part.shape[rows:], sizes):
+                mine = whole.narrow(rows, split.start, split.length)
+                found[name] = (mine, part.narrow(rows, split.before, split.length))
+        return found
+
+    return pairs
 
 
 def by_rows(target: Target, name: str, whole: tuple[int, ...], part: tuple[int, ...], sizes: tuple[int, int]) -> bool:
@@ -109,7 +155,7 @@ def second_call(target: Target, case: Case) -> Call | None:
     """The call that a case's split is compared with, its values listed; None where no rows are split off."""
     if case.split is None or not (target.batch or target.rows):
         return None
-    batch, last = target.batch or next(iter(target.rows.values())), case.last
+    batch, last = batch_of(target), case.last
     call = resized(last, batch, case.split)
     framed = frame(last, batch, case.split)
     for name, words in neighboured(framed, case.split, lambda name: last.tensors[name].words(last.dims)).items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,17 @@ import numpy as np
 from fuzz.case import Call, Case
 from fuzz.finding import Finding
 from fuzz.layout import CONTIGUOUS
-from fuzz.oracles.base import Asking, Examination, Rerun, answered, compare_bits, compare_values, together
+from fuzz.oracles.base import (
+    Asking,
+    Examination,
+    Rerun,
+    Several,
+    answered,
+    compare_bits,
+    compare_values,
+    together,
+    values_of,
+)
 from fuzz.oracles.envelope import bounds
 from fuzz.target import Target
 
@@ -30,12 +41,22 @@ class Layout:
 
     def asks(self, exam: Examination) -> Asking:
         call, words = contiguous(exam)
-        bits = exam.target.layout != "envelope" and exam.target.deterministic
+        bits = promises_bits(exam.target)
         again = yield Rerun(call, words=words, pairs=together if bits else None)
         if again is None:
             return None
         pairs = together(exam.returned.calls[-1].outputs, again)
         return compare_bits("layout", TOLD, pairs) if bits else compare_values("layout", TOLD, pairs, bounds(exam))
+
+    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
+        call, shapes = plain(exams[0].plan.last)
+        values = {name: part.expand(len(exams), *shapes[name]) for name, part in values_of(exams).items()}
+        pairs = together if promises_bits(exams[0].target) else None
+        yield Several(Rerun(call, pairs=pairs), range(len(exams)), values)
+
+
+def promises_bits(target: Target) -> bool:
+    return target.layout != "envelope" and target.deterministic
 
 
 def contiguous(exam: Examination) -> tuple[Call, dict[str, np.ndarray]]:

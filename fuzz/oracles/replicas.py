@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -16,17 +16,20 @@ from fuzz.case import REPLICA, Argument, Call, Case
 from fuzz.dims import resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Outputs, Rerun, Row, Stack, same_bits
-from fuzz.oracles.expect import common, rows_of
+from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, Row, Several, Stack, chosen, same_bits
+from fuzz.oracles.expect import common
 from fuzz.outcome import CallResult, Returned
 from fuzz.target import Launcher, Target
 from fuzz.values import Recipe
-from fuzz.values.torch_values import from_words, tensors
+from fuzz.values.torch_values import from_words, tensors, to_words
 
 LARGEST = 1 << 26
 """Bytes that the arguments of replicas may have together."""
 Values = Mapping[str, torch.Tensor]
 Asked = tuple[Examination, Rerun]
+Compared = Callable[[Outputs, Outputs], Pairs]
+Key = tuple[str, int | None, bool]
+Known = dict[tuple[int, Key], Outputs | None]
 
 
 class Unattributed(Exception):
@@ -38,6 +41,9 @@ class Rerunning(Protocol):
     """An oracle that compares a case with reruns of it."""
 
     def asks(self, exam: Examination) -> Asking: ...
+
+    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
+        """What `asks` would ask for of each of some replicas that ran together, as far as that is the same."""
 
 
 @dataclass
@@ -67,7 +73,8 @@ class Replicas:
             return alone
         stack = Stack(values, played.outputs)
         # What all of them did is told of the first: nobody counted which of them did it.
-        first = Returned((replace(first.calls[0], counted=kept[0].session.counted()),))
+        all_of_them = CallResult(Row(stack, 0), kernels=first.calls[0].kernels, counted=kept[0].session.counted())
+        first = Returned((all_of_them,))
         return [self._exam(plan, row, stack, intact, first) for row, intact in enumerate(played.intact.tolist())]
 
     def _recorded(
@@ -94,15 +101,18 @@ class Replicas:
             case = plan.replica(row)
             outcome = run(self.target, self.launcher, case.calls, self.backend)
             return Examination(self.target, self.launcher, case, self.backend, outcome)
-        counted = b"" if row else first.calls[0].counted
-        result = Returned((CallResult(Row(stack, row), kernels=first.calls[0].kernels, counted=counted),))
-        return Examination(self.target, self.launcher, plan, self.backend, result, stack=stack, row=row)
+        return Examination(self.target, self.launcher, plan, self.backend, first, stack=stack, row=row)
 
     def ask(self, oracle: Rerunning, exams: Sequence[Examination]) -> list[Finding | None]:
-        """What an oracle finds in each; the reruns that it asks for run together."""
-        asking = [oracle.asks(exam) for exam in exams]
+        """What an oracle finds in each; the reruns that it asks for run together.
+
+        Those of replicas that ran together are asked for and compared all at once. Only where something is not as it
+        should be, or could not run so, is a replica asked about by itself, and is told what was seen already.
+        """
         found: list[Finding | None] = [None] * len(exams)
-        answers: dict[int, Outputs | None] = dict.fromkeys(range(len(exams)))
+        known, open_ = self._several(oracle, exams)
+        asking = {place: oracle.asks(exams[place]) for place in open_}
+        answers: dict[int, Outputs | None] = dict.fromkeys(asking)
         while answers:
             asked: dict[int, Rerun] = {}
             for place, answer in answers.items():
@@ -110,9 +120,46 @@ class Replicas:
                     asked[place] = asking[place].send(answer)
                 except StopIteration as end:
                     found[place] = end.value
-            told = self.rerun([(exams[place], request) for place, request in asked.items()])
-            answers = dict(zip(asked, told, strict=True))
+            answers = {place: known[place, key(one)] for place, one in asked.items() if (place, key(one)) in known}
+            others = [place for place in asked if place not in answers]
+            told = self.rerun([(exams[place], asked[place]) for place in others])
+            answers |= zip(others, told, strict=True)
         return found
+
+    def _several(self, oracle: Rerunning, exams: Sequence[Examination]) -> tuple[Known, Sequence[int]]:
+        """What is known of the reruns of each replica, and which replicas are still to be asked about."""
+        known: Known = {}
+        if common(exams) is None:
+            return known, range(len(exams))
+        open_: set[int] = set()
+        for several in oracle.asks_together(exams):
+            mine = [exams[place] for place in several.places]
+            played = self._play_several(several, mine)
+            if played is None:
+                open_.update(several.places)
+                continue
+            agreed = agreeing(played, mine, several.rerun.pairs)
+            for row, (place, intact) in enumerate(zip(several.places, played.intact.tolist(), strict=True)):
+                if intact:
+                    one = None if agreed[row] else {name: part[row] for name, part in played.outputs.items()}
+                    known[place, key(several.rerun)] = one
+                if not (intact and agreed[row]):
+                    open_.add(place)
+        return known, sorted(open_)
+
+    def _play_several(self, several: Several, exams: Sequence[Examination]) -> Played | None:
+        """The reruns together; None where they cannot run so."""
+        exam, request = exams[0], several.rerun
+        call = request.call or exam.plan.last
+        recording = self.recordings.get(structure(call))
+        if recording is not None:
+            return self._play(recording, several.values, request.order)
+        if len(exams) == 1 or structure(call) in self.recordings:
+            return None
+        kept: list[Ran] = []
+        words = {name: to_words(part[0]) for name, part in several.values.items()}
+        outputs = exam.rerun(replace(request, words=words), kept)
+        return None if outputs is None else self._recorded(call, kept[0], several.values, outputs, request.order)
 
     def rerun(self, asked: Sequence[Asked]) -> list[Outputs | None]:
         """The outputs of each rerun, together those whose calls have one structure."""
@@ -149,7 +196,7 @@ class Replicas:
 
 def answers(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
     """Each rerun's outputs, None where they are the same bits as the first; alone those that harm memory."""
-    agreed = agreeing(played, asked)
+    agreed = agreeing(played, [exam for exam, _ in asked], asked[0][1].pairs)
     found: list[Outputs | None] = []
     for row, (exam, request) in enumerate(asked):
         if not played.intact[row]:
@@ -159,18 +206,22 @@ def answers(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
     return found
 
 
-def agreeing(played: Played, asked: Sequence[Asked]) -> list[bool]:
-    """Of which reruns everything that has to be the same bits is."""
-    exams, pairs = [exam for exam, _ in asked], asked[0][1].pairs
+def agreeing(played: Played, exams: Sequence[Examination], pairs: Compared | None) -> list[bool]:
+    """Of which replicas everything that has to be the same bits is."""
     stack = common(exams)
     if pairs is None or stack is None:
-        return [False] * len(asked)
-    first = {name: rows_of(tensor, exams) for name, tensor in stack.outputs.items()}
-    agreed = torch.ones(len(asked), dtype=torch.bool, device=next(iter(first.values())).device)
+        return [False] * len(exams)
+    first = chosen(stack.outputs, [exam.row for exam in exams])
+    agreed = torch.ones(len(exams), dtype=torch.bool, device=next(iter(first.values())).device)
     for got, other in pairs(first, played.outputs).values():
-        agreed &= same_bits(got, other).reshape(len(asked), -1).all(1)
+        agreed &= same_bits(got, other).reshape(len(exams), -1).all(1)
     found: list[bool] = agreed.tolist()
     return found
+
+
+def key(request: Rerun) -> Key:
+    """What tells the reruns apart that an oracle asks for of one replica."""
+    return request.step, request.order, request.call is None
 
 
 def replicas_of(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:

@@ -8,8 +8,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,19 @@ from fuzz.case import Case
 from fuzz.dtypes import DType, from_words, to_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, answered, compare_bits, together
+from fuzz.oracles.base import (
+    Asking,
+    Examination,
+    Outputs,
+    Pairs,
+    Rerun,
+    Several,
+    answered,
+    chosen,
+    compare_bits,
+    together,
+    values_of,
+)
 from fuzz.oracles.expect import STAGES, THOROUGH, expect
 from fuzz.oracles.judge import overflow_threshold
 from fuzz.target import Target
@@ -29,7 +42,7 @@ FACTORS = (8.0, 0.125)
 SHIFTS = (4.0, -64.0)
 NO_ROUNDING = 2.0**-900
 """A unit roundoff so small that only underflow is left of the envelope."""
-Change = Callable[[np.ndarray], np.ndarray]
+Change = Callable[[Any], Any]
 Words = dict[str, np.ndarray]
 
 
@@ -57,8 +70,24 @@ class Scaling:
                     return found
         return (yield from self._permuted(exam))
 
-    def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
-        words = changed(exam, name, lambda x: x * factor, lambda x: x / factor)
+    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
+        exam, values = exams[0], values_of(exams)
+        linear = [(name, factor, self._times(exam, factor), *by_factor(factor))
+                  for name in exam.target.linear for factor in FACTORS]  # fmt: skip
+        shifts = [(name, shift, together, *by_shift(shift)) for name in exam.target.shifts for shift in SHIFTS]
+        for name, number, pairs, change, undo in (*linear, *shifts):
+            moved, exactly = changed_together(exam, name, values[name], change, undo)
+            places = exactly.nonzero().flatten().tolist()
+            if places:
+                rerun = Rerun(pairs=pairs, step=f"{number} {name}")
+                yield Several(rerun, places, chosen({**values, name: moved}, places))
+        reverse = self._reverse(exam)
+        if reverse:
+            turned = {name: part.flip(1) if name in reverse[0] else part for name, part in values.items()}
+            yield Several(Rerun(pairs=reverse[1], step="rows"), range(len(exams)), turned)
+
+    def _times(self, exam: Examination, factor: float) -> Callable[[Outputs, Outputs], Pairs]:
+        """Floating outputs with what is due, times the factor, wherever that is exact."""
 
         def pairs(first: Outputs, again: Outputs) -> Pairs:
             found = {}
@@ -68,6 +97,10 @@ class Scaling:
                     found[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
             return found
 
+        return pairs
+
+    def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
+        words, pairs = changed(exam, name, *by_factor(factor)), self._times(exam, factor)
         again = (yield Rerun(words=words, pairs=pairs, step=f"{factor} {name}")) if words else None
         if again is None:
             return None
@@ -95,7 +128,7 @@ class Scaling:
         return (due.abs() >= overflow_threshold(kind)) | (least < small)
 
     def _shifted(self, exam: Examination, name: str, shift: float) -> Asking:
-        words = changed(exam, name, lambda x: x + shift, lambda x: x - shift)
+        words = changed(exam, name, *by_shift(shift))
         again = (yield Rerun(words=words, pairs=together, step=f"{shift} {name}")) if words else None
         if again is None:
             return None
@@ -103,15 +136,30 @@ class Scaling:
         return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
 
     def _permuted(self, exam: Examination) -> Asking:
+        reverse = self._reverse(exam)
+        if reverse is None:
+            return None
+        turned, pairs = reverse
+        words = {name: exam.words(name) for name in exam.plan.last.tensors}
+        words |= {name: words[name][::-1].copy() for name in turned}
+        again = yield Rerun(words=words, pairs=pairs, step="rows")
+        if again is None:
+            return None
+        compared = pairs(exam.returned.calls[-1].outputs, again)
+        return compare_bits("scaling", "when the rows stand in reverse order", compared, "permutation")
+
+    def _reverse(self, exam: Examination) -> tuple[set[str], Callable[[Outputs, Outputs], Pairs]] | None:
+        """The tensors of the plan that have rows, and what is due once they are turned; None for fewer than two."""
         call = exam.plan.last
         batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
         rows = call.dims.get(batch, 1)
         if rows < 2:
             return None
-        words = {name: exam.words(name) for name in call.tensors}
-        for name, value in call.tensors.items():
-            if value.shape and value.shape[0] == batch and 0 not in value.layout.expand:
-                words[name] = words[name][::-1].copy()
+        turned = {
+            name
+            for name, value in call.tensors.items()
+            if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
+        }
         alone = sum(size == rows for size in call.dims.values()) == 1
         rank = {}
         for output, first in exam.returned.calls[-1].outputs.items():
@@ -122,11 +170,34 @@ class Scaling:
         def pairs(first: Outputs, again: Outputs) -> Pairs:
             return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
 
-        again = yield Rerun(words=words, pairs=pairs, step="rows")
-        if again is None:
-            return None
-        compared = pairs(exam.returned.calls[-1].outputs, again)
-        return compare_bits("scaling", "when the rows stand in reverse order", compared, "permutation")
+        return turned, pairs
+
+
+def by_factor(factor: float) -> tuple[Change, Change]:
+    """Times the factor, and back."""
+    return lambda x: x * factor, lambda x: x / factor
+
+
+def by_shift(shift: float) -> tuple[Change, Change]:
+    """Plus the shift, and back."""
+    return lambda x: x + shift, lambda x: x - shift
+
+
+def changed_together(
+    exam: Examination, name: str, values: torch.Tensor, change: Change, undo: Change
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One argument of stacked replicas changed, and in which of them `changed` would do that."""
+    count = len(values)
+    if not values.is_floating_point():
+        return values, torch.zeros(count, dtype=torch.bool)
+    kind, before = named_dtype(NAMES[values.dtype]), values.double()
+    after = change(before)
+    moved = after.to(values.dtype)
+    exactly = torch.isfinite(before) & (moved.double() == after) & (undo(after) == before)
+    if exam.precision.cuts:
+        for one in (before, after):
+            exactly &= (one == 0) | (one.abs() >= kind.smallest_normal)
+    return moved, exactly.reshape(count, -1).all(1)
 
 
 def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:

@@ -84,7 +84,7 @@ class Grid:
     def _keys(self, stream: int) -> np.ndarray:
         """counter.stream_key of each of many seeds, int64."""
         start = counter.signed(counter.mix((self.salt << 8) + stream))
-        keys: np.ndarray = NUMPY.mix(np.array([counter.signed(seed) for seed in self.seeds]) ^ start)
+        keys: np.ndarray = NUMPY.mix(_words(self.seeds) ^ start)
         return keys
 
     def bits(self, stream: int = 0) -> Array:
@@ -127,6 +127,14 @@ class Grid:
     def fields(self, sign: Array, exponent: Array | int, fraction: Array) -> Array:
         """Float patterns from a sign bit, a biased exponent and a fraction."""
         return (sign << (self.dtype.bits - 1)) | (exponent << self.dtype.mantissa) | fraction
+
+
+@lru_cache(maxsize=16)
+def _words(seeds: tuple[int, ...]) -> np.ndarray:
+    """Seeds as int64, kept: a plan's tensors and streams ask for the same ones again and again."""
+    made = np.array([counter.signed(seed) for seed in seeds])
+    made.flags.writeable = False
+    return made
 
 
 def _rows(xp: Namespace, span: Span) -> Array:
