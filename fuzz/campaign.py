@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -132,11 +132,7 @@ class Campaign:
             try:
                 plans = scout.before(asked.plans())
                 for wave, reports in pool.answers(self._noted(self._waves(plans, start))):
-                    paused = self.paused
-                    for number, report in enumerate(reports):
-                        self._learn(triage, wave, number, report)
-                        if self._enough:
-                            break
+                    paused, number = self.paused, self._learn(triage, wave, reports)
                     self._remember(wave.plan, number)
                     asked.learn(wave.plan, reports[: number + 1], self.paused - paused)
                     self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
@@ -201,19 +197,29 @@ class Campaign:
             self.watcher.asked(wave)
             yield wave
 
-    def _learn(self, triage: Triage, wave: Wave, number: int, report: Report) -> None:
+    def _learn(self, triage: Triage, wave: Wave, reports: Sequence[Report]) -> int:
+        """Takes in the reports on a wave, up to that with which enough is found; its number, or the last one's."""
         # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
-        self.feedback.learn(wave.plan, report)
-        self.refusal = report.outcome
-        if report.filings:
-            index, case = wave.first + number, wave.plan.replica(number)
-            if number:
-                self._remember(wave.plan, number - 1)
-            has = needs(case, self.target)
-            unknown = (
-                found for found in report.filings if not any(one.covers(found, has, case) for one in self.records)
-            )
-            self._found(triage, index, case, next(unknown, report.filings[0]))
+        begin = 0
+        for number, report in enumerate(reports):
+            if report.filings:
+                self.feedback.learn(wave.plan, *reports[begin : number + 1])
+                begin = number + 1
+                self._learn_filed(triage, wave, number, report)
+                if self._enough:
+                    break
+        else:
+            self.feedback.learn(wave.plan, *reports[begin:])
+        self.refusal = reports[number].outcome
+        return number
+
+    def _learn_filed(self, triage: Triage, wave: Wave, number: int, report: Report) -> None:
+        index, case = wave.first + number, wave.plan.replica(number)
+        if number:
+            self._remember(wave.plan, number - 1)
+        has = needs(case, self.target)
+        unknown = (found for found in report.filings if not any(one.covers(found, has, case) for one in self.records))
+        self._found(triage, index, case, next(unknown, report.filings[0]))
 
     def _remember(self, plan: Case, number: int) -> None:
         """Of each plan the last replica that ran."""

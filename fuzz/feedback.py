@@ -29,22 +29,24 @@ class Feedback:
     dims: dict[str, list[int]] = field(default_factory=dict)
     symptoms: Counter[str] = field(default_factory=Counter)
 
-    def learn(self, case: Case, report: Report) -> None:
-        """`case` is the one that the report is of, or another replica of its plan."""
-        self.cases += 1
-        if report.rejected:
-            self.rejected += 1
+    def learn(self, case: Case, *reports: Report) -> None:
+        """The reports on a case, or on replicas of a plan, of which `case` is one."""
+        self.cases += len(reports)
+        kept = [report for report in reports if not report.rejected]
+        count = len(kept)
+        self.rejected += len(reports) - count
+        if not kept:
             return
-        self.worst = max(self.worst, report.worst)
-        self.oracles.update(report.examined)
-        self.large += case.elements() > LARGE
-        self.several_calls += len(case.calls) > 1
-        if report.filed:
-            self.symptoms[report.filed.symptom] += 1
+        self.worst = max(self.worst, *(report.worst for report in kept))
+        for examined, times in Counter(report.examined for report in kept).items():
+            self.oracles.update(dict.fromkeys(examined, times))
+        self.large += count * (case.elements() > LARGE)
+        self.several_calls += count * (len(case.calls) > 1)
+        self.symptoms.update(report.filed.symptom for report in kept if report.filed)
         for value in case.last.tensors.values():
-            self.recipes[getattr(value.values, "name", "exact")] += 1
-            self.dtypes[value.dtype] += 1
-            self.layouts[value.layout.kind] += 1
+            self.recipes[getattr(value.values, "name", "exact")] += count
+            self.dtypes[value.dtype] += count
+            self.layouts[value.layout.kind] += count
         for name, size in case.last.dims.items():
             low, high = self.dims.setdefault(name, [size, size])
             self.dims[name] = [min(low, size), max(high, size)]

@@ -101,7 +101,7 @@ class Desk:
             return
         number, engine, proposal = self._open.popleft()
         account = self.accounts[engine.name]
-        found = sum(self.novelty.discoveries(plan, report) for report in reports)
+        found = self.novelty.discoveries(plan, *reports)
         account.plans, account.cases = account.plans + 1, account.cases + len(reports)
         account.discoveries, account.seconds = account.discoveries + found, account.seconds + seconds
         for each in self.accounts.values():

@@ -61,15 +61,17 @@ class Novelty:
     kinds: set[Hashable] = field(default_factory=set)
     nearest: dict[Cell, int] = field(default_factory=dict)
 
-    def discoveries(self, case: Case, report: Report) -> int:
-        """How much is new in a report, which is then known."""
-        if report.rejected:
-            return 0
+    def discoveries(self, case: Case, *reports: Report) -> int:
+        """How much is new in the reports on a case, or on replicas of a plan in their order, which is then known."""
+        place = cell(case)
+        return sum(self._new(place, report) for report in reports if not report.rejected)
+
+    def _new(self, place: Cell, report: Report) -> int:
         fresh = set(report.features) - self.features
         self.features |= fresh
         kinds = {(found.oracle, found.outputs, found.symptom) for found in report.findings} - self.kinds
         self.kinds |= kinds
-        place, near = cell(case), nearness(error(report))
+        near = nearness(error(report))
         nearer = near > self.nearest.get(place, 0)
         if nearer:
             self.nearest[place] = near
