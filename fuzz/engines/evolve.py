@@ -42,12 +42,18 @@ AGILE = {"cuda": Width(128, 1 << 20)}
 
 @dataclass
 class Member:
-    """A case that may be a parent: its error over bound, what was new in it, and how many children it has had."""
+    """A case that may be a parent: which replica of which plan, its error over bound, what was new in it, and how many
+    children it has had."""
 
-    case: Case
+    plan: Case
+    number: int
     error: float
     news: int
     children: int = 0
+
+    @property
+    def case(self) -> Case:
+        return self.plan.replica(self.number)
 
 
 @dataclass
@@ -87,15 +93,15 @@ class Evolve:
 
         A case that disagrees is no parent: what is found is found.
         """
-        for place, report in enumerate(reports):
-            case = proposal.plan.replica(place)
-            news = self.novelty.discoveries(case, report)
+        plan, place = proposal.plan, cell(proposal.plan)
+        for number, report in enumerate(reports):
+            news = self.novelty.discovered(place, report)
             if report.rejected or report.findings or report.outcome != "returned":
                 continue
-            member = Member(case, error(report), news)
-            best = self.elites.get(cell(case))
+            member = Member(plan, number, error(report), news)
+            best = self.elites.get(place)
             if best is None or member.error > best.error:
-                self._keep(cell(case), member)
+                self._keep(place, member)
             if news:
                 self._progress = self._plans - self._since
                 self.finders = [*self.finders, member][-ARCHIVE:]

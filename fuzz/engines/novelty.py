@@ -64,9 +64,12 @@ class Novelty:
     def discoveries(self, case: Case, *reports: Report) -> int:
         """How much is new in the reports on a case, or on replicas of a plan in their order, which is then known."""
         place = cell(case)
-        return sum(self._new(place, report) for report in reports if not report.rejected)
+        return sum(self.discovered(place, report) for report in reports)
 
-    def _new(self, place: Cell, report: Report) -> int:
+    def discovered(self, place: Cell, report: Report) -> int:
+        """The same of one report on a case with this cell."""
+        if report.rejected:
+            return 0
         fresh = set(report.features) - self.features
         self.features |= fresh
         kinds = {(found.oracle, found.outputs, found.symptom) for found in report.findings} - self.kinds
