@@ -118,7 +118,10 @@ def compilation(setting: Setting) -> Callable[[Case], bool]:
     os.nice(POLITE)
     target, launcher = loaded(setting)
     backend = Ahead()
-    backend.prepare()
+    try:
+        backend.prepare()
+    except (OSError, RuntimeError):
+        return lambda case: False
 
     def handle(case: Case) -> bool:
         try:
