@@ -8,17 +8,20 @@ wrong with memory are told apart, for a run of their own.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from fuzz.backends.allocations import Allocation
-from fuzz.backends.base import Launched, Watched
+from fuzz.backends.base import Launched
 from fuzz.backends.execute import Ran
-from fuzz.backends.memory import NAMES, Buffer, extent, signed_poison
-from fuzz.backends.rows import Rows
+from fuzz.backends.memory import NAMES, WORDS, Buffer, extent, signed_poison
+from fuzz.backends.poison import POISON
+from fuzz.backends.rows import Arena, Form, Part, Rows, zeroed
 
 Values = Mapping[str, torch.Tensor]
 Addresses = tuple[int, int]
@@ -72,19 +75,14 @@ class Recording:
         `order` permutes the order of programs, where the backend can.
         """
         count = len(next(iter(values.values())))
-        made = self.ran.allocations.made
-        arguments = [argument_rows(buffer, values[name]) for name, buffer in self.ran.buffers.items()]
-        before = [rows.words.clone() for rows in arguments]
-        scratch = [scratch_rows(allocation, count) for allocation in made]
-        shadows = [shadow_rows(one, count) for one in self.ran.session.watched]
-        memory = [*arguments, *scratch]
-        reports = [step.repeat(memory, shadows, order) for step in self.steps]
-        wrong = torch.zeros(count, dtype=torch.bool, device=memory[0].data.device)
-        for rows, pristine in zip(arguments, before, strict=True):
-            wrong |= (rows.words != pristine).any(1)
-        for rows, allocation in zip(scratch, made, strict=True):
-            wrong |= strays(rows, allocation)
-        outputs = {name: memory[one.memory].seen(one.shape, one.strides, one.offset, one.dtype)
+        arena = Arena(self.form, count)
+        for part, (name, buffer) in zip(arena.parts, self.ran.buffers.items(), strict=False):
+            put(part, buffer, values[name])
+        before = arena.words.clone()
+        shadows = [zeroed(len(one.shadow), count, one.shadow.ctypes.data) for one in self.ran.session.watched]
+        reports = [step.repeat(arena.parts, shadows, order) for step in self.steps]
+        wrong = arena.changed(before)
+        outputs = {name: arena.parts[one.memory].seen(one.shape, one.strides, one.offset, one.dtype)
                    for name, one in self.places.items()}  # fmt: skip
         for output in outputs.values():
             wrong |= unwritten(output)
@@ -92,6 +90,13 @@ class Recording:
         for reported in reports:
             harmed = harmed if reported is None else harmed | (reported > 0)
         return Played(outputs, ~harmed)
+
+    @cached_property
+    def form(self) -> Form:
+        """The memory of a replica: its arguments, then what the launcher allocated."""
+        parts = [argument(buffer) for buffer in self.ran.buffers.values()]
+        parts += [scratch(allocation) for allocation in self.ran.allocations.made]
+        return Form(parts, next(iter(self.ran.buffers.values())).device_base.device)
 
 
 def recorded(ran: Ran) -> Recording | None:
@@ -148,39 +153,35 @@ def holding(start: int, end: int, memory: Sequence[Addresses]) -> int | None:
     return None
 
 
-def argument_rows(buffer: Buffer, values: torch.Tensor) -> Rows:
-    """An argument of every replica, each in a row like the buffer of the recorded run."""
+def argument(buffer: Buffer) -> Part:
+    """An argument, of which nothing may change. Its values are put into it later."""
     base = buffer.device_base
-    rows = Rows(len(values), base.numel(), base.element_size(), base.data_ptr(), base.device)
-    rows.words.fill_(signed_poison(base.dtype))
-    start = buffer.start * base.element_size()
-    word = rows.words.dtype
+    return Part(base.data_ptr(), poisoned(base), np.ones(base.nbytes, dtype=bool))
+
+
+def put(rows: Rows, buffer: Buffer, values: torch.Tensor) -> None:
+    """Each replica's values in its argument."""
+    word = WORDS[buffer.device_base.element_size()]
+    start = buffer.start * buffer.device_base.element_size()
     rows.seen(buffer.stored, buffer.strides, start, word).copy_(values.view(word))
-    return rows
 
 
-def scratch_rows(allocation: Allocation, count: int) -> Rows:
-    """What the launcher allocated, for every replica."""
-    base = allocation.base
-    rows = Rows(count, base.numel(), base.element_size(), base.data_ptr(), base.device)
-    rows.words.fill_(signed_poison(base.dtype))
+def scratch(allocation: Allocation) -> Part:
+    """What the launcher allocated, of which the guards may not change."""
+    base, size = allocation.base, allocation.base.element_size()
+    inside = slice(allocation.start * size, (allocation.start + allocation.length) * size)
+    held, kept = poisoned(base), np.ones(base.nbytes, dtype=bool)
+    kept[inside] = False
     if allocation.filled is not None and allocation.length:
         storage = torch.as_strided(allocation.filled, (allocation.length,), (1,), 0)
-        rows.words[:, allocation.start : allocation.start + allocation.length] = storage.view(rows.words.dtype)
-    return rows
+        held[inside] = storage.view(WORDS[size]).cpu().numpy().view(np.uint8)
+    return Part(base.data_ptr(), held, kept)
 
 
-def shadow_rows(watched: Watched, count: int) -> Rows:
-    rows = Rows(count, len(watched.shadow), 1, watched.shadow.ctypes.data, torch.device("cpu"))
-    rows.words.zero_()
-    return rows
-
-
-def strays(rows: Rows, allocation: Allocation) -> torch.Tensor:
-    """By replica whether a guard of an allocation changed."""
-    poison = signed_poison(allocation.base.dtype)
-    before, after = rows.words[:, : allocation.start], rows.words[:, allocation.start + allocation.length :]
-    return (before != poison).any(1) | (after != poison).any(1)
+def poisoned(base: torch.Tensor) -> np.ndarray:
+    """As many bytes of poison as memory has."""
+    word = POISON[NAMES[base.dtype]].to_bytes(base.element_size(), sys.byteorder)
+    return np.frombuffer(word * base.numel(), dtype=np.uint8).copy()
 
 
 def unwritten(output: torch.Tensor) -> torch.Tensor:
