@@ -65,7 +65,7 @@ def loop(kernel: Any, head: Sequence[Any], arguments: Sequence[Any]) -> Loop | N
     """
     *grid, stream, function, _, _, enter, leave = head
     types = list(kernel.src.signature.values())
-    if enter is not None or leave is not None or len(types) != len(arguments) or not plain(kernel.metadata):
+    if hooked(enter) or hooked(leave) or len(types) != len(arguments) or not plain(kernel.metadata):
         return None
     words: list[int] = []
     places: dict[int, int] = {}
@@ -80,6 +80,11 @@ def loop(kernel: Any, head: Sequence[Any], arguments: Sequence[Any]) -> Loop | N
     threads = kernel.metadata.target.warp_size * kernel.metadata.num_warps
     shape = Shape(function, stream, (grid[0], grid[1], grid[2]), threads, kernel.metadata.shared)
     return Loop(shape, np.array([*words, *[0] * SCRATCH], dtype=np.uint64).view(np.int64), places)
+
+
+def hooked(hook: Any) -> bool:
+    """Whether anything is to be called: a function, or one of Triton's chains that is not empty."""
+    return hook is not None and bool(getattr(hook, "calls", True))
 
 
 def plain(metadata: Any) -> bool:

@@ -19,6 +19,7 @@ from fuzz.backends import ahead, loop
 from fuzz.backends.cpu import knobs
 from fuzz.backends.cpu.compiler import build
 from fuzz.backends.execute import run
+from fuzz.backends.launched import recording
 from fuzz.case import Argument, Call, Case, Split
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.outcome import Returned
@@ -94,6 +95,18 @@ def test_a_case_is_compiled_for_the_gpu_with_the_specialisation_that_it_asks_for
             assert {one.split(":")[0] for one in head if "tt.divisibility = 16" in one} == aligned
             assert json.loads(path.with_suffix(".json").read_text())["target"]["arch"] == 90
             assert path.with_suffix(".cubin").read_bytes()[:4] == b"\x7fELF"
+
+
+def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path) -> None:
+    with ahead.compiling(H100), recording() as launched:
+        run(doubled, doubled.launcher, plan(48, dtype="float16").calls, ahead.Ahead())
+        (one,) = launched
+        assert one.loop is not None and one.pointers is not None
+        shape = one.loop.shape
+        assert (shape.grid, shape.threads, shape.stream) == ((1, 1, 1), 128, 0)
+        addresses = [argument.data_ptr() for argument in one.arguments[:2]]
+        assert one.loop.slots.tolist() == [*addresses, 48, 0, 0]
+        assert [pointer.slot for pointer in one.pointers] == [0, 1]
 
 
 def test_all_configurations_are_compiled_and_no_times_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

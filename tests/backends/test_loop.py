@@ -118,6 +118,7 @@ def test_an_empty_grid_launches_nothing(fake: Any) -> None:
         (("*fp32", "i32"), {}, (None,), HEAD),
         (("*fp32",), {}, (None,), (*HEAD[:7], print, None)),
         (("*fp32",), {}, (None,), (*HEAD[:8], print)),
+        (("*fp32",), {}, (None,), (*HEAD[:7], SimpleNamespace(calls=[print]), None)),
     ],
 )
 def test_what_needs_more_than_a_launch_is_left_to_tritons_launcher(
