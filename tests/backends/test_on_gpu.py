@@ -1,0 +1,77 @@
+"""On a GPU: what was compiled ahead is what is loaded, and launches from C give the bits of Triton's launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from fuzz import examine
+from fuzz.backends import backend
+from fuzz.backends.execute import Ran, run
+from fuzz.backends.launched import Launched
+from fuzz.backends.together import Recording, recorded
+from fuzz.case import Case
+from fuzz.engines import RandomEngine
+from fuzz.loader import load
+from fuzz.oracles.replicas import replicas_of
+from fuzz.question import ENTRY, Setting
+from fuzz.scout import COMPILERS
+from fuzz.worker import Worker
+
+if not torch.cuda.is_available():
+    pytest.skip("no GPU here", allow_module_level=True)
+
+TARGET, COUNT = "layernorm_bw", 16
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def plans() -> Iterator[Case]:
+    engine = RandomEngine(load(TARGET), 0)
+    drawn = (engine.case(number) for number in range(300, 400))
+    return (plan for plan in drawn if len(plan.calls) == 1 and plan.elements() < 1 << 12)
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again(cache: Path) -> None:
+    case = next(plans())
+    with Worker(COMPILERS["cuda"], Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
+        assert helper.ask(case) is True
+    ahead = {path.parent for path in cache.rglob("*.cubin")}
+    assert ahead
+    with Worker(ENTRY, Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as worker:
+        report = worker.ask(examine.Question(case, ("layout", "invariance"), everything=True))
+    assert report.outcome == "returned" and {path.parent for path in cache.rglob("*.cubin")} == ahead
+
+
+def recordings() -> Iterator[tuple[Case, Recording]]:
+    made = load(TARGET)
+    for plan in islice(plans(), 6):
+        kept: list[Ran] = []
+        run(made, made.launcher, plan.calls, backend("cuda"), kept=kept)
+        recording = recorded(kept[0])
+        assert recording is not None
+        yield plan, recording
+
+
+def test_launches_from_c_give_the_bits_of_tritons_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for plan, recording in recordings():
+        values = {name: replicas_of(one, plan.last.dims, COUNT, "cuda") for name, one in plan.last.tensors.items()}
+        assert all(isinstance(step.launched, Launched) and step.launched.loop for step in recording.steps)
+        first = recording.play(values)
+        with monkeypatch.context() as patch:
+            patch.setattr(Launched, "loop", None)
+            for step in recording.steps:
+                vars(step.launched).pop("loop", None)
+            again = recording.play(values)
+        assert first.intact.all() and again.intact.all()
+        for name, output in first.outputs.items():
+            one, other = output.contiguous(), again.outputs[name].contiguous()
+            assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
