@@ -49,21 +49,16 @@ class Truth:
 
         They are equal where it is known. `settled` counts those that arbitrary precision decided.
         """
+        low, high, doubt = self.bounds(inputs, kind)
+        return self._settle(inputs, doubt.nonzero().reshape(-1), low, high, kind)
+
+    def bounds(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
+        """(lowest, highest, doubt): the same by float64 alone, and where that does not decide."""
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
         # All four members may happen to round to the value itself, which is one rounding off nevertheless.
         own = expected.uncertainty + UNIT * expected.value.abs()
-        return self.decided(inputs, expected.value, CERTAIN * own, kind)
-
-    def decided(self, inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, int]:
-        """The same from a float64 value and what it is certain within."""
-        finite = torch.ones_like(value, dtype=torch.bool)
-        for one in inputs.values():
-            finite &= torch.isfinite(one)
-        plain = rounded(value, kind)
-        low = torch.where(finite, rounded(value - margin, kind), plain)
-        high = torch.where(finite, rounded(value + margin, kind), plain)
-        return self._settle(inputs, (finite & ~(low == high)).nonzero().reshape(-1), low, high, kind)
+        return within(inputs, expected.value, CERTAIN * own, kind)
 
     def _settle(
         self, inputs: Inputs, places: Tensor, low: Tensor, high: Tensor, kind: DType
@@ -114,6 +109,17 @@ class Truth:
         if self.output not in found:
             raise TargetError(f"target {self.target.name!r}: its reference returns {', '.join(found)}")
         return found[self.output]
+
+
+def within(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
+    """(lowest, highest, doubt) from a float64 value and what it is certain within, which counts at finite inputs."""
+    finite = torch.ones_like(value, dtype=torch.bool)
+    for one in inputs.values():
+        finite &= torch.isfinite(one)
+    plain = rounded(value, kind)
+    low = torch.where(finite, rounded(value - margin, kind), plain)
+    high = torch.where(finite, rounded(value + margin, kind), plain)
+    return low, high, finite & ~(low == high)
 
 
 def odd_double(x: Any) -> float:

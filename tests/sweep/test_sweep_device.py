@@ -14,6 +14,7 @@ from fuzz.sweep import Plan, Tally, planned
 from fuzz.sweep import device as large
 from fuzz.sweep.device import Device
 from fuzz.sweep.measure import Bench, measured
+from fuzz.sweep.screen import STRETCHES
 from fuzz.sweep.truth import Truth
 
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
@@ -42,7 +43,7 @@ def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) ->
     whole = measured(made, 0)
     assert isinstance(whole, Tally)
     alike(total, whole)
-    assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * large.ROWS
+    assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * STRETCHES
     assert {one.symptom for one in total.worst} == {one.symptom for one in whole.worst}
 
 
