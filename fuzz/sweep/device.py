@@ -34,6 +34,7 @@ from fuzz.sweep.screen import (
     DOUBT,
     SIGN,
     Parts,
+    by_stretch,
     compiled,
     largest,
     parts_of,
@@ -204,7 +205,8 @@ class Device:
             counts.append(each[0])
             sums.append(each[1])
         with self.watch("picks"):
-            return Strip(start * self.size, *(torch.cat(one) for one in (outputs, flags, counts, sums)))
+            stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
+            return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
     def _unsure(self, strip: Strip) -> tuple[Tensor, list[tuple[int, Tensor]], Runs]:
         """Doubtful values to decide; those of parts with too many, by part; and runs of wrong signs."""

@@ -201,28 +201,36 @@ def either(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def sums_of(parts: Parts) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """The function (flags, error, steps) of a part -> counts and sums of each stretch.
+    """The function (flags, error, steps) of a part -> counts and sums of each run of at most INNER values.
 
-    counts: int64 (stretches, 5), four that hold COUNTS as fields, see `unpacked`, and one for the largest error, see
-    `largest`. sums: float64 (stretches, 4), sum and maximum of the errors in units and in steps.
+    counts: int64 (5, runs), four that hold COUNTS as fields, see `unpacked`, and one for the largest error, see
+    `largest`. sums: float64 (4, runs), sum and maximum of the errors in units and in steps. See `by_stretch`.
     """
-    stretches, inner = parts.size // parts.stretch, min(INNER, parts.stretch)
-    shape = (stretches, parts.stretch // inner, inner)
+    inner = min(INNER, parts.stretch)
+    shape = (parts.size // inner, inner)
 
     def sums(flags: Tensor, error: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         bits, error, apart = flags.view(shape).long(), error.view(shape), steps.view(shape).long() & 0xFFFFFFFF
         each = [(bits >> bit) & 1 for bit in range(len(FLAGS))] + [(error > limit).long() for limit in OVER]
         fields = [one << (FIELD * (index % 4)) for index, one in enumerate(each)]
-        counts = [sum(fields[at + 1 : at + 4], fields[at]).sum(2).sum(1) for at in range(0, len(fields), 4)]
+        counts = [sum(fields[at + 1 : at + 4], fields[at]).sum(1) for at in range(0, len(fields), 4)]
         # What is wrongly infinite or NaN is worse than anything that has a number. Of equal ones the first counts.
         shown = torch.where((bits & NONFINITE) != 0, torch.inf, error).float().view(torch.int32).long()
-        left = parts.stretch - 1 - torch.arange(parts.stretch, device=flags.device).view(shape[1:])
-        counts.append(((shown << FIELD) + left).amax(2).amax(1))
+        place = torch.arange(parts.size, device=flags.device).view(shape) & (parts.stretch - 1)
+        counts.append(((shown << FIELD) + (parts.stretch - 1 - place)).amax(1))
         steps64 = apart.double()
-        told = [error.sum(2).sum(1), error.amax(2).amax(1), steps64.sum(2).sum(1), steps64.amax(2).amax(1)]
-        return torch.stack(counts, 1), torch.stack(told, 1)
+        told = [error.sum(1), error.amax(1), steps64.sum(1), steps64.amax(1)]
+        return torch.stack(counts), torch.stack(told)
 
     return sums
+
+
+def by_stretch(parts: Parts, counts: Tensor, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """(stretches, 5) and (stretches, 4) of what `sums_of` says of runs: their counts are added, the largest taken."""
+    each = parts.stretch // min(INNER, parts.stretch)
+    counts, sums = counts.view(len(counts), -1, each), sums.view(len(sums), -1, each)
+    added, most, sum_, amax = counts[:-1].sum(2), counts[-1:].amax(2), sums.sum(2), sums.amax(2)
+    return torch.cat([added, most]).T, torch.stack([sum_[0], amax[1], sum_[2], amax[3]], 1)
 
 
 def unpacked(counts: Tensor) -> Tensor:
