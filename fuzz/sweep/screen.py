@@ -41,9 +41,13 @@ Screen = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Argument:
-    """A tensor argument of the kernel. What is not swept holds one word, told as a signed integer and as a number."""
+    """A tensor argument of the kernel. `swept` is its place among those that are swept, or -1.
+
+    What is not swept holds one word, told as a signed integer and as a number.
+    """
 
     name: str
+    swept: int
     dtype: torch.dtype
     width: torch.dtype
     word: int
@@ -83,10 +87,10 @@ class Parts:
 
     def words(self, flat: Tensor) -> list[Tensor]:
         """Every tensor argument in the order of the declaration, as signed integers of its own width."""
-        swept = dict(zip(self.swept, self.places(flat), strict=True))
+        places = self.places(flat)
         return [
-            words_at(swept[one.name], self.kind)
-            if one.name in swept
+            words_at(places[one.swept], self.kind)
+            if one.swept >= 0
             else torch.full(flat.shape, one.word, dtype=one.width, device=flat.device)
             for one in self.arguments
         ]
@@ -97,10 +101,10 @@ class Parts:
 
     def doubles(self, flat: Tensor) -> dict[str, Tensor]:
         """Every tensor argument as float64."""
-        swept = dict(zip(self.swept, self.places(flat), strict=True))
+        places = self.places(flat)
         return {
-            one.name: values_at(swept[one.name], self.kind).double()
-            if one.name in swept
+            one.name: values_at(places[one.swept], self.kind).double()
+            if one.swept >= 0
             else torch.full(flat.shape, one.value, dtype=torch.float64, device=flat.device)
             for one in self.arguments
         }
@@ -122,7 +126,8 @@ def parts_of(plan: Plan, size: int) -> Parts:
         kind, word = named_dtype(dtype), int(word)
         signed = word - ((word >> (kind.bits - 1)) << kind.bits)
         width, value = WORDS[kind.bits], float(from_words(word, kind))
-        arguments.append(Argument(name, TORCH_DTYPES[dtype], width, signed, value))
+        swept = plan.swept.index(name) if name in plan.swept else -1
+        arguments.append(Argument(name, swept, TORCH_DTYPES[dtype], width, signed, value))
     return Parts(plan.kind, plan.swept, size, tuple(arguments), plan.kind.smallest_normal)
 
 
