@@ -58,7 +58,7 @@ BLOCKS, POINTS = 256, 8
 RELATIVE = 2.0**-40
 MANY = 1 << 13
 """Doubtful values of a part from which on they stay undecided."""
-AT_ONCE = 1 << 20
+AT_ONCE = 1 << 22
 """Doubtful values that are looked at together."""
 
 Runs = list[tuple[int, int]]
