@@ -133,15 +133,16 @@ class Device:
             allowances = self.allowances(first, last)
         beside, runs, doubtful, worst, strips = Tally(), Runs(), [], [], []
         for start in range(first, last, STRIP):
-            strip = self._strip(start, allowances[start - first : start - first + STRIP])
+            allowed = allowances[start - first : start - first + STRIP]
+            strip = self._strip(start, allowed)
             with self.watch("picks"):
-                unsure, crowds, wrong = self._unsure(strip)
+                unsure, crowd, wrong = self._unsure(strip)
                 runs += wrong
                 doubtful.append(strip.picked(unsure))
                 worst.append(strip.picked(self._tops(strip)))
             with self.watch("undecided"):
-                for part, crowd in crowds:
-                    runs += self._bounded(beside, strip.picked(crowd), allowances[start - first + part])
+                for some in torch.split(crowd, AT_ONCE) if len(crowd) else ():
+                    runs += self._bounded(beside, strip.picked(some), allowed, strip.start)
             strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & SIGN) != 0))
         tops = joined(worst)
         with self.watch("table"):
@@ -208,18 +209,16 @@ class Device:
             stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
             return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
-    def _unsure(self, strip: Strip) -> tuple[Tensor, list[tuple[int, Tensor]], Runs]:
-        """Doubtful values to decide; those of parts with too many, by part; and runs of wrong signs."""
+    def _unsure(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
+        """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
         index = ((strip.flags & DOUBT) != 0).nonzero().reshape(-1)
         each = unpacked(strip.counts)[:, [COUNTS.index("doubt"), COUNTS.index("sign")]]
-        doubts, signs = each.view(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
+        doubts, signs = each.reshape(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
         runs = self._runs(strip) if any(signs) else Runs()
-        crowds = [part for part, n in enumerate(doubts) if n > MANY]
-        if not crowds:
-            return index, [], runs
-        by_part = torch.split(index, doubts)
-        few = [one for part, one in enumerate(by_part) if part not in crowds]
-        return torch.cat([index[:0], *few]), [(part, by_part[part]) for part in crowds], runs
+        by_part, none = torch.split(index, doubts), index[:0]
+        few = [one for one in by_part if len(one) <= MANY]
+        crowds = [one for one in by_part if len(one) > MANY]
+        return torch.cat([none, *few]), torch.cat([none, *crowds]), runs
 
     def _tops(self, strip: Strip) -> Tensor:
         """The value with the largest error of each stretch."""
@@ -263,17 +262,15 @@ class Device:
             beside.other["settled"] += settled
         return runs
 
-    def _bounded(self, beside: Tally, crowd: Picked, allowance: Tensor) -> Runs:
-        """Counts values of one part that stay undecided, at the further one of what may be due."""
-        truth, runs = self.bench.truth, Runs()
+    def _bounded(self, beside: Tally, some: Picked, allowances: Tensor, start: int) -> Runs:
+        """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""
+        truth, inputs = self.bench.truth, self.parts.doubles(some.flat)
         assert truth.target.reference is not None
-        for some in crowd.batches():
-            inputs = self.parts.doubles(some.flat)
-            value = truth.target.reference(**inputs, **truth.options)[truth.output]
-            share, least = allowance.reshape(2, -1)[:, (some.flat & (self.size - 1)) // (self.size // self.blocks)]
-            low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
-            runs += self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
-        return runs
+        value = truth.target.reference(**inputs, **truth.options)[truth.output]
+        block = (some.flat - start) // (self.size // self.blocks)
+        share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
+        low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
+        return self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
 
     def _count(self, beside: Tally, some: Picked, compared: Compared) -> Runs:
         """Counts some values apart; the places of wrong signs."""
