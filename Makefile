@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-gpu history random-kernels libraries scoreboard versions campaign faults soak cluster cluster-gpu needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-growth bench-gpu history random-kernels libraries scoreboard versions campaign faults soak cluster cluster-gpu needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -41,6 +41,10 @@ bench-waves: $(STAMP)
 
 bench-checks: $(STAMP)
 	@$(VENV)/bin/python benchmarks/checks.py $(ARGS)
+
+# A run of 20 minutes, cases of many sizes, and runs beside 10,000 known findings.
+bench-growth: $(STAMP)
+	@$(VENV)/bin/python benchmarks/growth.py --plot docs/growth.svg $(ARGS)
 
 # The cpu backend against numpy: make random-kernels ARGS="--seconds 600 --seed 1"
 random-kernels: $(STAMP)

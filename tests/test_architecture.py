@@ -36,8 +36,9 @@ ORDER = (
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
-    "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.truth",
-    "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure", "fuzz.pages.studio",
+    "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.screen",
+    "fuzz.sweep.totals", "fuzz.sweep.truth", "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure",
+    "fuzz.pages.studio",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

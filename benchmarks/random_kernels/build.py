@@ -29,7 +29,7 @@ from .source import source
 from .tree import Kernel
 
 # Names of the C of one kernel that another one's has as well.
-FUNCTIONS = ("program", "launch", "release", "tags", "start")
+FUNCTIONS = ("program", "launch", "release", "tags", "start", "together")
 OBJECTS = ("work", "pointers")
 
 
@@ -116,7 +116,7 @@ def link(batch: Sequence[Compiled]) -> None:
     if not batch:
         return
     with tempfile.NamedTemporaryFile(prefix="random-kernels-", suffix=".so") as file:
-        file.write(build(joined(batch), batch[0].kernel.name))
+        file.write(build(joined(batch), batch[0].kernel.name, max(len(item.c) for item in batch)))
         file.flush()
         library = ctypes.CDLL(file.name)
     for number, item in enumerate(batch):

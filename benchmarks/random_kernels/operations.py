@@ -10,6 +10,7 @@ import numpy as np
 
 from . import arithmetic
 from .dtypes import Array, DType
+from .language import TRITON
 from .registry import evaluates
 from .tree import Expr
 
@@ -96,8 +97,8 @@ def compare(run: Evaluator, node: Expr, x: Array, y: Array) -> Array:
 
 @evaluates("neg")
 def negate(run: Evaluator, node: Expr, x: Array) -> Array:
-    """Triton subtracts from 0."""
-    return np.zeros((), x.dtype) - x
+    """Before Triton 3.8, 0 - x, which is 0 for 0."""
+    return -x if TRITON >= (3, 8) and x.dtype.kind == "f" else np.zeros((), x.dtype) - x
 
 
 @evaluates("inv")

@@ -15,7 +15,7 @@ INFIX = {
 }  # fmt: skip
 PREFIX = {"neg": "-", "inv": "~"}
 CALLS = {
-    "fdiv": "tl.fdiv", "div_rn": "tl.div_rn", "mulhi": "tl.umulhi", "abs": "tl.abs", "floor": "tl.floor",
+    "div_rn": "tl.div_rn", "mulhi": "tl.umulhi", "abs": "tl.abs", "floor": "tl.floor",
     "ceil": "tl.ceil", "sqrt": "tl.sqrt", "sqrt_rn": "tl.sqrt_rn", "where": "tl.where", "fma": "tl.fma",
     "join": "tl.join", "interleave": "tl.interleave", "min": "tl.minimum", "max": "tl.maximum",
 }  # fmt: skip
@@ -86,6 +86,11 @@ def shape(type: Type) -> str:
     return str(list(type.shape))
 
 
+def divided(node: Expr, args: list[str]) -> str:
+    """From Triton 3.9 on a quotient of two small floats is a float32."""
+    return f"tl.fdiv({args[0]}, {args[1]}).to(tl.{node.type.name})"
+
+
 def nan_wins(node: Expr, args: list[str]) -> str:
     word = "minimum" if node.op == "min_nan" else "maximum"
     return f"tl.{word}({args[0]}, {args[1]}, propagate_nan=tl.PropagateNan.ALL)"
@@ -102,6 +107,7 @@ FORMS: dict[str, Callable[[Expr, list[str]], str]] = {
     "reduce": combined,
     "scan": combined,
     "dot": dot,
+    "fdiv": divided,
     "cumsum": cumulative,
     "cumprod": cumulative,
     "min_nan": nan_wins,

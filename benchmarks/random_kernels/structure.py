@@ -6,6 +6,7 @@ from math import prod
 
 from .draw import Draw, binary, literal, produces, small, wrapped
 from .dtypes import DTYPES, FLOATS, INTEGERS
+from .language import TRITON
 from .tree import Expr, Type
 
 
@@ -134,6 +135,8 @@ def lengthened(draw: Draw, type: Type) -> tuple[tuple[int, ...], int | None] | N
 def promoted(op: str, name: str) -> str:
     """The dtype in which the standard library computes."""
     dtype = DTYPES[name]
+    if op in ("cumsum", "cumprod") and TRITON >= (3, 9):
+        return promoted("sum", name)
     if op in ("xor_sum", "cumprod"):
         return "float32" if name == "bfloat16" else name
     if dtype.kind == "f":

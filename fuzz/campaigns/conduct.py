@@ -13,7 +13,7 @@ from fuzz import corpus
 from fuzz.campaigns.config import CampaignConfig
 from fuzz.campaigns.hosts import Hosts
 from fuzz.campaigns.lanes import next_lane
-from fuzz.campaigns.ledger import TRIES, Ledger, Sums, target_name
+from fuzz.campaigns.ledger import Ledger, Sums, target_name
 from fuzz.campaigns.requests import Event, Replay, Request, Slice
 from fuzz.clock import Clock, boot
 from fuzz.config import total_memory
@@ -37,8 +37,6 @@ FAILURES = 8
 """Slices of a lane in a row that end without a case, after which it is given up; starts of a host likewise."""
 FAREWELL = 60.0
 """Seconds that hosts have to end their slices in an orderly way."""
-LAST = TRIES * 16
-"""Cases of a slice after the end of the budget, which is for suspects alone."""
 LEAST = 20
 """Cases of a slice, at least, where a number of cases is the budget."""
 
@@ -172,7 +170,7 @@ class Conductor:
             index = next_lane(self.ledger.lanes, busy, urgent)
             if self.ending and index not in urgent:
                 return
-            cases = self._cases_left() if not self.ending else LAST
+            cases = None if self.ending else self._cases_left()
             if index is None or cases == 0:
                 return
             post.lane, post.sums = index, self.ledger.begin(index)
@@ -200,8 +198,10 @@ class Conductor:
             seconds = max(min(seconds, self.config.budget.time - self.elapsed), 1.0)
         memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
         names = lane.target, lane.planted, lane.backend, lane.engine, lane.seed
-        files = str(self.ledger.corpus), str(self.ledger.journal(lane))
-        return Slice(*names, lane.plan, lane.cases, seconds, cases, *files, memory, self.ledger.held(lane))
+        files, held = (str(self.ledger.corpus), str(self.ledger.journal(lane))), self.ledger.held(lane)
+        # After the end of the budget a slice is for suspects alone.
+        cases = max(len(held), 1) if self.ending else cases
+        return Slice(*names, lane.plan, lane.cases, seconds, cases, *files, memory, held)
 
     # Events.
 

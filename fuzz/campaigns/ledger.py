@@ -20,7 +20,7 @@ from fuzz.errors import CorpusError
 from fuzz.store import Campaign, Finding, Lane, Occurrence, Statistic, Store, finding_of
 
 TOGETHER, TRIES = 2, 10
-"""Deaths beside a suspect up to which it runs with the others, and after which it is only kept."""
+"""Deaths beside a suspect below which it runs with others, and after which it is only kept."""
 LEFT = {str(number) for number in range(TRIES)}
 WRITTEN, COUNTED = 2.0, 10.0
 """Seconds between two writes of where a lane stands, and between two of its statistics."""
@@ -277,6 +277,6 @@ class Ledger:
                 self.told(f"{path}: whatever ran it ended {TRIES} times; it is kept, and runs no more")
                 path.rename(path.with_suffix(f".{TRIES + 1}"))
         left = [path for path in found if int(path.suffix[1:]) < TRIES]
+        together = [path for path in left if int(path.suffix[1:]) < TOGETHER]
         # Alone, what kills is told from what only waited beside it.
-        alone = bool(left) and int(left[-1].suffix[1:]) >= TOGETHER
-        return tuple(str(path) for path in (left[:1] if alone else left))
+        return tuple(str(path) for path in together or left[:1])

@@ -1,90 +1,173 @@
-"""Device: all values of a large sweep on a GPU, by parts of 2^24; only what is doubtful comes back from there.
+"""Device: all values of a large sweep on a GPU, by parts of 2^24; only what is doubtful is looked at one by one.
 
-The float64 reference and all that is counted are one function, compiled where torch can. It does not perturb the
+The float64 reference and all that is counted are functions that torch compiles (`screen`). They do not perturb the
 reference at every value: what float64 is uncertain about is measured at points of every block, and a value counts as
 certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of itself. The others,
 about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for that they stay
 undecided, and count as the further of the two numbers that may be due, so that the largest error told is none too
 small.
+
+Nothing waits for the device within a strip of parts, and the host gets numbers, not values.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.backends.memory import NAMES, TORCH_DTYPES
-from fuzz.dtypes import DType, Words, from_words
+from fuzz.backends.memory import NAMES
+from fuzz.dtypes import DType, from_words
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.oracles.judge import SYMPTOMS
-from fuzz.sweep.measure import Bench, Compared, broken, counted, shown
+from fuzz.sweep.measure import Bench, Compared, broken, shown
 from fuzz.sweep.plan import PART, in_order, place_of
-from fuzz.sweep.tally import BOUNDS, OVER, REGIONS, Tally, binned
-from fuzz.sweep.truth import CERTAIN
-from fuzz.sweep.units import ordinals, rounded, ulps
+from fuzz.sweep.screen import (
+    COUNTS,
+    DOUBT,
+    SIGN,
+    Parts,
+    by_stretch,
+    compiled,
+    largest,
+    parts_of,
+    screen_of,
+    sums_of,
+    unpacked,
+    words_of,
+)
+from fuzz.sweep.tally import Tally
+from fuzz.sweep.totals import drawn, of_stretches, of_values
+from fuzz.sweep.truth import CERTAIN, within
 
 SIZE = 1 << 24
 """Values, or pairs, of a part."""
 SPAN = 64
 """Parts of one request."""
-BLOCKS, POINTS = 16, 8
+STRIP = 16
+"""Parts whose outputs are kept until what is doubtful has been picked from them."""
+BLOCKS, POINTS = 256, 8
 """Blocks of a part along one argument, and points of each block at which float64's own error is measured."""
 RELATIVE = 2.0**-40
-ROWS = 2048
-"""Of so many stretches of each part the largest error is judged by the target's contract, and drawn."""
 MANY = 1 << 13
 """Doubtful values of a part from which on they stay undecided."""
-SIGN, DOUBT = 1, 2
-COUNTS = ("number", "ulps", "most", "ordinals", "most_ordinals")
-OTHERS = ("sign", "nan", "nan_differs", "infinite", "infinite_differs", "nonfinite", "flushed", "inexact")
+AT_ONCE = 1 << 22
+"""Doubtful values that are looked at together."""
 
 Runs = list[tuple[int, int]]
-Picked = list[tuple[Tensor, ...]]
-"""Of each part some values: the places of the swept arguments, then the output."""
+Watch = Callable[[str], AbstractContextManager[None]]
+
+
+def unwatched(_: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Some values: their numbers, and what the kernel made of them."""
+
+    flat: Tensor
+    output: Tensor
+
+    @property
+    def kind(self) -> DType:
+        return named_dtype(NAMES[self.output.dtype])
+
+    def batches(self) -> Iterator[Picked]:
+        for start in range(0, len(self.flat), AT_ONCE):
+            yield Picked(self.flat[start : start + AT_ONCE], self.output[start : start + AT_ONCE])
+
+
+def joined(picked: list[Picked]) -> Picked:
+    return Picked(torch.cat([one.flat for one in picked]), torch.cat([one.output for one in picked]))
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Parts one after another: number of the first value, outputs and flags of all, what is counted of stretches."""
+
+    start: int
+    output: Tensor
+    flags: Tensor
+    counts: Tensor
+    sums: Tensor
+
+    def picked(self, index: Tensor) -> Picked:
+        return Picked(index + self.start, self.output[index])
 
 
 @dataclass
 class Device:
-    """A bench whose backend computes large parts. `screen` is made at the first part, and compiled on a GPU."""
+    """A bench whose backend computes large parts. The three functions are made at the first part.
+
+    `watch` is told of each kind of work, for who measures where the time goes.
+    """
 
     bench: Bench
     size: int = SIZE
     span: int = SPAN
-    screen: Callable[..., Any] | None = None
+    watch: Watch = unwatched
+    functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
-    @property
-    def parts(self) -> int:
-        return (1 << self.bench.plan.kind.bits * len(self.bench.plan.swept)) // self.size
-
-    def places(self, flat: Tensor) -> list[Tensor]:
-        """The places, in the order of values, of each swept argument, from numbers of values or pairs."""
-        bits = self.bench.plan.kind.bits
-        return [flat >> bits, flat & ((1 << bits) - 1)] if self.bench.plan.pairs else [flat]
-
-    def tensors(self, places: list[Tensor]) -> dict[str, Tensor]:
-        """Every tensor argument, in the order of the declaration."""
-        plan, device = self.bench.plan, places[0].device
-        swept = dict(zip(plan.swept, places, strict=True))
-        made = {}
-        for name in plan.order:
-            if name in swept:
-                made[name] = values_at(swept[name], plan.kind)
-            else:
-                dtype, word = plan.fixed[name]
-                value = float(from_words(word, named_dtype(dtype)))
-                made[name] = torch.full(places[0].shape, value, dtype=TORCH_DTYPES[dtype], device=device)
-        return made
+    @cached_property
+    def parts(self) -> Parts:
+        return parts_of(self.bench.plan, self.size)
 
     @property
     def blocks(self) -> int:
         """Blocks of a part; of pairs one for each first value."""
-        return max(1, self.size >> self.bench.plan.kind.bits) if self.bench.plan.pairs else BLOCKS
+        return max(1, self.size >> self.parts.kind.bits) if self.parts.pairs else BLOCKS
+
+    def spanned(self, number: int) -> Tally:
+        """Everything that is counted of a span of parts."""
+        first, last = number * self.span, min((number + 1) * self.span, self.parts.count)
+        self._name_output()
+        with self.watch("allowances"):
+            allowances = self.allowances(first, last)
+        beside, runs, doubtful, worst, strips = Tally(), Runs(), [], [], []
+        for start in range(first, last, STRIP):
+            allowed = allowances[start - first : start - first + STRIP]
+            strip = self._strip(start, allowed)
+            with self.watch("picks"):
+                unsure, crowd, wrong = self._unsure(strip)
+                runs += wrong
+                doubtful.append(strip.picked(unsure))
+                worst.append(strip.picked(self._tops(strip)))
+            with self.watch("undecided"):
+                for some in torch.split(crowd, AT_ONCE) if len(crowd) else ():
+                    runs += self._bounded(beside, strip.picked(some), allowed, strip.start)
+            strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & SIGN) != 0))
+        tops = joined(worst)
+        with self.watch("table"):
+            counts, sums, signs = (torch.cat(each) for each in zip(*strips, strict=True))
+            total = of_stretches(self.parts, first, counts, sums)
+            total.bins = drawn(self.parts, tops.flat, largest(counts, self.parts)[1], signs)
+        with self.watch("decide"):
+            runs += self._decide(beside, joined(doubtful))
+        total.add_beside(beside)
+        self._put_runs(total, runs, torch.tensor([first * self.size, last * self.size - 1]))
+        with self.watch("judge"):
+            self._judge(total, tops)
+        return total
+
+    def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
+        """One of the functions, compiled once."""
+        if key not in self.functions:
+            self.functions[key] = compiled(make(), self.bench.backend.name)
+        return self.functions[key]
+
+    def _name_output(self) -> None:
+        """Runs the kernel on a few values, so that the output's name is known."""
+        if not self.bench.truth.output:
+            flat = torch.arange(128, device=self.bench.backend.device)
+            self.bench.run(self.parts.tensors(self.parts.words(flat)))
 
     def allowances(self, first: int, last: int) -> Tensor:
         """What float64 is certain within, CERTAIN times its own error at some points, of shape (parts, 2, blocks, 1).
@@ -94,217 +177,121 @@ class Device:
         """
         step = self.size // (self.blocks * POINTS)
         flat = torch.arange(first * self.size + step // 2, last * self.size, step, device=self.bench.backend.device)
-        inputs = {name: one.double() for name, one in self.tensors(self.places(flat)).items()}
-        found = self.bench.truth.expected(inputs, members=1, uncertainty=True)
+        found = self.bench.truth.expected(self.parts.doubles(flat), members=1, uncertainty=True)
         assert found.uncertainty is not None
         own = CERTAIN * found.uncertainty.nan_to_num(0.0, 0.0, 0.0)
         share = torch.where(found.value != 0, own / found.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
         share, own = (one.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for one in (share, own))
-        if self.bench.plan.pairs:
+        if self.parts.pairs:
             return torch.stack([share.clamp(min=RELATIVE), torch.zeros_like(own)], 1)
         return torch.stack([torch.full_like(share, RELATIVE), own], 1)
 
-    def spanned(self, number: int) -> Tally:
-        """Everything that is counted of a span of parts."""
-        first, last = number * self.span, min((number + 1) * self.span, self.parts)
-        device, bench = self.bench.backend.device, self.bench
-        start = torch.arange(self.size, device=device)
-        self._name_output()
-        allowances, total = self.allowances(first, last), Tally()
-        doubtful, worst, rows, runs = Picked(), Picked(), Picked(), []
-        for part in range(first, last):
-            places = self.places(start + part * self.size)
-            tensors = self.tensors(places)
-            output = bench.run(tensors)
+    def _strip(self, start: int, allowances: Tensor) -> Strip:
+        """Launches all that is done to some parts."""
+        outputs, flags, counts, sums = [], [], [], []
+        for part, allowance in enumerate(allowances, start):
+            number = torch.full((1,), part, dtype=torch.int64, device=allowance.device)
+            with self.watch("inputs"):
+                tensors = self.parts.tensors(self._function("words", lambda: words_of(self.parts))(number))
+            with self.watch("kernel"):
+                output = self.bench.launched(tensors).contiguous()
             kind = named_dtype(NAMES[output.dtype])
-            self.screen = self.screen or self._screen(kind)
-            numbers, error, flags = self.screen(output, tensors, allowances[part - first])
-            total.add(self._tally(numbers))
-            runs += self._runs(places[0], (flags & SIGN) != 0) if total.other["sign"] else []
-            unsure = ((flags & DOUBT) != 0).nonzero().reshape(-1)
-            top = largest(error)
-            if len(unsure) > MANY:
-                runs += self._bounded(total, unsure, places, tensors, output, allowances[part - first])
-                unsure = unsure[:0]
-            doubtful.append((*(one[unsure] for one in places), output[unsure]))
-            worst.append((*(one[top] for one in places), output[top]))
-            rows.append((places[0][top], error[top], flags[top]))
-        total.bins = self._bins(rows)
-        runs += self._decide(total, doubtful, kind)
-        self._put_runs(total, runs, start[[0, -1]] + torch.tensor([first, last - 1], device=device) * self.size)
-        self._judge(total, worst, kind)
-        return total
+            with self.watch("screen"):
+                screen = self._function(kind.name, lambda kind=kind: screen_of(self.parts, self.bench.truth, kind))  # type: ignore[misc]
+                told = screen(number, output, allowance)
+            with self.watch("sums"):
+                each = self._function("sums", lambda: sums_of(self.parts))(*told)
+            outputs.append(output)
+            flags.append(told[0])
+            counts.append(each[0])
+            sums.append(each[1])
+        with self.watch("picks"):
+            stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
+            return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
-    def _name_output(self) -> None:
-        """Runs the kernel on a few values, so that the output's name is known."""
-        if not self.bench.truth.output:
-            self.bench.run(self.tensors(self.places(torch.arange(128, device=self.bench.backend.device))))
+    def _unsure(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
+        """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
+        index = ((strip.flags & DOUBT) != 0).nonzero().reshape(-1)
+        each = unpacked(strip.counts)[:, [COUNTS.index("doubt"), COUNTS.index("sign")]]
+        doubts, signs = each.reshape(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
+        runs = self._runs(strip) if any(signs) else Runs()
+        by_part, none = torch.split(index, doubts), index[:0]
+        few = [one for one in by_part if len(one) <= MANY]
+        crowds = [one for one in by_part if len(one) > MANY]
+        return torch.cat([none, *few]), torch.cat([none, *crowds]), runs
 
-    def _screen(self, kind: DType) -> Callable[..., Any]:
-        """The function of one part: (numbers of the table, error in units and flags of each value)."""
-        truth, eta = self.bench.truth, self.bench.truth.precision.eta
-        reference, options, output = truth.target.reference, truth.options, truth.output
-        tiny, swept = self.bench.plan.kind.smallest_normal, self.bench.plan.swept[0]
-        flushed = min(eta, kind.smallest_normal) if eta > kind.smallest_subnormal else 0.0
-        assert reference is not None
+    def _tops(self, strip: Strip) -> Tensor:
+        """The value with the largest error of each stretch."""
+        starts = torch.arange(len(strip.counts), device=strip.counts.device) * self.parts.stretch
+        return starts + largest(strip.counts, self.parts)[0]
 
-        def screen(out: Tensor, tensors: dict[str, Tensor], allowance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            inputs = {name: one.double() for name, one in tensors.items()}
-            value, got = reference(**inputs, **options)[output], out.double()
-            share, least = allowance.expand(2, -1, len(out) // allowance.shape[1]).reshape(2, -1)
-            margin = torch.maximum(share * value.abs(), least)
-            nan, finite = inputs[swept].isnan(), torch.isfinite(inputs[swept])
-            for one in inputs.values():
-                nan, finite = nan | one.isnan(), finite & torch.isfinite(one)
-            low, high, want = rounded(value - margin, kind), rounded(value + margin, kind), rounded(value, kind)
-            doubt = finite & ~(low == high)
-            differs = ~((got == want) | (got.isnan() & want.isnan())) & ~doubt
-            lost = finite & (want.abs() < flushed) & (want != 0) & (got == 0)
-            known = torch.isfinite(got) & torch.isfinite(want)
-            usual = finite & ~doubt & ~lost & known
-            error = torch.where(usual, ulps(got, want, kind), 0.0)
-            apart = torch.where(usual, (ordinals(out) - ordinals(want.to(out.dtype))).abs().double(), 0.0)
-            sign = finite & ~doubt & (got * want.sign() < 0)
-            infinite = ~finite & ~nan
-            others = [sign, nan, nan & differs, infinite, infinite & differs]
-            others += [finite & differs & ~known, lost, finite & differs]
-            counts = [(error > limit).sum() for limit in OVER] + [one.sum() for one in others]
-            numbers = torch.cat([table(inputs[swept], usual, error, apart, tiny), torch.stack(counts).double()])
-            # What is wrongly infinite or NaN is worse than anything that has a number.
-            shown = torch.where(finite & differs & ~known, torch.inf, error).float()
-            return numbers, shown, (SIGN * sign + DOUBT * doubt).to(torch.uint8)
-
-        return torch.compile(screen, dynamic=False) if self.bench.backend.name == "cuda" else screen
-
-    def _tally(self, numbers: Tensor) -> Tally:
-        told = numbers.cpu().numpy()
-        tally = numbered(told)
-        tally.count = self.size
-        tally.other = Counter({name: int(n) for name, n in zip(OTHERS, told[-len(OTHERS) :], strict=True)})
-        return tally
-
-    def _runs(self, places: Tensor, wrong: Tensor) -> Runs:
+    def _runs(self, strip: Strip) -> Runs:
         """Runs of wrong signs along the first argument, as first and last places."""
-        if self.bench.plan.pairs:
-            width = min(1 << self.bench.plan.kind.bits, self.size)
-            wrong, places = wrong.view(-1, width).any(1), places.view(-1, width)[:, 0]
+        wrong, width = (strip.flags & SIGN) != 0, 1
+        if self.parts.pairs:
+            width = min(1 << self.parts.kind.bits, self.size)
+            wrong = wrong.view(-1, width).any(1)
         padded = torch.nn.functional.pad(wrong.to(torch.int8), (1, 1))
         edges = (padded[1:] != padded[:-1]).nonzero().reshape(-1)
-        return list(zip(places[edges[::2]].tolist(), places[edges[1::2] - 1].tolist(), strict=True))
+        edges[1::2] -= 1
+        places = self.parts.places(edges * width + strip.start)[0].tolist()
+        return list(zip(places[::2], places[1::2], strict=True))
 
     def _put_runs(self, total: Tally, runs: Runs, ends: Tensor) -> None:
         """Joins runs that overlap or touch, and gives them to the tally as values. `ends` are numbers of the span."""
-        low, high = self.places(ends)[0].tolist()
-        joined: Runs = []
+        low, high = self.parts.places(ends)[0].tolist()
+        together: Runs = []
         for first, last in sorted(runs):
-            if joined and first <= joined[-1][1] + 1:
-                joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
+            if together and first <= together[-1][1] + 1:
+                together[-1] = (together[-1][0], max(last, together[-1][1]))
             else:
-                joined.append((first, last))
-        values = values_at(torch.tensor(joined, dtype=torch.int64).reshape(-1), self.bench.plan.kind).tolist()
+                together.append((first, last))
+        places = in_order(np.array(together, dtype=np.uint64).reshape(-1), self.parts.kind)
+        values = from_words(places, self.parts.kind).astype(np.float64).tolist()
         total.runs = list(zip(values[::2], values[1::2], strict=True))
-        total.open_first = bool(joined) and joined[0][0] == low
-        total.open_last = bool(joined) and joined[-1][1] == high
+        total.open_first = bool(together) and together[0][0] == low
+        total.open_last = bool(together) and together[-1][1] == high
 
-    def _bins(self, rows: Picked) -> np.ndarray[Any, Any]:
-        """For the plot: of each stretch the value with the largest error."""
-        places, error, flags = (torch.cat(parts).cpu() for parts in zip(*rows, strict=True))
-        kind = self.bench.plan.kind
-        x = values_at(places, kind).double().numpy()
-        there = np.isfinite(x) & np.isfinite(error.numpy())
-        share = places.numpy()[there] / (1 << kind.bits)
-        sign = (flags.numpy()[there] & SIGN) != 0
-        return binned(share, x[there], error.numpy()[there].astype(np.float64), sign)
+    def _decide(self, beside: Tally, doubtful: Picked) -> Runs:
+        """Counts the values that the screen's float64 could not be trusted with."""
+        runs = Runs()
+        for some in doubtful.batches():
+            inputs = self.parts.doubles(some.flat)
+            low, high, settled = self.bench.truth.rounded(inputs, some.kind)
+            runs += self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
+            beside.other["settled"] += settled
+        return runs
 
-    def _compared(self, picked: Picked, kind: DType) -> tuple[Compared, tuple[Words, ...], int]:
-        """Some values as the CPU looks at them: in the order of values, one by one where float64 is not enough."""
-        *places, output = (torch.cat(parts).cpu() for parts in zip(*picked, strict=True))
-        inputs = {name: one.double() for name, one in self.tensors(places).items()}
-        low, high, settled = self.bench.truth.rounded(inputs, kind)
-        words = tuple(in_order(one.numpy().astype(np.uint64), self.bench.plan.kind) for one in places)
-        return Compared(inputs[self.bench.plan.swept[0]].numpy(), inputs, output, low, high, kind), words, settled
-
-    def _decide(self, total: Tally, doubtful: Picked, kind: DType) -> Runs:
-        """Counts the values that float64 alone could not be trusted with; the places whose signs are wrong."""
-        compared, words, settled = self._compared(doubtful, kind)
-        if not len(compared.x):
-            return []
-        some = counted(self.bench, compared, words)
-        some.other["settled"] = settled
-        total.add_beside(some)
-        wrong = (compared.got * compared.want.sign() < 0).numpy()
-        return [(int(place), int(place)) for place in place_of(words[0][wrong], self.bench.plan.kind)]
-
-    def _bounded(
-        self, total: Tally, unsure: Tensor, places: list[Tensor], tensors: dict[str, Tensor], output: Tensor,
-        allowance: Tensor,
-    ) -> Runs:  # fmt: skip
-        """Counts values that stay undecided, at the further one of what may be due; places of wrong signs."""
-        kind, plan, truth = named_dtype(NAMES[output.dtype]), self.bench.plan, self.bench.truth
-        inputs, out = {name: one[unsure].double() for name, one in tensors.items()}, output[unsure]
+    def _bounded(self, beside: Tally, some: Picked, allowances: Tensor, start: int) -> Runs:
+        """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""
+        truth, inputs = self.bench.truth, self.parts.doubles(some.flat)
         assert truth.target.reference is not None
-        value, got = truth.target.reference(**inputs, **truth.options)[truth.output], out.double()
-        share, least = allowance.reshape(2, -1)[:, unsure // (self.size // self.blocks)]
-        margin = torch.maximum(share * value.abs(), least)
-        low, high = rounded(value - margin, kind), rounded(value + margin, kind)
-        far = torch.where((got - low).abs() >= (got - high).abs(), low, high)
-        usual = torch.isfinite(got) & torch.isfinite(low) & torch.isfinite(high)
-        error = torch.where(usual, ulps(got, far, kind), 0.0)
-        apart = torch.where(usual, (ordinals(out) - ordinals(far.to(out.dtype))).abs().double(), 0.0)
-        sign = (got * low.sign() < 0) & (got * high.sign() < 0)
-        counts = [(error > limit).sum().double() for limit in OVER]
-        counts += [one.sum().double() for one in (sign, ~usual, (got != low) & (got != high))]
-        tiny = plan.kind.smallest_normal
-        told = torch.cat([table(inputs[plan.swept[0]], usual, error, apart, tiny), torch.stack(counts)]).cpu().numpy()
-        some = numbered(told)
-        wrong, unusual, inexact = (int(n) for n in told[-3:])
-        some.other = Counter(sign=wrong, nonfinite=unusual, inexact=inexact, undecided=len(unsure))
-        total.add_beside(some)
-        return [(place, place) for place in places[0][unsure[sign]].tolist()]
+        value = truth.target.reference(**inputs, **truth.options)[truth.output]
+        block = (some.flat - start) // (self.size // self.blocks)
+        share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
+        low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
+        return self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
 
-    def _judge(self, total: Tally, worst: Picked, kind: DType) -> None:
-        """Judges the worst values by the target's contract."""
-        compared, words, _ = self._compared(worst, kind)
-        wrong = broken(self.bench, compared)
+    def _count(self, beside: Tally, some: Picked, compared: Compared) -> Runs:
+        """Counts some values apart; the places of wrong signs."""
+        tally, error, wrong = of_values(self.bench, compared, compared.inputs[self.parts.swept[0]])
+        tally.bins = drawn(self.parts, some.flat, error, wrong)
+        beside.add(tally)
+        return [(place, place) for place in self.parts.places(some.flat[wrong])[0].tolist()]
+
+    def _judge(self, total: Tally, tops: Picked) -> None:
+        """Judges the values of largest error by the target's contract."""
+        inputs = self.parts.doubles(tops.flat)
+        low, high, _ = self.bench.truth.bounds(inputs, tops.kind)
+        wrong = broken(self.bench, Compared(inputs, tops.output, low, high, tops.kind))
+        total.other["judged"] = len(tops.flat)
         total.symptoms = Counter(SYMPTOMS[int(symptom) - 1] for symptom in wrong[1])
-        bits = 0 if self.bench.plan.pairs else PART.bit_length() - 1
-        found = shown(compared, words, self.bench.plan.kind, wrong, 0)
-        places = place_of(np.array([one.words[0] for one in found], dtype=words[0].dtype), self.bench.plan.kind)
+        at, kind = wrong[0].to(low.device), self.parts.kind
+        flat, some = tops.flat[at].cpu(), {name: one[at].cpu() for name, one in inputs.items()}
+        words = tuple(in_order(one.numpy().astype(np.uint64), kind) for one in self.parts.places(flat))
+        x = some[self.parts.swept[0]].numpy()
+        seen = Compared(some, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind, x)
+        found = shown(seen, words, kind, (torch.arange(len(flat)), *wrong[1:]), 0)
+        bits = 0 if self.parts.pairs else PART.bit_length() - 1
+        places = place_of(np.array([one.words[0] for one in found], dtype=words[0].dtype), kind)
         total.worst = [replace(one, part=int(place) >> bits) for one, place in zip(found, places, strict=True)]
-        total.other["judged"] = len(compared.x)
-
-
-def numbered(told: np.ndarray[Any, Any]) -> Tally:
-    """A tally with the numbers of `table`, and those over the limits that follow them."""
-    size, tally = len(REGIONS), Tally()
-    for index, name in enumerate(COUNTS):
-        setattr(tally, name, told[index * size : (index + 1) * size].copy())
-    tally.over = told[len(COUNTS) * size :][: len(OVER)].copy()
-    return tally
-
-
-def largest(error: Tensor) -> Tensor:
-    """The place of the largest error of each of ROWS stretches."""
-    rows = error.view(min(ROWS, len(error)), -1)
-    return rows.argmax(1) + torch.arange(len(rows), device=error.device) * rows.shape[1]
-
-
-def values_at(places: Tensor, kind: DType) -> Tensor:
-    """The values at these places of the order of values, in their own dtype."""
-    half = 1 << (kind.bits - 1)
-    words = torch.where(places < half, 2 * half - 1 - places, places - half)
-    signed = torch.where(words >= half, words - 2 * half, words)
-    return signed.to(torch.int16 if kind.bits == 16 else torch.int32).view(TORCH_DTYPES[kind.name])
-
-
-def table(x: Tensor, usual: Tensor, error: Tensor, apart: Tensor, tiny: float) -> Tensor:
-    """Count, sum and maximum of the errors in units and in steps, by region: 5 x 8 numbers in a row."""
-    subnormal = (x.abs() < tiny) & (x != 0)
-    ends = [-torch.inf, *BOUNDS, torch.inf]
-    masks = [(x >= low) & (x < high) & ~subnormal & usual for low, high in zip(ends, ends[1:], strict=False)]
-    masks.append(subnormal & usual)
-    parts = [torch.stack([mask.sum().double() for mask in masks])]
-    for one in (error, apart):
-        parts.append(torch.stack([torch.where(mask, one, 0.0).sum() for mask in masks]))
-        parts.append(torch.stack([torch.where(mask, one, 0.0).amax() for mask in masks]))
-    return torch.cat(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -52,10 +52,15 @@ class Bench:
         return made
 
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
-        """The output that is looked at. TargetError for a launcher that refuses, or whose output does not fit."""
+        """The output that is looked at, finished. TargetError where it does not fit."""
+        output = self.launched(tensors)
+        self.backend.finish()
+        return output
+
+    def launched(self, tensors: Mapping[str, Tensor]) -> Tensor:
+        """The same while it may still be computed: what fails there is told by whoever waits for it."""
         with self.backend.unwatched():
             outputs = checked(self.target, self.launcher(**tensors, **self.plan.options))
-            self.backend.finish()
         name = self.truth.output = self.truth.output or next(iter(outputs))
         if name not in outputs:
             raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")
@@ -68,14 +73,17 @@ class Bench:
 
 @dataclass
 class Compared:
-    """One part element by element; float64 on the host. `low` and `high` enclose the correctly rounded result."""
+    """Some values element by element, in float64. `low` and `high` enclose the correctly rounded result.
 
-    x: np.ndarray[Any, Any]
+    `x`, of those that are shown or counted on the host, are the first swept argument's values.
+    """
+
     inputs: Inputs
     output: Tensor
     low: Tensor
     high: Tensor
     kind: DType
+    x: np.ndarray[Any, Any] = field(default_factory=lambda: np.empty(0))
 
     @property
     def got(self) -> Tensor:
@@ -101,7 +109,7 @@ def measured(bench: Bench, part: int) -> Tally | Final:
     kind = named_dtype(NAMES[output.dtype])
     inputs = {name: one.cpu().double() for name, one in tensors.items()}
     low, high, settled = bench.truth.rounded(inputs, kind)
-    compared = Compared(inputs[bench.plan.swept[0]].numpy(), inputs, output, low, high, kind)
+    compared = Compared(inputs, output, low, high, kind, inputs[bench.plan.swept[0]].numpy())
     tally = counted(bench, compared, words)
     tally.other["settled"] = settled
     wrong, symptoms, ratios = broken(bench, compared)
@@ -178,7 +186,7 @@ def flushes(bench: Bench, want: Tensor, got: Tensor, kind: DType) -> Tensor:
 
 
 def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
-    """(places, symptoms, ratios) where the target's contract is broken, as the accuracy oracle judges it.
+    """(places, symptoms, ratios) where the target's contract is broken, as the accuracy oracle judges it, on the host.
 
     A result that is correctly rounded keeps every contract, so that only the others are judged. Inputs that are not
     finite are judged where the target takes such.
@@ -189,8 +197,9 @@ def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
         if name not in bench.target.nonfinite:
             suspect &= torch.isfinite(one)
     places = suspect.nonzero().reshape(-1)
-    symptoms, ratios = torch.zeros(len(places), dtype=torch.int64), torch.zeros(len(places), dtype=torch.float64)
-    left, known = torch.arange(len(places)), None
+    symptoms = torch.zeros(len(places), dtype=torch.int64, device=places.device)
+    ratios = torch.zeros(len(places), dtype=torch.float64, device=places.device)
+    left, known = torch.arange(len(places), device=places.device), None
     for stage in range(len(STAGES)):
         if not len(left):
             break
@@ -201,7 +210,7 @@ def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
         keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
         left, known = left[keep], at(known, keep)
     wrong = symptoms > 0
-    return places[wrong], symptoms[wrong], ratios[wrong]
+    return places[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu()
 
 
 def staged(bench: Bench, inputs: Inputs, stage: int, known: Expected | None) -> Expected:

@@ -20,6 +20,7 @@ from torch import Tensor
 from fuzz.dtypes import DType
 from fuzz.errors import TargetError, Unadjudicated, UsageError, one_line
 from fuzz.reference import Expected, Precision, evaluate
+from fuzz.sweep.hands import Hands
 from fuzz.sweep.units import rounded
 from fuzz.target import Target
 
@@ -31,76 +32,87 @@ AT_ONCE = 128
 SECONDS = 10.0
 """Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
 
+FEW = 16
+"""The same where hands share them out."""
+
 Inputs = dict[str, Any]
+Values = dict[str, list[float]]
+"""Float64 values of every tensor argument, as plain numbers."""
 
 
 @dataclass
 class Truth:
-    """What is due of one output of a target. `spent` is what arbitrary precision has taken so far, in seconds."""
+    """What is due of one output of a target. `spent` is what arbitrary precision has taken so far, in seconds.
+
+    `hands` compute `exact`, if there are any.
+    """
 
     target: Target
     output: str
     precision: Precision
     options: Mapping[str, Any] = field(default_factory=dict)
     spent: float = 0.0
+    hands: Hands | None = None
 
     def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
         """(lowest, highest, settled): float64 values of the output's format between which the correctly rounded one is.
 
         They are equal where it is known. `settled` counts those that arbitrary precision decided.
         """
+        low, high, doubt = self.bounds(inputs, kind)
+        return self._settle(inputs, doubt.nonzero().reshape(-1), low, high, kind)
+
+    def bounds(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
+        """(lowest, highest, doubt): the same by float64 alone, and where that does not decide."""
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
         # All four members may happen to round to the value itself, which is one rounding off nevertheless.
         own = expected.uncertainty + UNIT * expected.value.abs()
-        return self.decided(inputs, expected.value, CERTAIN * own, kind)
-
-    def decided(self, inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, int]:
-        """The same from a float64 value and what it is certain within."""
-        finite = torch.ones_like(value, dtype=torch.bool)
-        for one in inputs.values():
-            finite &= torch.isfinite(one)
-        plain = rounded(value, kind)
-        low = torch.where(finite, rounded(value - margin, kind), plain)
-        high = torch.where(finite, rounded(value + margin, kind), plain)
-        return self._settle(inputs, (finite & ~(low == high)).nonzero().reshape(-1), low, high, kind)
+        return within(inputs, expected.value, CERTAIN * own, kind)
 
     def _settle(
         self, inputs: Inputs, places: Tensor, low: Tensor, high: Tensor, kind: DType
     ) -> tuple[Tensor, Tensor, int]:
-        settled = 0
-        for start in range(0, len(places), AT_ONCE):
-            some = places[start : start + AT_ONCE]
-            exact = self._exact({name: one[some] for name, one in inputs.items()})
-            if exact is None:
-                break
-            near = rounded(torch.tensor([odd_double(x) for x in exact], dtype=torch.float64), kind).to(low.device)
-            low[some] = high[some] = near
-            settled += len(some)
-        return low, high, settled
+        """Puts what arbitrary precision says of these places into `low` and `high`."""
+        values = {name: one[places].tolist() for name, one in inputs.items()}
+        near = self._exact(values, len(places))
+        some = places[: len(near)]
+        low[some] = high[some] = rounded(torch.tensor(near, dtype=torch.float64, device=low.device), kind)
+        return low, high, len(near)
 
-    def _exact(self, inputs: Inputs) -> list[Any] | None:
-        """Exact values, or None where there are none or the time is spent."""
+    def _exact(self, values: Values, count: int) -> list[float]:
+        """Exact values as `exact` gives them, up to where there is none or the time is spent."""
+        near, began, size = list[float](), time.monotonic(), FEW if self.hands else AT_ONCE
+        until = began + SECONDS - self.spent
+        asked = (
+            ({name: one[at : at + size] for name, one in values.items()}, self.output, until - time.monotonic())
+            for at in range(0, count, size)
+        )
+        answers = self.hands.map(asked) if self.hands else map(self.exact, asked)
+        for answer in answers:
+            if answer is None:
+                break
+            near += answer
+        self.spent += time.monotonic() - began
+        return near
+
+    def exact(self, asked: tuple[Values, str, float]) -> list[float] | None:
+        """Exact values of some inputs as doubles, see `odd_double`, of an output, in so many seconds; None without."""
         from fuzz.exact import elementwise
         from fuzz.exact import evaluate as exactly
 
-        left = SECONDS - self.spent
-        if left <= 0:
-            return None
-        began = time.monotonic()
-        given = {**{name: one.cpu() for name, one in inputs.items()}, **self.options}
+        values, output, seconds = asked
+        given = {**{name: torch.tensor(one, dtype=torch.float64) for name, one in values.items()}, **self.options}
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:
-                found = elementwise(self.target.exact, given, seconds=left, quick=True)
+                found = elementwise(self.target.exact, given, seconds=seconds, quick=True)
             else:
                 assert self.target.reference is not None
-                found = exactly(self.target.reference, given, seconds=left, quick=True)
+                found = exactly(self.target.reference, given, seconds=seconds, quick=True)
         except Unadjudicated:
             return None
-        finally:
-            self.spent += time.monotonic() - began
-        return list(found.values[self.output].reshape(-1).tolist())
+        return [odd_double(x) for x in found.values[output].reshape(-1).tolist()]
 
     def expected(self, inputs: Inputs, **how: Any) -> Expected:
         """The reference's value of the output with its envelope."""
@@ -114,6 +126,17 @@ class Truth:
         if self.output not in found:
             raise TargetError(f"target {self.target.name!r}: its reference returns {', '.join(found)}")
         return found[self.output]
+
+
+def within(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
+    """(lowest, highest, doubt) from a float64 value and what it is certain within, which counts at finite inputs."""
+    finite = torch.ones_like(value, dtype=torch.bool)
+    for one in inputs.values():
+        finite &= torch.isfinite(one)
+    plain = rounded(value, kind)
+    low = torch.where(finite, rounded(value - margin, kind), plain)
+    high = torch.where(finite, rounded(value + margin, kind), plain)
+    return low, high, finite & ~(low == high)
 
 
 def odd_double(x: Any) -> float:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
+from torch._dynamo.testing import CompileCounter
 
 from fuzz.backends import backend
 from fuzz.loader import load, planted
@@ -13,7 +15,10 @@ from fuzz.reference import precision
 from fuzz.sweep import Plan, Tally, planned
 from fuzz.sweep import device as large
 from fuzz.sweep.device import Device
+from fuzz.sweep.hands import Hands
 from fuzz.sweep.measure import Bench, measured
+from fuzz.sweep.plan import place_of
+from fuzz.sweep.screen import STRETCHES, parts_of, screen_of, sums_of, words_of
 from fuzz.sweep.truth import Truth
 
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
@@ -42,19 +47,90 @@ def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) ->
     whole = measured(made, 0)
     assert isinstance(whole, Tally)
     alike(total, whole)
-    assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * large.ROWS
+    assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * STRETCHES
     assert {one.symptom for one in total.worst} == {one.symptom for one in whole.worst}
 
 
-@pytest.mark.parametrize("many", [0, 1 << 30])
-def test_all_pairs_of_a_few_first_values(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+X = (-13.5, -5.0, -3.65, -0.7517, -0.5, -(2.0**-126), -0.0, 0.0, 2.0**-126, 0.5, 2.0, np.inf)
+"""Where a region ends, or begins, or where the result is about 0."""
+
+
+@pytest.mark.parametrize("bug", [None, "erf_saturates"])
+def test_float32_beside_every_edge(bug: str | None) -> None:
+    """The 2^16 values around each; a part of the device is one of the host's own here."""
+    asked = planned(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cuda", planted=bug)
+    assert asked.large
+    made = bench(replace(asked, backend="cpu"))
+    device, signs = Device(made, size=1 << 16, span=1), 0
+    places = place_of(np.array(X, dtype=np.float32).view(np.uint32), asked.kind)
+    for part in sorted({int(place) >> 16 for place in places})[1 if bug else 0 : 3 if bug else None]:
+        found, whole = device.spanned(part), measured(made, part)
+        assert isinstance(whole, Tally)
+        # How many float64 leaves to mpmath depends on the noise that a value meets where it stands in its tensor.
+        assert abs(found.other.pop("settled", 0) - whole.other.pop("settled", 0)) < 100
+        alike(found, whole)
+        signs += len(found.runs)
+    assert bool(signs) == bool(bug)
+
+
+def test_screens_compile_whole_and_once() -> None:
+    """A GPU's compiler gets each as one graph, the same for every part; its answers are those of plain torch."""
+    plan = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
+    parts, truth = parts_of(plan, 1 << 17), bench(replace(plan, backend="cpu")).truth
+    truth.output = "y"
+    traced = CompileCounter()
+    functions = words_of(parts), screen_of(parts, truth, plan.kind), sums_of(parts)
+    compiled = [torch.compile(one, backend=traced, fullgraph=True, dynamic=False) for one in functions]
+    allowance = torch.full((2, 2, 1), 2.0**-40, dtype=torch.float64)
+    for number in (torch.full((1,), 16000), torch.full((1,), 9000)):
+        output = parts.tensors(functions[0](number))["gate"]
+        first = [functions[0](number), functions[1](number, output, allowance)]
+        second = [compiled[0](number), compiled[1](number, output, allowance)]
+        for one, other in zip([*first, functions[2](*first[1])], [*second, compiled[2](*second[1])], strict=True):
+            assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert traced.frame_count == 3
+
+
+def doubled(value: float) -> float:
+    return 2 * value
+
+
+def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
+    hands = Hands(doubled, 2)
+    try:
+        assert hands.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and hands.map([]) == []
+        with pytest.raises(TypeError):
+            hands.map([1, None, 3])
+        assert hands.map(iter([5])) == [10]
+    finally:
+        hands.stop()
+
+
+def test_hands_decide_what_one_process_decides() -> None:
+    plan = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cpu", pairs=True)
+    truth = bench(plan).truth
+    truth.output = "y"
+    gate = torch.full((128,), 1.5 * 2.0**-60, dtype=torch.float64)
+    inputs = {"gate": gate, "up": 1 + torch.arange(128, dtype=torch.float64) / 128}
+    alone = truth.rounded(inputs, plan.kind)
+    truth.hands = Hands(truth.exact, 2)
+    try:
+        shared = truth.rounded(inputs, plan.kind)
+    finally:
+        truth.hands.stop()
+    assert alone[2] == shared[2] > 16 and torch.equal(alone[0], alone[1])
+    assert torch.equal(alone[0], shared[0]) and torch.equal(alone[1], shared[1])
+
+
+@pytest.mark.parametrize(("many", "size"), [(0, 1 << 16), (0, 1 << 17), (1 << 30, 1 << 17)])
+def test_all_pairs_of_a_few_first_values(many: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates of about 2^-60, where half of the product is a tie now and then that float64 alone does not decide."""
     monkeypatch.setattr(large, "MANY", many)
     asked = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     assert asked.large and asked.requests == 4 and asked.exhaustive
     made = bench(replace(asked, backend="cpu"))
     number = (0x8000 + (127 - 60) * 128) // 2
-    found, total = Device(made, size=1 << 17, span=1).spanned(number), Tally()
+    found, total = Device(made, size=size, span=(1 << 17) // size).spanned(number), Tally()
     for part in (2 * number, 2 * number + 1):
         small = measured(made, part)
         assert isinstance(small, Tally)

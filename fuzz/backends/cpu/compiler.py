@@ -100,12 +100,12 @@ def processor() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def build(c: str, name: str) -> bytes:
-    """Compile C to the bytes of a shared object."""
+def build(c: str, name: str, characters: int = 0) -> bytes:
+    """Compile C to the bytes of a shared object, with the flags of so much C where it is many kernels' in one."""
     with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
         source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         source.write_text(c, encoding="utf-8")
-        command = [*compiler(), *flags(tuple(compiler()), len(c)), str(source), "-o", str(target), "-lm"]
+        command = [*compiler(), *flags(tuple(compiler()), characters or len(c)), str(source), "-o", str(target), "-lm"]
         if os.path.exists("/bin/sh"):
             # A kernel that explodes in the optimiser must not take the machine's memory with it.
             command = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KB} 2>/dev/null; exec "$@"', "sh", *command]

@@ -136,7 +136,7 @@ def loop_lines(loop: Loop) -> list[str]:
 
 def nest_lines(loop: Loop, fast: bool) -> list[str]:
     """Lanes that are read elsewhere are kept in their arrays."""
-    lines = loop_heads(loop.shape)
+    lines = loop_heads(loop.shape, rolled=fast and loop.loads_some)
     here = current(loop.shape)
     for number, (lane, text) in enumerate(loop.lines):
         if fast and number in loop.fast:

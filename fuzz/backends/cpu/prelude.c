@@ -16,8 +16,11 @@ typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float 
 #define ALIGNED __attribute__((aligned(64), unused))
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define ROLLED
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
+/* Unrolled into a group of masked loads, some lanes get the mask of others (gcc until 12.3 and 13.2). */
+#define ROLLED _Pragma("GCC unroll 1")
 #endif
 
 /* What is wrong with one access, and all of those of a launch. */

@@ -14,17 +14,21 @@ Remap = Callable[[Index], Index]
 
 # Deeper nests are one loop with computed indexes: C compilers take exponential time on nests of twenty loops.
 DEEPEST = 4
+# Loops of up to so many turns are unrolled by gcc before it vectorises the one around them; prelude.c says when not.
+UNROLLED = 16
 
 
 def is_deep(shape: tuple[int, ...]) -> bool:
     return sum(size > 1 for size in shape) > DEEPEST
 
 
-def loop_heads(shape: tuple[int, ...]) -> list[str]:
+def loop_heads(shape: tuple[int, ...], rolled: bool = False) -> list[str]:
     """C that opens a loop nest over the shape and names the indexes; one closing brace ends it."""
     sizes = [(axis, size) for axis, size in enumerate(shape) if size > 1]
     if not is_deep(shape):
-        return [" ".join([*(f"for (int d{axis} = 0; d{axis} < {size}; d{axis}++)" for axis, size in sizes), "{"])]
+        heads = [f"for (int d{axis} = 0; d{axis} < {size}; d{axis}++)" for axis, size in sizes]
+        inner = [f"ROLLED {head}" if size <= UNROLLED else head for head, (_, size) in zip(heads, sizes, strict=True)]
+        return [" ".join([*heads[:1], *(inner if rolled else heads)[1:], "{"])]
     strides = {axis: math.prod(shape[axis + 1 :]) for axis, _ in sizes}
     indexes = [f"d{axis} = p / {strides[axis]} % {size}" for axis, size in sizes]
     return [f"for (int p = 0; p < {math.prod(shape)}; p++) {{", f"const int {', '.join(indexes)};"]
@@ -79,6 +83,11 @@ class Loop:
             self.read.add(lane)
             if index != lane.here:
                 self.foreign.add(lane)
+
+    @property
+    def loads_some(self) -> bool:
+        """Whether the fast loop has a load of which some lanes may be off."""
+        return any(" ? load_" in text for _, text in self.fast.values())
 
     @property
     def retries(self) -> bool:

@@ -32,6 +32,24 @@ def test_masks(dtype):
 
 
 @triton.jit
+def masked_pairs(x, on, out, B: tl.constexpr):
+    row, pair = tl.expand_dims(tl.arange(0, B), 1), tl.expand_dims(tl.arange(0, 2), 0)
+    mask = tl.load(on + (row * 2 + 1 + pair))
+    first, _ = tl.split(tl.load(x + (row * 2 + 3 + pair), mask=mask, other=7))
+    tl.atomic_or(out + tl.arange(0, B), first)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_pairs_whose_masks_are_kept(dtype):
+    """gcc 12.2 gives some of these lanes the mask of others where it unrolls the loop over the pairs."""
+    x = torch.randint(1, 1 << 30, (3 + 128,)).to(dtype)
+    on = torch.rand(1 + 128) > 0.5
+    out = torch.zeros(64, dtype=dtype)
+    masked_pairs[(1,)](x, on, out, B=64)
+    assert torch.equal(out, torch.where(on[1::2], x[3::2], 7))
+
+
+@triton.jit
 def strided(x, out, xm, xn, om, on, M: tl.constexpr, N: tl.constexpr):
     m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
     tl.store(out + m * om + n * on, tl.load(x + m * xm + n * xn))

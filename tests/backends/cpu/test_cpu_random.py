@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.random_kernels import build as builder
 from benchmarks.random_kernels import run as runner
 from benchmarks.random_kernels.build import compiled
 from benchmarks.random_kernels.check import CRASHED, DIFFERS, INVALID, SAME, check
@@ -15,6 +16,7 @@ from benchmarks.random_kernels.source import source
 from benchmarks.random_kernels.statements import kernel
 from benchmarks.random_kernels.tree import Buffer, Expr, Kernel, Let, Store, Type, walk
 from fuzz.backends.cpu import elementwise
+from fuzz.backends.cpu.compiler import build
 
 # Python 3.12 warns of it where torch has threads; the children use none of them.
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
@@ -35,6 +37,13 @@ def test_random_kernels_give_the_bits_that_numpy_gives():
     report = run_batch(range(60))
     assert not report.findings
     assert report.outcomes == Counter({SAME: 60})
+
+
+def test_many_kernels_share_one_call_of_the_compiler(monkeypatch):
+    calls = []
+    monkeypatch.setattr(builder, "build", lambda *given: calls.append(given) or build(*given))
+    batch = compiled([kernel(seed) for seed in range(4)])
+    assert len(calls) == 1 and all(item.function for item in batch)
 
 
 def test_a_wrong_operation_is_seen_and_shrunk(monkeypatch):

@@ -1,0 +1,212 @@
+"""Growth: whether a run slows down or grows with time, and what a case costs by its size and by the known findings.
+
+    python benchmarks/growth.py --seconds 1200 --plot docs/growth.svg
+
+Three tables. A long `fuzz run`: cases a second, resident memory and open files of its processes at a tenth of the time
+and at the end, each as the median of a tenth of the run. Milliseconds a case against the elements of a plan and its
+rows. A run on a kernel with a planted bug, beside a corpus of as many known findings, none of which is that bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+
+from waves import waves
+
+from fuzz import corpus
+from fuzz.case import Case
+from fuzz.dtypes import dtype as named_dtype
+from fuzz.engines.random import Width
+from fuzz.examine import service
+from fuzz.question import Setting
+from fuzz.values import exact
+
+ROOT = Path(__file__).resolve().parents[1]
+PLANTED = ("gelu_bw", "erf_saturates")
+"""Target and bug of the runs beside known findings."""
+PLANS, REPLICAS = 150, 32
+PAGE = os.sysconf("SC_PAGE_SIZE")
+RUN = [sys.executable, "-m", "fuzz", "run"]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A moment of a run: seconds since its start, cases so far, bytes resident and files open of all its processes."""
+
+    seconds: float
+    cases: int
+    memory: int
+    files: int
+
+
+def family(pid: int) -> list[int]:
+    """A process and those that it started."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+def use(pid: int) -> tuple[int, int]:
+    memory, files = 0, 0
+    for one in family(pid):
+        try:
+            memory += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * PAGE
+            files += len(os.listdir(f"/proc/{one}/fd"))
+        except OSError:  # It has ended.
+            continue
+    return memory, files
+
+
+def long_run(target: str, seconds: float) -> list[Sample]:
+    """A sample at each line of progress, one every ten seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [*RUN, target, "--backend", "cpu", "--seconds", str(seconds), "--corpus", folder]
+        running = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        assert running.stderr is not None
+        samples = []
+        for line in running.stderr:
+            told = re.match(r"\s*([\d.]+) s\s+([\d,]+) cases", line)
+            if told:
+                cases = int(told[2].replace(",", ""))
+                samples.append(Sample(float(told[1]), cases, *use(running.pid)))
+    if running.wait():
+        raise SystemExit(f"{' '.join(command)}: exit {running.returncode}")
+    return samples
+
+
+def rates(samples: list[Sample]) -> list[float]:
+    return [(b.cases - a.cases) / (b.seconds - a.seconds) for a, b in itertools.pairwise(samples)]
+
+
+def ends(values: list[float]) -> tuple[float, float]:
+    """The medians of the second tenth and of the last one."""
+    tenth = max(len(values) // 10, 1)
+    return median(values[tenth : 2 * tenth]), median(values[-tenth:])
+
+
+def run_table(samples: list[Sample]) -> list[str]:
+    series = {
+        "cases/s": rates(samples),
+        "MiB resident": [one.memory / 2**20 for one in samples],
+        "files open": [float(one.files) for one in samples],
+    }
+    lines = ["| | at a tenth | at the end | |", "|---|---|---|---|"]
+    for name, values in series.items():
+        early, late = ends(values)
+        lines.append(f"| {name} | {early:.1f} | {late:.1f} | {late / early - 1:+.1%} |")
+    return lines
+
+
+def costs(target: str) -> list[tuple[int, int, float]]:
+    """(elements, rows, seconds a case) of plans of mixed sizes, each run as a wave, the second time counted."""
+    handle = service(Setting(target, None, "cpu"))
+    found = []
+    for wave in itertools.islice(waves(target, "mixed", Width(REPLICAS, 1 << 20)), PLANS):
+        handle(wave)
+        began = time.perf_counter()
+        handle(wave)
+        seconds = (time.perf_counter() - began) / len(wave.sampled)
+        found.append((wave.plan.elements(), next(iter(wave.plan.last.dims.values())), seconds))
+    return found
+
+
+def sizes_table(found: list[tuple[int, int, float]]) -> list[str]:
+    lines = ["| elements of a case | plans | milliseconds a case, median |", "|---|---|---|"]
+    for low, high in itertools.pairwise((0, 16, 64, 256, 1024, 4096, 1 << 14, 1 << 18)):
+        mine = [seconds for elements, _, seconds in found if low < elements <= high]
+        if mine:
+            lines.append(f"| {low + 1} to {high} | {len(mine)} | {median(mine) * 1e3:.3f} |")
+    return lines
+
+
+def known(folder: Path, count: int) -> None:
+    """A corpus with so many findings of the target that are not its planted bug, all of them alike."""
+    target, bug = PLANTED
+    first = folder / "first"
+    command = [*RUN, target, "--planted", bug, "--backend", "cpu", "--seconds", "30", "--max-findings", "1"]
+    subprocess.run([*command, "--corpus", str(first)], capture_output=True, check=False, cwd=ROOT)
+    entry = corpus.read(next(first.rglob("*.yaml")))
+    assert entry.finding is not None
+    other_bug = replace(entry.finding, oracle="layout", symptom="bits")
+    for number in range(count):
+        other = replace(entry, case=moved(entry.case, number), finding=other_bug)
+        corpus.add(folder / "corpus", other)
+
+
+def moved(case: Case, number: int) -> Case:
+    """The case with another value in its first tensor."""
+    name, value = next(iter(case.last.tensors.items()))
+    kind = named_dtype(value.dtype)
+    words = value.words(case.last.dims).copy()
+    words.reshape(-1)[0] = number + 1
+    call = case.last.with_argument(name, replace(value, values=exact(words, kind)))
+    return case.with_call(len(case.calls) - 1, call)
+
+
+def beside(count: int, cases: int) -> tuple[float, float]:
+    """Seconds until a run with so many known findings is at work, and its cases a second."""
+    target, bug = PLANTED
+    with tempfile.TemporaryDirectory() as text:
+        known(Path(text), count)
+        command = [*RUN, target, "--planted", bug, "--backend", "cpu", "--cases", str(cases), "--json"]
+        began = time.monotonic()
+        done = subprocess.run(
+            [*command, "--corpus", f"{text}/corpus"], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        value = json.loads(done.stdout)
+        return time.monotonic() - began - value["seconds"], value["cases"] / value["seconds"]
+
+
+def plot(path: Path, samples: list[Sample], found: list[tuple[int, int, float]]) -> None:
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+    left.plot([one.seconds / 60 for one in samples[1:]], rates(samples), lw=1)
+    left.set(xlabel="minutes", ylabel="cases/s", title="one run", ylim=(0, None))
+    memory = left.twinx()
+    memory.plot([one.seconds / 60 for one in samples], [one.memory / 2**20 for one in samples], lw=1, color="C1")
+    memory.set(ylabel="MiB resident", ylim=(0, None))
+    for axes, place, name in ((middle, 0, "elements"), (right, 1, "rows")):
+        axes.loglog([one[place] for one in found], [one[2] * 1e3 for one in found], ".", ms=4)
+        axes.set(xlabel=name, ylabel="milliseconds a case", title=f"by {name}")
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--target", default="layernorm_bw")
+    parser.add_argument("--seconds", type=float, default=1200.0, help="of the long run")
+    parser.add_argument("--known", type=int, nargs="+", default=[0, 100, 1000, 10_000])
+    parser.add_argument("--cases", type=int, default=4000, help="of each run beside known findings")
+    parser.add_argument("--plot", type=Path)
+    asked = parser.parse_args()
+    found = costs(asked.target)
+    print("\n".join(sizes_table(found)), flush=True)
+    print("\n| known findings | seconds to start | cases/s |\n|---|---|---|")
+    for count in asked.known:
+        seconds, rate = beside(count, asked.cases)
+        print(f"| {count:,} | {seconds:.1f} | {rate:.0f} |", flush=True)
+    samples = long_run(asked.target, asked.seconds)
+    print("\n" + "\n".join(run_table(samples)))
+    if asked.plot:
+        plot(asked.plot, samples, found)
+
+
+if __name__ == "__main__":
+    main()
