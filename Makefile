@@ -44,7 +44,7 @@ bench-checks: $(STAMP)
 
 # A run of 20 minutes, cases of many sizes, and runs beside 10,000 known findings.
 bench-growth: $(STAMP)
-	@$(VENV)/bin/python benchmarks/growth.py --plot docs/growth.svg $(ARGS)
+	@$(VENV)/bin/python -m benchmarks.growth --plot docs/growth.svg $(ARGS)
 
 # The cpu backend against numpy: make random-kernels ARGS="--seconds 600 --seed 1"
 random-kernels: $(STAMP)

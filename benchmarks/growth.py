@@ -1,6 +1,6 @@
 """Growth: whether a run slows down or grows with time, and what a case costs by its size and by the known findings.
 
-    python benchmarks/growth.py --seconds 1200 --plot docs/growth.svg
+    python -m benchmarks.growth --seconds 1200 --plot docs/growth.svg
 
 Three tables. A long `fuzz run`: cases a second, resident memory and open files of its processes at a tenth of the time
 and at the end, each as the median of a tenth of the run. Milliseconds a case against the elements of a plan and its
@@ -12,18 +12,18 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from waves import waves
-
+from benchmarks.reliability.soak import Use, use
+from benchmarks.waves import waves
 from fuzz import corpus
 from fuzz.case import Case
 from fuzz.dtypes import dtype as named_dtype
@@ -36,18 +36,16 @@ ROOT = Path(__file__).resolve().parents[1]
 PLANTED = ("gelu_bw", "erf_saturates")
 """Target and bug of the runs beside known findings."""
 PLANS, REPLICAS = 150, 32
-PAGE = os.sysconf("SC_PAGE_SIZE")
 RUN = [sys.executable, "-m", "fuzz", "run"]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A moment of a run: seconds since its start, cases so far, bytes resident and files open of all its processes."""
+    """A moment of a run: seconds since its start, cases so far, and what all its processes hold."""
 
     seconds: float
     cases: int
-    memory: int
-    files: int
+    use: Use
 
 
 def family(pid: int) -> list[int]:
@@ -59,15 +57,13 @@ def family(pid: int) -> list[int]:
     return [pid, *(one for child in children for one in family(int(child)))]
 
 
-def use(pid: int) -> tuple[int, int]:
-    memory, files = 0, 0
+def used(pid: int) -> Use:
+    """What a process and those that it started hold together."""
+    each = []
     for one in family(pid):
-        try:
-            memory += int(Path(f"/proc/{one}/statm").read_text().split()[1]) * PAGE
-            files += len(os.listdir(f"/proc/{one}/fd"))
-        except OSError:  # It has ended.
-            continue
-    return memory, files
+        with suppress(OSError):  # It has ended.
+            each.append(use(one))
+    return Use(sum(one.memory for one in each), sum(one.files for one in each))
 
 
 def long_run(target: str, seconds: float) -> list[Sample]:
@@ -81,7 +77,7 @@ def long_run(target: str, seconds: float) -> list[Sample]:
             told = re.match(r"\s*([\d.]+) s\s+([\d,]+) cases", line)
             if told:
                 cases = int(told[2].replace(",", ""))
-                samples.append(Sample(float(told[1]), cases, *use(running.pid)))
+                samples.append(Sample(float(told[1]), cases, used(running.pid)))
     if running.wait():
         raise SystemExit(f"{' '.join(command)}: exit {running.returncode}")
     return samples
@@ -100,8 +96,8 @@ def ends(values: list[float]) -> tuple[float, float]:
 def run_table(samples: list[Sample]) -> list[str]:
     series = {
         "cases/s": rates(samples),
-        "MiB resident": [one.memory / 2**20 for one in samples],
-        "files open": [float(one.files) for one in samples],
+        "MiB resident": [one.use.memory / 2**20 for one in samples],
+        "files open": [float(one.use.files) for one in samples],
     }
     lines = ["| | at a tenth | at the end | |", "|---|---|---|---|"]
     for name, values in series.items():
@@ -180,7 +176,7 @@ def plot(path: Path, samples: list[Sample], found: list[tuple[int, int, float]])
     left.plot([one.seconds / 60 for one in samples[1:]], rates(samples), lw=1)
     left.set(xlabel="minutes", ylabel="cases/s", title="one run", ylim=(0, None))
     memory = left.twinx()
-    memory.plot([one.seconds / 60 for one in samples], [one.memory / 2**20 for one in samples], lw=1, color="C1")
+    memory.plot([one.seconds / 60 for one in samples], [one.use.memory / 2**20 for one in samples], lw=1, color="C1")
     memory.set(ylabel="MiB resident", ylim=(0, None))
     for axes, place, name in ((middle, 0, "elements"), (right, 1, "rows")):
         axes.loglog([one[place] for one in found], [one[2] * 1e3 for one in found], ".", ms=4)
