@@ -4,7 +4,8 @@
 
 All three in one run, on the same plans: `small` ones have tensors of up to 256 elements, `mixed` ones of up to 2**14.
 The waves and the cases one at a time have all default oracles, at the shares that are printed; the loop has none, and
-compares with a float64 reference by torch.allclose.
+compares with a float64 reference by torch.allclose. Several processes take turns on a GPU; with --mps they share it by
+NVIDIA's Multi-Process Service, started for them alone.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -162,6 +166,18 @@ def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: f
     return found
 
 
+@contextmanager
+def shared_gpu() -> Iterator[None]:
+    """NVIDIA's Multi-Process Service for what starts in here."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
+        try:
+            yield
+        finally:
+            subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--target", default="layernorm_bw")
@@ -172,13 +188,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--shapes", default="", choices=("", *SHAPES))
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--mps", action="store_true", help="the processes' kernels run side by side on the GPU")
     given = parser.parse_args()
     if given.processes > 1:
         command = [sys.executable, "-m", "benchmarks.waves", "--target", given.target, "--backend", given.backend]
         command += ["--replicas", str(given.replicas), "--seconds", str(given.seconds), "--shapes", given.shapes]
         command += ["--elements", str(given.elements), "--plans", str(given.plans)]
-        started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(given.processes)]
-        rows = [json.loads(line) for one in started for line in one.communicate()[0].splitlines()]
+        with shared_gpu() if given.mps else nullcontext():
+            started = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(given.processes)]
+            rows = [json.loads(line) for one in started for line in one.communicate()[0].splitlines()]
         for shapes in dict.fromkeys(row["shapes"] for row in rows):
             mine = [row["waves"] for row in rows if row["shapes"] == shapes]
             print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")

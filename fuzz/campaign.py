@@ -35,13 +35,14 @@ from fuzz.worker import Worker
 
 SHARES = {
     "deterministic": (4, 16),
-    "layout": (4, 16),
+    "layout": (4, 12),
     "rejects": (12, 16),
-    "invariance": (1, 4),
+    "invariance": (1, 2),
     "scaling": (8, 16),
     "autograd": (8, 16),
 }
-"""A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more."""
+"""A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more.
+Of all cases that is 1 in 16 or more: those without a split, or all contiguous, are not asked about some."""
 EXPLORE = "fuzz.explore:service"
 """What the process of the engine atheris runs."""
 HISTORY = 8

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,14 @@ FLOATS = {"fp32": ctypes.c_float, "f32": ctypes.c_float, "fp64": ctypes.c_double
 LIBRARY = "libcuda.so.1"
 SCRATCH = 2
 """Arguments at the end that every kernel has or may have: addresses of scratch memory, here of none."""
+
+
+SIDES = 4
+"""Streams that launches alike are spread over: a GPU has room for many small kernels at once."""
+FEW = 16
+"""Launches for which streams of their own are not worth their events."""
+NON_BLOCKING, NO_TIMING = 1, 2
+"""The driver's flags of streams and events."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +62,9 @@ class Loop:
         slots, moving = self.slots.copy(), np.array([self.places[position] for position in columns], dtype=np.int64)
         moved = np.stack([*columns.values()]) if columns else np.zeros((0, count), dtype=np.int64)
         given = slots.ctypes.data, len(slots), moving.ctypes.data, len(moving), moved.ctypes.data, count
-        error = compiled()(entry("cuLaunchKernel"), one.function, shape.ctypes.data, one.stream, *given)
-        if error:
-            raise RuntimeError(f"Triton Error [CUDA]: {words(error)}")
+        with beside(one.stream, count) as streams:
+            turns = streams.ctypes.data, len(streams)
+            check(compiled()(entry("cuLaunchKernel"), one.function, shape.ctypes.data, *turns, *given))
 
 
 def loop(kernel: Any, head: Sequence[Any], arguments: Sequence[Any]) -> Loop | None:
@@ -106,6 +115,41 @@ def slot(kind: str, argument: Any) -> int | None:
     return None
 
 
+@contextmanager
+def beside(stream: int, count: int) -> Iterator[np.ndarray]:
+    """The streams of so many launches that may run at the same time: what the stream holds already comes before all of
+    them, and what it gets later comes after."""
+    if count < FEW:
+        yield np.array([stream], dtype=np.uint64)
+        return
+    streams, events, start = sides()
+    check(driver().cuEventRecord(start, ctypes.c_void_p(stream)))
+    for side in streams:
+        check(driver().cuStreamWaitEvent(side, start, 0))
+    yield np.array([side.value for side in streams], dtype=np.uint64)
+    for side, event in zip(streams, events, strict=True):
+        check(driver().cuEventRecord(event, side))
+        check(driver().cuStreamWaitEvent(ctypes.c_void_p(stream), event, 0))
+
+
+@cache
+def sides() -> tuple[list[ctypes.c_void_p], list[ctypes.c_void_p], ctypes.c_void_p]:
+    """Streams that kernels run in side by side, an event of each, and one more; of the current context, to its end."""
+    streams = [ctypes.c_void_p() for _ in range(SIDES)]
+    events = [ctypes.c_void_p() for _ in range(SIDES + 1)]
+    for one in streams:
+        check(driver().cuStreamCreate(ctypes.byref(one), NON_BLOCKING))
+    for one in events:
+        check(driver().cuEventCreate(ctypes.byref(one), NO_TIMING))
+    return streams, events[1:], events[0]
+
+
+def check(error: int) -> None:
+    """Raises RuntimeError as Triton's own launcher does where the driver answers with an error."""
+    if error:
+        raise RuntimeError(f"Triton Error [CUDA]: {words(error)}")
+
+
 @cache
 def driver() -> Any:
     """CUDA's driver, which Triton has loaded before."""
@@ -137,6 +181,6 @@ def compiled() -> Any:
     path = kept.get_file("loop.so") or kept.put(build(source, "loop"), "loop.so", binary=True)
     function: Any = ctypes.CDLL(path).repeat
     number, address = ctypes.c_int64, ctypes.c_void_p
-    function.argtypes = [address, address, address, address, address, number, address, number, address, number]
+    function.argtypes = [address, address, address, address, number, address, number, address, number, address, number]
     function.restype = ctypes.c_int
     return function

@@ -27,7 +27,7 @@ from fuzz.backends.loop import Loop, loop
 FAKE = """
 #include <string.h>
 #define SEEN __attribute__((visibility("default")))
-SEEN long long record[64][32]; SEEN int calls, arguments, failing = -1;
+SEEN long long record[64][32], notes[64][4]; SEEN int calls, arguments, failing = -1, noted_calls; long long objects;
 SEEN int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, void *stream, void **parameters, void **extra) {
     if (calls == failing) return 700;
@@ -37,6 +37,16 @@ SEEN int cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned
     for (int n = 0; n < arguments; n++) memcpy(row + 10 + n, parameters[n], 8);
     return 0;
 }
+static int noted(const char *what, void *one, void *other) {
+    long long *row = notes[noted_calls++];
+    row[0] = what[0], row[1] = (long long)one, row[2] = (long long)other, row[3] = calls;
+    return 0;
+}
+static int made(void **one) { return *one = (void *)++objects, 0; }
+SEEN int cuStreamCreate(void **stream, unsigned flags) { return made(stream); }
+SEEN int cuEventCreate(void **event, unsigned flags) { return made(event); }
+SEEN int cuEventRecord(void *event, void *stream) { return noted("record", event, stream); }
+SEEN int cuStreamWaitEvent(void *stream, void *event, unsigned flags) { return noted("wait", stream, event); }
 SEEN int cuGetErrorString(int error, const char **text) {
     *text = error == 700 ? "an illegal memory access was encountered" : "?";
     return 0;
@@ -61,9 +71,11 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     path.write_bytes(build(FAKE, "fake"))
     library = ctypes.CDLL(str(path))
     monkeypatch.setattr(module, "driver", lambda: library)
-    module.entry.cache_clear()
+    for kept in (module.entry, module.sides):
+        kept.cache_clear()
     yield library
-    module.entry.cache_clear()
+    for kept in (module.entry, module.sides):
+        kept.cache_clear()
 
 
 def launches(fake: Any, arguments: int) -> list[list[int]]:
@@ -86,6 +98,25 @@ def test_each_replica_is_launched_with_its_addresses_and_everything_else_as_at_f
         for one, two in zip(moved[0], moved[4], strict=True)
     ]  # fmt: skip
     assert launches(fake, 10) == want
+
+
+def test_many_launches_run_side_by_side_after_what_came_before_and_before_what_comes_after(fake: Any) -> None:
+    made = loop(kernel(("*fp32",)), HEAD, (None,))
+    assert made is not None
+    made.repeat(module.FEW, {0: np.arange(module.FEW)})
+    streams = [row[8] for row in launches(fake, 0)]
+    sides = streams[: module.SIDES]
+    assert streams == sides * (module.FEW // module.SIDES)
+    assert len({*sides, made.shape.stream}) == module.SIDES + 1
+    rows = np.array((ctypes.c_int64 * (64 * 4)).in_dll(fake, "notes")).reshape(64, 4).tolist()
+    (_, start, *_), *before = rows[: module.SIDES + 1]
+    assert rows[0][:3] == [ord("r"), start, made.shape.stream]
+    assert before == [[ord("w"), side, start, 0] for side in sides]
+    after = rows[module.SIDES + 1 : 3 * module.SIDES + 1]
+    ends = [row[1] for row in after[::2]]
+    assert after[::2] == [[ord("r"), end, side, module.FEW] for end, side in zip(ends, sides, strict=True)]
+    assert after[1::2] == [[ord("w"), made.shape.stream, end, module.FEW] for end in ends]
+    assert len({start, *ends}) == module.SIDES + 1
 
 
 def test_an_error_of_the_driver_is_told_in_tritons_words_and_ends_the_loop(fake: Any) -> None:
