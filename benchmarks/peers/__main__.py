@@ -2,6 +2,7 @@
 
     make peers                                                 every planted bug below, 3 seeds, 60 s each
     make peers ARGS="--seconds 30 --seeds 1 --targets gelu_bw"
+    make peers ARGS="--jobs 12"                                so many runs at once, each on two processors of its own
 
 Every tool has the same kernels, the same references, the cpu backend, one process at a time (`fuzz run` its workers),
 and the same time from the process's start. Good kernels run as well: what is found there is a false alarm. --write puts
@@ -12,10 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import Queue
 from statistics import median, median_low
 from typing import Any
 
@@ -26,11 +31,13 @@ TARGETS = ("layernorm_bw", "gelu_bw", "softmax", "rms_norm", "matmul", "silu")
 PEERS = {"unit": "unit test", "properties": "Hypothesis", "coverage": "Atheris", "fuzz": "fuzz run"}
 START, END = "<!-- peers -->", "<!-- end of peers -->"
 Told = dict[str, Any]
+Run = tuple[str, str, str, int]
+"""Tool, target, planted bug (empty for the good kernel) and seed."""
 
 
-def ours(target: str, bug: str, seed: int, seconds: float) -> Told:
+def ours(where: list[str], target: str, bug: str, seed: int, seconds: float) -> Told:
     """One `fuzz run` with its shrinking."""
-    command = [sys.executable, "-m", "fuzz", "run", target, "--backend", "cpu", "--json"]
+    command = [*where, sys.executable, "-m", "fuzz", "run", target, "--backend", "cpu", "--json"]
     command += ["--seed", str(seed), "--seconds", str(seconds), "--max-findings", "1"]
     with tempfile.TemporaryDirectory() as folder:
         command += ["--corpus", folder] + (["--planted", bug] if bug else [])
@@ -44,15 +51,35 @@ def ours(target: str, bug: str, seed: int, seconds: float) -> Told:
     )
 
 
-def measured(peer: str, target: str, bug: str, seed: int, seconds: float) -> Told:
+def measured(where: list[str], peer: str, target: str, bug: str, seed: int, seconds: float) -> Told:
+    """One run of one tool; `where` is what its command begins with."""
     if peer == "fuzz":
-        return ours(target, bug, seed, seconds)
-    command = [sys.executable, "-m", "benchmarks.peers.one", peer, target, bug, str(seed), str(seconds)]
+        return ours(where, target, bug, seed, seconds)
+    command = [*where, sys.executable, "-m", "benchmarks.peers.one", peer, target, bug, str(seed), str(seconds)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     if not done.stdout.strip():
         raise SystemExit(f"{' '.join(command)}: {done.stderr}")
     told: Told = json.loads(done.stdout.splitlines()[-1])
     return told
+
+
+def all_runs(runs: list[Run], seconds: float, jobs: int) -> Iterator[Told]:
+    """What each run came to, in their order; with more than one at once each has two processors for itself."""
+    usable = sorted(os.sched_getaffinity(0))
+    free: Queue[list[str]] = Queue()
+    for job in range(jobs):
+        pair = {usable[(2 * job + place) % len(usable)] for place in range(2)}
+        free.put(["taskset", "--cpu-list", ",".join(map(str, sorted(pair)))] if jobs > 1 else [])
+
+    def measure(run: Run) -> Told:
+        where = free.get()
+        try:
+            return measured(where, *run, seconds)
+        finally:
+            free.put(where)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(measure, runs)
 
 
 def spelt(runs: list[Told]) -> str:
@@ -98,18 +125,17 @@ def main() -> None:
     parser.add_argument("--targets", default=",".join(TARGETS))
     parser.add_argument("--peers", default=",".join(PEERS))
     parser.add_argument("--bugs", default="", help="only these planted bugs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     peers, only = asked.peers.split(","), asked.bugs.split(",") if asked.bugs else None
     names = [(target, bug) for target in asked.targets.split(",") for bug in ("", *load(target).plants)]
     bugs = [pair for pair in names if only is None or pair[1] in only]
     results: dict[tuple[str, str, str], list[Told]] = {}
-    for target, bug in bugs:
-        for peer in peers:
-            for seed in range(asked.seeds):
-                run = measured(peer, target, bug, seed, asked.seconds)
-                results.setdefault((peer, target, bug), []).append(run)
-                print(f"{target} {bug or 'good'} {peer} seed {seed}: {run}", file=sys.stderr, flush=True)
+    runs = [(peer, *pair, seed) for pair in bugs for peer in peers for seed in range(asked.seeds)]
+    for (peer, target, bug, seed), told in zip(runs, all_runs(runs, asked.seconds, asked.jobs), strict=True):
+        results.setdefault((peer, target, bug), []).append(told)
+        print(f"{target} {bug or 'good'} {peer} seed {seed}: {told}", file=sys.stderr, flush=True)
     how = f"{asked.seeds} seeds, {asked.seconds:g} s each; median seconds from a process's start to its first failure, "
     how += "elements of the counterexample after the tool's own shrinking, executions spent on it."
     lines = [how, "", *table(results, bugs, peers)]

@@ -46,7 +46,7 @@ def run(subject: Subject, seed: int) -> None:
 
     out = os.dup(1)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    options = [f"-seed={seed + 1}", "-max_len=16384", "-len_control=0", "-timeout=1000"]
-    atheris.Setup([sys.argv[0], *options, f"-exact_artifact_path={os.devnull}"], one)
+    flags = [f"-seed={seed + 1}", "-max_len=16384", "-len_control=0", "-timeout=1000"]
+    atheris.Setup([sys.argv[0], *flags, f"-exact_artifact_path={os.devnull}"], one)
     os.dup2(out, 1)
     atheris.Fuzz()
