@@ -206,8 +206,8 @@ def _off_default(call: Call, defaults: Mapping[str, object]) -> int:
 def _plainness(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
     """Breaks ties between equally many departures from the default, so that the order is total."""
     layouts = tuple(
-        (value.layout.reach, value.layout.order, value.layout.expand, value.layout.pad, value.layout.offset)
-        + (value.layout.step,)
+        (value.layout.reach, value.layout.order, len(value.layout.expand), value.layout.expand)
+        + (value.layout.pad, value.layout.offset, value.layout.step)
         for value in call.tensors.values()
     )
     dtypes = tuple(value.dtype for value in call.tensors.values())

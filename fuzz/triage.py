@@ -204,12 +204,13 @@ class Triage:
 
     def _shrunk(self, record: Record, budget: Budget, clean: bool = False) -> Shrinker:
         """From the record's case on; in clean workers where asked for, and where calls may leave something behind."""
-        clean = clean or record.stateful or len(record.case.calls) > 1
+        clean = clean or record.stateful
         tries, like = record.rate.tries, record.widened
 
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
-                found = self.shows(case, like, clean=clean, stateful=record.stateful)
+                apart = clean or len(case.calls) > 1
+                found = self.shows(case, like, clean=apart, stateful=record.stateful)
                 same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
                 if same and not (record.numbers and found is not None and found.symptom == NONFINITE):
                     return found

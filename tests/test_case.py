@@ -56,6 +56,12 @@ def test_the_simpler_case_comes_first(simple: Case, other: Case) -> None:
     assert sort_key(simple, DEFAULTS) < sort_key(other, DEFAULTS)
 
 
+def test_fewer_expanded_dims_come_first() -> None:
+    fewer, more = (Argument(("M", "N"), "float32", recipe("zeros"), Layout(expand=dims)) for dims in ((1,), (0, 1)))
+    one, other = (Case("t", (Call({"M": 1, "N": 1}, {"x": x}),)) for x in (fewer, more))
+    assert sort_key(one, {}) < sort_key(other, {})
+
+
 def test_total_elements_come_before_single_dims() -> None:
     wide, tall = ({"M": 1, "N": 6}, {"M": 2, "N": 2})
     cases = [Case("t", (Call(dims, {"x": Argument(("M", "N"), "float32", recipe("zeros"))}),)) for dims in (wide, tall)]

@@ -190,6 +190,21 @@ def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
     assert Shown(layernorm, worker, ())._shrunk(made, Budget(), clean=False).case.last.dims["M"] == kept
 
 
+def test_clean_workers_are_asked_only_while_a_case_has_several_calls(two: tuple[Case, Case], layernorm: Target) -> None:
+    made = record(two[1], "dx")
+    made.case = replace(made.case, calls=(made.case.last,) * 3, split=None)
+    asked: list[tuple[int, bool]] = []
+
+    class Shown(Triage):
+        def shows(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
+            asked.append((len(case.calls), clean))
+            return like
+
+    worker: Any = None
+    Shown(layernorm, worker, ())._shrunk(made, Budget())
+    assert {(2, True), (1, False)} >= {(min(calls, 2), clean) for calls, clean in asked} >= {(1, False)}
+
+
 def test_a_stray_access_does_not_explain_a_write_over_an_input(two: tuple[Case, Case]) -> None:
     stray, written = Finding("bounds", ("out",), "stray-write", "s"), Finding("mutation", ("x",), "written", "w")
     both = replace(record(two[1], "out"), finding=stray, also=(written, wrong("dx")))

@@ -2,7 +2,16 @@
 
 from fuzz.passes.base import Pass
 from fuzz.passes.calls import fewer_calls
-from fuzz.passes.dims import BATTERY, drop_slices, filled, halve_dims, lower_dims, rows_as_neighbours, smallest_dims
+from fuzz.passes.dims import (
+    BATTERY,
+    drop_slices,
+    filled,
+    halve_dims,
+    keep_slices,
+    lower_dims,
+    rows_as_neighbours,
+    smallest_dims,
+)
 from fuzz.passes.plain import (
     later_layouts,
     plain_dtypes,
@@ -17,6 +26,7 @@ from fuzz.passes.values import (
     plain_numbers,
     plain_recipes,
     smallest_values,
+    sorted_values,
     zero_chunks,
 )
 
@@ -27,6 +37,7 @@ COARSE: tuple[Pass, ...] = (
     halve_dims,
     smallest_dims,
     lower_dims,
+    keep_slices,
     plain_layouts,
     later_layouts,
     plain_dtypes,
@@ -41,6 +52,7 @@ FINE: tuple[Pass, ...] = (
     zero_chunks,
     plain_numbers,
     fewer_bits,
+    sorted_values,
     smallest_dims,
     plain_layouts,
     later_layouts,

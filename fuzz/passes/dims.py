@@ -17,6 +17,7 @@ from fuzz.dims import Size, names, resolve
 from fuzz.dtypes import dtype as named_dtype
 from fuzz.layout import CONTIGUOUS
 from fuzz.passes.plain import plain_layouts
+from fuzz.passes.values import WRITTEN
 from fuzz.target import Target
 from fuzz.values import Exact, Recipe, exact, recipe
 
@@ -24,6 +25,8 @@ SMALL = 4
 """Sizes tried exhaustively from below, for every dim at once; fewer where there are many dims."""
 TRIALS = 4096
 """Combinations of sizes, at most."""
+LARGEST, PLACES = 1 << 18, 32
+"""Elements of the largest tensor of which slices are kept, and places that they are taken from, about."""
 BATTERY = (
     recipe("normal", 1),
     recipe("normal", 2),
@@ -86,6 +89,24 @@ def drop_slices(case: Case, target: Target) -> Iterator[Case]:
                         fits = batch != dim.name or case.split is None
                         yield smaller if fits else replace(smaller, split=_fitting(case.split, left))
                 run //= 2
+
+
+def keep_slices(case: Case, target: Target) -> Iterator[Case]:
+    """Of tensors too large to be written out as many rows, columns and so on as can be, from several places."""
+    for index, call in enumerate(case.calls):
+        counts = {name: math.prod(value.layout.stored(call.shape(name))) for name, value in call.tensors.items()}
+        if not WRITTEN < max(counts.values(), default=0) <= LARGEST:
+            continue
+        for dim in target.sizes:
+            size = call.dims[dim.name]
+            using = [counts[name] for name, value in call.tensors.items() if _uses(value, dim)]
+            kept = WRITTEN * size // max(using, default=1) // dim.multiple * dim.multiple
+            if not dim.low <= kept < size or case.split is not None:
+                continue
+            for start in range(0, size - kept // 2, max(kept // 2, size // PLACES, 1)):
+                end = min(start + kept, size)
+                tail = _without(case, index, dim, end, size - end)
+                yield _without(tail, index, dim, 0, end - kept)
 
 
 def _uses(value: Argument, dim: Size) -> bool:

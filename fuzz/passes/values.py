@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations, islice, product
+from itertools import combinations, islice, pairwise, product
 
 import numpy as np
 
@@ -25,6 +25,8 @@ WRITTEN = 512
 PLAIN = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 4.0, -4.0, 8.0, -8.0, 16.0, 3.0, -3.0)
 """Numbers tried for single elements, simplest first."""
 ALPHABET = (1.0, -1.0, 2.0, -2.0, 0.5, 4.0, -4.0, 16.0, -16.0)
+SWAPPED = 32
+"""Elements up to which a tensor's neighbours are swapped one pair after the other."""
 ENUMERATED = 1500
 """Assignments that smallest_values tries."""
 
@@ -136,6 +138,16 @@ def _assignment(
         }
         case = _with_words(case, index, name, value, _put((0,) * len(words), put))
     return case
+
+
+def sorted_values(case: Case, target: Target) -> Iterator[Case]:
+    """A tensor's words in ascending order, and neighbours in descending order swapped: equal cases end in one."""
+    for index, name, value, words in _written(case):
+        yield _with_words(case, index, name, value, tuple(sorted(words)))
+        if len(words) <= SWAPPED:
+            for place, (one, other) in enumerate(pairwise(words)):
+                if one > other:
+                    yield _with_words(case, index, name, value, _put(words, {place: other, place + 1: one}))
 
 
 def _simpler(word: int, kind: DType) -> Iterator[int]:

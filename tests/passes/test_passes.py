@@ -90,10 +90,12 @@ def test_a_pass_leaves_the_case_itself_alone(step: Pass, built_in: Target) -> No
 
 def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
     engine = RandomEngine(built_in, 2)
-    drawn = [case for case in map(engine.case, range(200)) if case.elements() < 400]
+    every = list(map(engine.case, range(200)))
+    drawn = [case for case in every if case.elements() < 400]
+    large = [case for case in every if 2000 < case.elements() < 20_000 and len(case.calls) == 1 and not case.split]
     idle = set()
     for step in PASSES:
-        if not any(_smaller(step, case, built_in) for case in [*drawn, *map(listed, drawn[:40])]):
+        if not any(_smaller(step, case, built_in) for case in [*drawn, *map(listed, drawn[:40]), *large]):
             idle.add(step.__name__)
     assert idle <= ({"plain_options"} if not built_in.options else set())
 
@@ -135,6 +137,24 @@ def test_fewer_bits_reaches_every_number_of_leading_bits() -> None:
     found = {x_words(case)[1] for case in candidates("fewer_bits", made())}
     # -3.1415927: -3 and -4 have fewer significant bits; 3.1415927 is not negative.
     assert {0xC0400000, 0xC0800000, 0x40490FDB} <= found
+
+
+def test_sorted_values_puts_words_in_order_at_once_and_pair_by_pair() -> None:
+    call = replace(made((3, 1, 2)).last, dims={"N": 3})
+    found = [x_words(case) for case in candidates("sorted_values", Case("gelu_bw", (call,)))]
+    assert found == [(1, 2, 3), (1, 3, 2)]
+
+
+def test_keep_slices_takes_runs_that_can_be_written_out_from_all_over() -> None:
+    call = made().last
+    large = {name: replace(value, values=recipe("normal", 3)) for name, value in call.arguments.items()}
+    case = Case("gelu_bw", (replace(call, dims={"N": 2000}, arguments=large),))
+    words, found = case.last.arguments["x"].words(case.last.dims), candidates("keep_slices", case)
+    places = [next(at for at in range(2000) if words[at] == x_words(one)[0]) for one in found]
+    assert places == list(range(0, 1488, 256)) + [1488]
+    for place, one in zip(places, found, strict=True):
+        assert one.last.dims == {"N": 512} and x_words(one) == tuple(words[place : place + 512].tolist())
+    assert candidates("keep_slices", made()) == []
 
 
 def test_plain_numbers_tries_1_for_every_element() -> None:

@@ -136,7 +136,7 @@ class Launcher:
         if report:
             count, found, failure = self.read(function, report, grid, extents)
             log.count += count
-            log.violations += found[: max(left, 0)]
+            log.take(found, watch.reports)
             if failure:
                 raise DeviceAssertion(failure)
 

@@ -39,14 +39,23 @@ typedef struct {
     i64 x, y, z, nx, ny, nz, program, tf32, shuffle; Launch *all; u32 tag; int stale, acquired, exempt, quiet; jmp_buf stop;
 } Run;
 
-/* Beyond the limit there is room for one failed assertion, which ends the launch and is no violation. */
+/* Whether what is wrong was not yet kept of any access of a site. */
+COLD int unheard(const Report *found, i64 problem, i64 site) {
+    for (i64 n = 0; n < found->kept; n++)
+        if (found->record[n].problem == problem && found->record[n].site == site) return 0;
+    return 1;
+}
+/* Beyond the limit there is room for the first of each of some more sites, and for one failed assertion, which ends the
+   launch and is no violation. */
+#define MORE_SITES 16
 COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 other) {
     Launch *all = run->all;
     const i64 limit = all->limit > 0 ? all->limit : 1, stops = problem == FAILED;
     while (__atomic_exchange_n(&all->lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
-    if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + 1) * sizeof(Record));
+    if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + MORE_SITES + 1) * sizeof(Record));
     Report *found = all->report;
-    if (found->kept < limit + stops)
+    const i64 room = limit + (stops || unheard(found, problem, site) ? MORE_SITES : 0) + stops;
+    if (found->kept < room)
         found->record[found->kept++] = (Record){problem, site, run->program, other, lane, address};
     found->count += !stops;
     __atomic_store_n(&all->lock, 0, __ATOMIC_RELEASE);

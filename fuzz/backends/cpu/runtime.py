@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -20,12 +20,21 @@ if TYPE_CHECKING:
 
 @dataclass
 class Log:
-    """What happened inside `observe()`: the first violations, how many there were, and the kernels launched."""
+    """What happened inside `observe()`: the first violations of all and of each place, how many there were, and the
+    kernels launched."""
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     count: int = 0
+
+    def take(self, found: Sequence[Violation], most: int) -> None:
+        """Up to so many of all, beyond them those of places that have none."""
+        places = {one.place for one in self.violations}
+        for one in found:
+            if len(self.violations) < most or one.place not in places:
+                self.violations.append(one)
+                places.add(one.place)
 
 
 @dataclass(frozen=True)
@@ -66,8 +75,9 @@ def observe(
     threads: int = 1,
 ) -> Iterator[Log]:
     """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
-    and atomics out of bounds are dropped, and `log.violations` holds the first `reports`. `order` permutes the programs
-    of every launch by a seeded permutation (-1 reverses them); with `threads` that many programs run at once.
+    and atomics out of bounds are dropped, and `log.violations` holds the first `reports`, and the first of each other
+    place. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them); with `threads` that
+    many programs run at once.
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
     (a `Memory` is one that somebody else tells of torch's operations), `conflicts` and `races` compare programs of one

@@ -38,6 +38,11 @@ class Violation:
         return f"{text}: {source}" if source else text
 
     @property
+    def place(self) -> tuple[object, ...]:
+        """What it has in common with other lanes and programs that do the same."""
+        return self.problem, self.kernel, self.file, self.line, self.kind, self.argument
+
+    @property
     def what(self) -> str:
         access = f"{self.kind} of {self.size} bytes at element {self.offset} of argument {self.argument!r}"
         other = "another program" if self.other is None else f"program {self.other}"

@@ -118,3 +118,18 @@ def test_proofs_do_not_wrap_around_themselves():
         assert not log.violations
         product_wraps[(1,)](torch.zeros(1), torch.zeros(4), 2**30, 2**30, 2, B=4)
     assert [v.lane for v in log.violations] == [(1,), (3,)]
+
+
+@triton.jit
+def added(x, y, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, tl.load(x + i) + tl.load(y + i))
+
+
+def test_each_place_is_reported_however_often_others_are():
+    out = torch.zeros(64)
+    with cpu.observe(reports=1) as log:
+        for _ in range(3):
+            added[(2,)](torch.zeros(8), torch.zeros(8), out, B=64)
+    assert [v.argument for v in log.violations] == ["x", "y"]
+    assert log.count == 3 * 2 * 2 * 56
