@@ -34,6 +34,8 @@ from fuzz.oracles import replicas, screen
 from fuzz.question import Question, Setting, Wave
 from fuzz.values.torch_values import tensor
 
+PARTS_OF_TIME = 5
+"""Parts of each measurement, of which the median and the range are told."""
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
     "launch": (replicas.Recording, "play"),
@@ -62,14 +64,22 @@ def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
                 index += count
 
 
-def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> float:
-    """Cases a second: `step` takes an item and tells how many cases it was."""
-    start, cases = time.perf_counter(), 0
-    for item in items:
-        cases += step(item)
-        if time.perf_counter() - start > seconds:
-            break
-    return cases / (time.perf_counter() - start)
+def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> list[float]:
+    """Cases a second in each fifth of the time: `step` takes an item and tells how many cases it was."""
+    rates = []
+    for _ in range(PARTS_OF_TIME):
+        start, cases = time.perf_counter(), 0
+        for item in items:
+            cases += step(item)
+            if time.perf_counter() - start > seconds / PARTS_OF_TIME:
+                break
+        rates.append(cases / (time.perf_counter() - start))
+    return [round(rate) for rate in sorted(rates)]
+
+
+def spread(what: str, rates: list[float]) -> dict[str, Any]:
+    """The median of sorted rates, and their range."""
+    return {what: rates[len(rates) // 2], f"{what}, range": [rates[0], rates[-1]]}
 
 
 def naive(name: str, backend: str) -> Callable[[Case], int]:
@@ -155,9 +165,9 @@ def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: f
     engine_seconds = (time.perf_counter() - start) / sum(len(wave.sampled) for wave in drawn)
     found = {
         "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
-        "waves": timed(together, itertools.cycle(warm), seconds),
-        "one at a time": timed(alone, itertools.cycle(questions), seconds / 2),
-        "hand-written loop": timed(by_hand, itertools.cycle(q.case for q in questions), seconds / 4),
+        **spread("waves", timed(together, itertools.cycle(warm), seconds)),
+        **spread("one at a time", timed(alone, itertools.cycle(questions), seconds / 2)),
+        **spread("hand-written loop", timed(by_hand, itertools.cycle(q.case for q in questions), seconds / 4)),
         "microseconds a case to draw plans": engine_seconds * 1e6,
         "share of time": shares(handle, warm, backend),
         "share of cases": {oracle: round(count / cases, 4) for oracle, count in examined.items()},
