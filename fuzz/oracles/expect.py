@@ -112,7 +112,13 @@ def _inputs(exam: Examination, index: int, made: Make) -> tuple[Inputs, dict[str
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
     inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
-    return inputs, {name: tensors[f"grad {name}"] for name in call.cotangents}
+    return inputs, {name: as_passed(exam, index, name, tensors[f"grad {name}"]) for name in call.cotangents}
+
+
+def as_passed(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
+    """What a backward gets of a cotangent: autograd rounds it to its output's dtype."""
+    outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
+    return cotangent.to(outputs[output].dtype).to(cotangent.dtype) if output in outputs else cotangent
 
 
 def _rows(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
