@@ -14,14 +14,19 @@ def moderate(weight):
     return weight.detach().abs().clamp(0.25, 4.0)
 
 
+def log_sums(logits):
+    """The logarithm of the sum of exponentials of each row below its largest, the rows below that, and the largest."""
+    # The result does not depend on it, and its own gradient is 0.
+    top = logits.amax(-1).detach()
+    shifted = logits - top.unsqueeze(-1)
+    return shifted.exp().sum(-1).log(), shifted, top
+
+
 def row_losses(logits, labels, class_weight, weighted, reduction, label_smoothing, lse_square_scale, softcap):
     """Cross entropy of each row, divided by the count or the weights where the reduction is a mean."""
     kept = labels != -100
     capped = softcap * torch.tanh(logits / softcap) if softcap else logits
-    # The result does not depend on it, and its own gradient is 0.
-    top = capped.amax(-1).detach()
-    shifted = capped - top.unsqueeze(-1)
-    log_sum = shifted.exp().sum(-1).log()
+    log_sum, shifted, _ = log_sums(capped)
     chosen = torch.where(kept, labels, 0).long()
     weight = moderate(class_weight) if weighted else torch.ones_like(logits[0]).detach()
     surprise = log_sum.unsqueeze(-1) - shifted
@@ -32,6 +37,8 @@ def row_losses(logits, labels, class_weight, weighted, reduction, label_smoothin
     if reduction == "mean":
         losses = losses / torch.where(kept, weight[chosen], 0.0).sum()
     if lse_square_scale:
+        # Of sums of its own: its gradient may be far smaller than parts of the other that cancel.
+        log_sum, _, top = log_sums(capped)
         penalty = lse_square_scale * (log_sum + top).square()
         losses = losses + (penalty / kept.sum() if reduction == "mean" else penalty)
     return torch.where(kept, losses, 0.0)
