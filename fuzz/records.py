@@ -31,7 +31,7 @@ class Record:
     its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
     the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
     there is such a cause already, so that the case must not shrink into its NaN. `taken` are findings, each with its
-    case, that turned out to be this cause when they were shrunk.
+    case, that turned out to be this cause when they were shrunk. `appeared` is the symptom of the unshrunk case.
     """
 
     finding: Finding
@@ -56,6 +56,7 @@ class Record:
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
     taken: list[tuple[Finding, Case]] = field(default_factory=list)
+    appeared: str = ""
 
     @property
     def told(self) -> dict[str, str]:
@@ -69,6 +70,12 @@ class Record:
         self.case, self.finding, self.also = other.case, other.finding, other.also
         self.verdict, self.filed = other.verdict, other.filed
         self.diagnosis, self.witnesses = other.diagnosis, other.witnesses
+
+    @property
+    def pictured(self) -> tuple[Case, ...]:
+        """Cases whose outputs show what is wrong, clearest first: numbers of one, and NaN of the other, tell apart."""
+        alike = (self.appeared == NONFINITE) == (self.finding.symptom == NONFINITE)
+        return (self.first, self.case) if alike else (self.case,)
 
     @property
     def blames_reference(self) -> bool:

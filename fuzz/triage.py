@@ -117,6 +117,7 @@ class Triage:
 
     def shrink(self, record: Record, budget: Budget) -> None:
         """Moves the record to the least case that still shows it, verified in a clean worker."""
+        record.appeared = record.appeared or record.finding.symptom
         timeout = self.worker.timeout
         if record.finding.symptom == "hung":
             self.worker.timeout = min(timeout, PATIENCE)
@@ -175,7 +176,7 @@ class Triage:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         found: tuple[str, ...] = consequences(record)
         if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
-            for case in (record.first, record.case):
+            for case in record.pictured:
                 if not found and case.elements() <= PICTURED:
                     answer = self.worker.ask(Inquiry(case))
                     found = () if isinstance(answer, Fate | Report) else answer

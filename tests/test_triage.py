@@ -190,6 +190,15 @@ def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
     assert Shown(layernorm, worker, ())._shrunk(made, Budget(), clean=False).case.last.dims["M"] == kept
 
 
+@pytest.mark.parametrize(("appeared", "left", "both"), [("nonfinite", "value", False), ("sign", "value", True)])
+def test_what_is_said_of_nan_is_not_said_of_a_case_that_has_none(
+    two: tuple[Case, Case], appeared: str, left: str, both: bool
+) -> None:
+    made = record(two[1], "dx")
+    made.first, made.appeared, made.finding = two[0], appeared, replace(made.finding, symptom=left)
+    assert made.pictured == ((two[0], made.case) if both else (made.case,))
+
+
 def test_clean_workers_are_asked_only_while_a_case_has_several_calls(two: tuple[Case, Case], layernorm: Target) -> None:
     made = record(two[1], "dx")
     made.case = replace(made.case, calls=(made.case.last,) * 3, split=None)
