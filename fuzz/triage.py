@@ -234,5 +234,7 @@ def killed(finding: Finding) -> bool:
 
 
 def consequences(record: Record) -> tuple[str, ...]:
-    """What the finding does to the gradients of other operations, in words."""
+    """What a write over an input does to the gradients of other operations, in words."""
+    if record.finding.oracle not in (MUTATION, CONSEQUENCE):
+        return ()
     return tuple(found.message for found in (record.finding, *record.also) if found.oracle == CONSEQUENCE)

@@ -21,7 +21,7 @@ from fuzz.records import Record, known_records, merge
 from fuzz.report.live import Quiet
 from fuzz.shrink import Budget
 from fuzz.target import Target
-from fuzz.triage import Triage
+from fuzz.triage import Triage, consequences
 from fuzz.trigger import needs
 from fuzz.worker import Worker
 
@@ -197,6 +197,13 @@ def test_what_is_said_of_nan_is_not_said_of_a_case_that_has_none(
     made = record(two[1], "dx")
     made.first, made.appeared, made.finding = two[0], appeared, replace(made.finding, symptom=left)
     assert made.pictured == ((two[0], made.case) if both else (made.case,))
+
+
+def test_gradients_that_a_write_spoils_are_no_consequence_of_wrong_numbers(two: tuple[Case, Case]) -> None:
+    spoilt = Finding("autograd", ("before_x",), "before", "spoilt")
+    numbers = replace(record(two[1], "dx"), also=(spoilt,))
+    written = replace(numbers, finding=Finding("mutation", ("x",), "written", "w"))
+    assert (consequences(numbers), consequences(written)) == ((), ("spoilt",))
 
 
 def test_clean_workers_are_asked_only_while_a_case_has_several_calls(two: tuple[Case, Case], layernorm: Target) -> None:
