@@ -5,8 +5,8 @@
     make peers ARGS="--jobs 12"                                so many runs at once, each on two processors of its own
 
 Every tool has the same kernels, the same references, the cpu backend, one process at a time (`fuzz run` its workers),
-and the same time from the process's start. Good kernels run as well: what is found there is a false alarm. --write puts
-the tables into a document.
+and the same time from the process's start. Good kernels run as well: what is found there is a false alarm, and so is a
+counterexample of a planted bug on which the good kernel fails too. --write puts the tables into a document.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def spelt(runs: list[Told]) -> str:
     """Median seconds, elements and executions of shrinking where it was found in most seeds."""
     times = [run["seconds"] if run["found"] else float("inf") for run in runs]
     if median_low(times) == float("inf"):
-        return f"not found ({sum(run['found'] for run in runs)}/{len(runs)})"
+        told = "false alarm" if any(run.get("alarm") for run in runs) else "not found"
+        return f"{told} ({sum(run['found'] for run in runs)}/{len(runs)})"
     hits = [run for run in runs if run["found"]]
     elements, executions = (median(run[key] for run in hits) for key in ("elements", "executions"))
     return f"{median_low(times):.1f} s; {elements:g} el.; {executions:g} ex."
