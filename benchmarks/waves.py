@@ -34,8 +34,8 @@ from fuzz.oracles import replicas, screen
 from fuzz.question import Question, Setting, Wave
 from fuzz.values.torch_values import tensor
 
-PARTS_OF_TIME = 5
-"""Parts of each measurement, of which the median and the range are told."""
+FIFTHS = 5
+"""Stretches of each measurement, of which the median and the range are told."""
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
     "launch": (replicas.Recording, "play"),
@@ -65,13 +65,13 @@ def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
 
 
 def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> list[float]:
-    """Cases a second in each fifth of the time: `step` takes an item and tells how many cases it was."""
+    """Cases a second in each fifth of the time, ascending: `step` takes an item and tells how many cases it was."""
     rates = []
-    for _ in range(PARTS_OF_TIME):
+    for _ in range(FIFTHS):
         start, cases = time.perf_counter(), 0
         for item in items:
             cases += step(item)
-            if time.perf_counter() - start > seconds / PARTS_OF_TIME:
+            if time.perf_counter() - start > seconds / FIFTHS:
                 break
         rates.append(cases / (time.perf_counter() - start))
     return [round(rate) for rate in sorted(rates)]
@@ -180,12 +180,15 @@ def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: f
 def shared_gpu() -> Iterator[None]:
     """NVIDIA's Multi-Process Service for what starts in here."""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+        names = ("CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY")
+        os.environ |= dict.fromkeys(names, folder)
         subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
         try:
             yield
         finally:
             subprocess.run(["nvidia-cuda-mps-control"], input=b"quit\n", check=True)
+            for name in names:
+                del os.environ[name]
 
 
 def main() -> None:

@@ -42,7 +42,8 @@ SHARES = {
     "autograd": (8, 16),
 }
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more.
-Of all cases that is 1 in 16 or more: those without a split, or all contiguous, are not asked about some."""
+Invariance and layout do not apply to cases without a split and to contiguous ones; of all cases each is asked about one
+in 16 at least, where plans have several replicas."""
 EXPLORE = "fuzz.explore:service"
 """What the process of the engine atheris runs."""
 HISTORY = 8

@@ -73,7 +73,7 @@ class Record:
 
     @property
     def pictured(self) -> tuple[Case, ...]:
-        """Cases whose outputs show what is wrong, clearest first: numbers of one, and NaN of the other, tell apart."""
+        """Cases whose outputs show what is wrong, clearest first: the unshrunk one only if both or none show NaN."""
         alike = (self.appeared == NONFINITE) == (self.finding.symptom == NONFINITE)
         return (self.first, self.case) if alike else (self.case,)
 

@@ -34,6 +34,16 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
         return any(triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(rate.deciding))
 
 
+def own_backend(entry: Entry, other: str) -> str:
+    """The backend that an entry was seen on where that is the CPU's, which runs anywhere, or the other one."""
+    return "cpu" if entry.seen.get("backend") == "cpu" else other
+
+
+def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
+    """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
+    return entry.status == "open" and not disagrees and entry.seen.get("backend", backend) != backend
+
+
 def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
     """Triage of an entry's target, with its planted bug."""
     worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)

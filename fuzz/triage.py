@@ -204,13 +204,14 @@ class Triage:
             record.case, record.finding = alone, found
 
     def _shrunk(self, record: Record, budget: Budget, clean: bool = False) -> Shrinker:
-        """From the record's case on; in clean workers where asked for, and where calls may leave something behind."""
+        """From the record's case on; in clean workers where asked for, and where calls may leave something behind: as
+        long as the case has several, and for what is to take its place."""
         clean = clean or record.stateful
         tries, like = record.rate.tries, record.widened
 
         def shows(case: Case) -> Finding | None:
             for _ in range(tries):
-                apart = clean or len(case.calls) > 1
+                apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
                 found = self.shows(case, like, clean=apart, stateful=record.stateful)
                 same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
                 if same and not (record.numbers and found is not None and found.symptom == NONFINITE):

@@ -245,7 +245,9 @@ def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(fuzz: Here, 
     opened = fuzz("replay", saved.parent, "--json")
     assert opened.code == 0
     assert opened.json == {
-        "passed": 1, "failed": 0, "entries": [{"path": str(saved), "status": "open", "reproduced": True}],
+        "passed": 1, "failed": 0, "entries": [
+            {"path": str(saved), "status": "open", "backend": "cpu", "reproduced": True, "passed": True},
+        ],
     }  # fmt: skip
     corpus.mark(saved, "fixed", "said so")
     closed = fuzz("replay", saved, "--json")

@@ -65,11 +65,11 @@ def measured(where: list[str], peer: str, target: str, bug: str, seed: int, seco
 
 def all_runs(runs: list[Run], seconds: float, jobs: int) -> Iterator[Told]:
     """What each run came to, in their order; with more than one at once each has two processors for itself."""
-    usable = sorted(os.sched_getaffinity(0))
+    usable = sorted(os.sched_getaffinity(0)) if jobs > 1 else []
     free: Queue[list[str]] = Queue()
     for job in range(jobs):
-        pair = {usable[(2 * job + place) % len(usable)] for place in range(2)}
-        free.put(["taskset", "--cpu-list", ",".join(map(str, sorted(pair)))] if jobs > 1 else [])
+        pair = usable[2 * job : 2 * job + 2]
+        free.put(["taskset", "--cpu-list", ",".join(map(str, pair))] if pair else [])
 
     def measure(run: Run) -> Told:
         where = free.get()
@@ -129,6 +129,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="runs at once")
     parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
+    if asked.jobs > 1 and 2 * asked.jobs > len(os.sched_getaffinity(0)):
+        parser.error(f"--jobs {asked.jobs} needs {2 * asked.jobs} processors")
     peers, only = asked.peers.split(","), asked.bugs.split(",") if asked.bugs else None
     names = [(target, bug) for target in asked.targets.split(",") for bug in ("", *load(target).plants)]
     bugs = [pair for pair in names if only is None or pair[1] in only]

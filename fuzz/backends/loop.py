@@ -28,7 +28,7 @@ SCRATCH = 2
 SIDES = 4
 """Streams that launches alike are spread over: a GPU has room for many small kernels at once."""
 FEW = 16
-"""Launches for which streams of their own are not worth their events."""
+"""Launches from which on streams of their own are worth their events."""
 NON_BLOCKING, NO_TIMING = 1, 2
 """The driver's flags of streams and events."""
 
@@ -126,10 +126,15 @@ def beside(stream: int, count: int) -> Iterator[np.ndarray]:
     check(driver().cuEventRecord(start, ctypes.c_void_p(stream)))
     for side in streams:
         check(driver().cuStreamWaitEvent(side, start, 0))
-    yield np.array([side.value for side in streams], dtype=np.uint64)
-    for side, event in zip(streams, events, strict=True):
-        check(driver().cuEventRecord(event, side))
-        check(driver().cuStreamWaitEvent(ctypes.c_void_p(stream), event, 0))
+    errors: list[int] = []
+    try:
+        yield np.array([side.value for side in streams], dtype=np.uint64)
+    finally:
+        # After an error too: launches before it may still run in memory that is about to be given to others.
+        for side, event in zip(streams, events, strict=True):
+            errors.append(driver().cuEventRecord(event, side))
+            errors.append(driver().cuStreamWaitEvent(ctypes.c_void_p(stream), event, 0))
+    check(next(filter(None, errors), 0))
 
 
 @cache

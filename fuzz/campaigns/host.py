@@ -34,7 +34,7 @@ from fuzz.finding import Finding
 from fuzz.loader import load, planted
 from fuzz.question import Wave
 from fuzz.records import Record
-from fuzz.replaying import reproduces, target_of
+from fuzz.replaying import elsewhere, own_backend, reproduces, target_of
 from fuzz.report.machine import finding_json
 from fuzz.target import Target
 from fuzz.worker import PARENT_DEATH, preload
@@ -157,15 +157,19 @@ def replay(request: Replay, voice: Voice) -> None:
     """Runs entries again, each in a clean worker."""
     from fuzz.backends import backend
 
-    name = backend(request.backend).name
     for path in request.paths:
         voice.say("replaying", path=path)
         try:
             entry = corpus.read(Path(path))
             text, target = target_of(entry, Path(path), request.target)
+            name = backend(own_backend(entry, request.backend)).name
             disagrees = reproduces(entry, text, target, name)
         except UsageError as error:
             voice.say("replayed", path=path, disagrees=None, why=one_line(error))
+            continue
+        if elsewhere(entry, name, disagrees):
+            why = f"it was seen on {entry.seen['backend']}, and agrees on {name}"
+            voice.say("replayed", path=path, disagrees=None, why=why)
             continue
         voice.say("replayed", path=path, disagrees=disagrees, status=entry.status)
     voice.say("done")

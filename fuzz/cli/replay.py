@@ -1,4 +1,8 @@
-"""``fuzz replay``: corpus entries in both directions: open ones must still fail, fixed ones must pass."""
+"""``fuzz replay``: corpus entries in both directions: open ones must still fail, fixed ones must pass.
+
+Where no backend is named an entry runs on its own, the one that it was seen on, if that is here. An open entry that
+agrees on another one passes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from fuzz.cli.console import put, put_json
 from fuzz.cli.run import chosen_backend
 from fuzz.cli.version import number
 from fuzz.entry import Entry
-from fuzz.replaying import reproduces, target_of
+from fuzz.replaying import elsewhere, own_backend, reproduces, target_of
 from fuzz.report.files import check, write
 from fuzz.report.items import Item, item
 from fuzz.report.junit import junit as as_junit
@@ -34,16 +38,11 @@ class Replayed:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether an open entry agrees here and was seen on another backend, of which that says nothing."""
-        return self.entry.status == "open" and not self.reproduced and self.seen_on != self.backend
-
-    @property
-    def seen_on(self) -> str:
-        return self.entry.seen.get("backend", self.backend)
+        return elsewhere(self.entry, self.backend, self.reproduced)
 
     @property
     def passed(self) -> bool:
-        """Whether the entry did what its status says; an accepted one may do either."""
+        """Whether the entry did what its status says of its own backend; an accepted one may do either."""
         as_said = self.reproduced == (self.entry.status == "open")
         return self.entry.status == "accepted" or as_said or self.elsewhere
 
@@ -58,7 +57,7 @@ def replay(
     sarif: Annotated[Path | None, typer.Option(help="Write the entries as SARIF 2.1.0 into this file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
-    """Run saved cases again: open ones must still fail, fixed ones must pass."""
+    """Run saved cases again: open ones must still fail on the backend they were seen on, fixed ones must pass."""
     check(junit, "--junit")
     check(sarif, "--sarif")
     began = time.monotonic()
@@ -75,7 +74,14 @@ def replay(
                 "passed": len(results) - len(failed),
                 "failed": len(failed),
                 "entries": [
-                    {"path": str(one.path), "status": one.entry.status, "reproduced": one.reproduced} for one in results
+                    {
+                        "path": str(one.path),
+                        "status": one.entry.status,
+                        "backend": one.backend,
+                        "reproduced": one.reproduced,
+                        "passed": one.passed,
+                    }
+                    for one in results
                 ],
             }
         )
@@ -90,8 +96,8 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
     entries = [(path, corpus.read(path)) for path in places]
     if entries:
         preload("fuzz.warm")
-    name = chosen_backend(backend)
     for path, entry in entries:
+        name = chosen_backend(own_backend(entry, backend) if backend == "auto" else backend)
         text, loaded = target_of(entry, path, target)
         result = Replayed(path, entry, loaded, reproduces(entry, text, loaded, name), name)
         if not quiet:
@@ -107,7 +113,7 @@ def item_of(result: Replayed) -> Item:
 def told(result: Replayed) -> str:
     shown = "disagrees" if result.reproduced else "agrees"
     if result.elsewhere:
-        return f"open, seen on {result.seen_on}; agrees on {result.backend}"
+        return f"open, seen on {result.entry.seen['backend']}; agrees on {result.backend}"
     if result.passed:
         return f"{result.entry.status}, {shown}"
     if result.reproduced:

@@ -82,9 +82,10 @@ def drop_slices(case: Case, target: Target) -> Iterator[Case]:
             run = size // 2
             while run:
                 for start in range(0, size, run):
-                    left = size - min(run, size - start)
+                    kept = np.delete(np.arange(size), np.s_[start : start + run])
+                    left = len(kept)
                     if left >= dim.low and left % dim.multiple == 0:
-                        smaller = _without(case, index, dim, start, size - left)
+                        smaller = _with_slices(case, index, dim, kept)
                         batch = target.batch or next(iter(target.rows.values()), "")
                         fits = batch != dim.name or case.split is None
                         yield smaller if fits else replace(smaller, split=_fitting(case.split, left))
@@ -100,30 +101,29 @@ def keep_slices(case: Case, target: Target) -> Iterator[Case]:
         for dim in target.sizes:
             size = call.dims[dim.name]
             using = [counts[name] for name, value in call.tensors.items() if _uses(value, dim)]
-            kept = WRITTEN * size // max(using, default=1) // dim.multiple * dim.multiple
+            kept = WRITTEN * size // max([*using, 1]) // dim.multiple * dim.multiple
             if not dim.low <= kept < size or case.split is not None:
                 continue
             for start in range(0, size - kept // 2, max(kept // 2, size // PLACES, 1)):
                 end = min(start + kept, size)
-                tail = _without(case, index, dim, end, size - end)
-                yield _without(tail, index, dim, 0, end - kept)
+                yield _with_slices(case, index, dim, np.arange(end - kept, end))
 
 
 def _uses(value: Argument, dim: Size) -> bool:
     return any(dim.name in names(text) for text in value.shape)
 
 
-def _without(case: Case, index: int, dim: Size, start: int, count: int) -> Case:
-    """The case without `count` slices of a dim; dims that only enter an expression keep their leading part."""
+def _with_slices(case: Case, index: int, dim: Size, kept: np.ndarray) -> Case:
+    """The case with these slices of a dim alone; dims that only enter an expression keep their leading part."""
     call = case.calls[index]
-    dims = {**call.dims, dim.name: call.dims[dim.name] - count}
+    dims = {**call.dims, dim.name: len(kept)}
     for name, value in call.tensors.items():
         if not _uses(value, dim):
             continue
         words = value.words(call.dims)
         for axis, text in enumerate(value.shape):
             if text == dim.name and axis not in value.layout.expand:
-                words = np.delete(words, np.s_[start : start + count], axis)
+                words = np.take(words, kept, axis)
         cut = words[tuple(slice(0, size) for size in value.layout.stored(resolve(value.shape, dims)))]
         call = call.with_argument(name, replace(value, values=exact(cut, named_dtype(value.dtype))))
     return case.with_call(index, replace(call, dims=dims))

@@ -141,7 +141,7 @@ def _assignment(
 
 
 def sorted_values(case: Case, target: Target) -> Iterator[Case]:
-    """A tensor's words in ascending order, and neighbours in descending order swapped: equal cases end in one."""
+    """A tensor's words, as bits, in ascending order, and single neighbours swapped: equal cases end in one."""
     for index, name, value, words in _written(case):
         yield _with_words(case, index, name, value, tuple(sorted(words)))
         if len(words) <= SWAPPED:

@@ -37,7 +37,7 @@ def row_losses(logits, labels, class_weight, weighted, reduction, label_smoothin
     if reduction == "mean":
         losses = losses / torch.where(kept, weight[chosen], 0.0).sum()
     if lse_square_scale:
-        # Of sums of its own: its gradient may be far smaller than parts of the other that cancel.
+        # By sums of its own: added to the gradients of the other sums, which cancel, its small gradient would be lost.
         log_sum, _, top = log_sums(capped)
         penalty = lse_square_scale * (log_sum + top).square()
         losses = losses + (penalty / kept.sum() if reduction == "mean" else penalty)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from itertools import islice
 
@@ -13,9 +14,9 @@ from fuzz.engines import RandomEngine
 from fuzz.layout import CONTIGUOUS, Layout
 from fuzz.loader import load
 from fuzz.passes import COARSE, FINE, Pass, listed
-from fuzz.passes.dims import resized, smallest_dims
+from fuzz.passes.dims import keep_slices, resized, smallest_dims
 from fuzz.passes.plain import simpler_layouts
-from fuzz.target import Target
+from fuzz.target import Target, size
 from fuzz.values import Exact, Recipe, recipe
 
 PASSES = tuple(dict.fromkeys((*COARSE, *FINE)))
@@ -155,6 +156,13 @@ def test_keep_slices_takes_runs_that_can_be_written_out_from_all_over() -> None:
     for place, one in zip(places, found, strict=True):
         assert one.last.dims == {"N": 512} and x_words(one) == tuple(words[place : place + 512].tolist())
     assert candidates("keep_slices", made()) == []
+    other = replace(large["x"], shape=("K",))
+    empty = Call({"N": 0, "K": 2000}, {"x": large["x"], "other": other})
+    with_sizes = copy(load("gelu_bw"))
+    with_sizes.sizes = (size("N", 0, 8), size("K", 1, 4096))
+    assert [one.last.dims for one in keep_slices(Case("t", (empty,)), with_sizes)][:1] == [
+        {"N": 0, "K": 512}
+    ]
 
 
 def test_plain_numbers_tries_1_for_every_element() -> None:

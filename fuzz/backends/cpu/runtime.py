@@ -76,8 +76,8 @@ def observe(
 ) -> Iterator[Log]:
     """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
     and atomics out of bounds are dropped, and `log.violations` holds the first `reports`, and the first of each other
-    place. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them); with `threads` that
-    many programs run at once.
+    place, up to 16 a launch. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them);
+    with `threads` that many programs run at once.
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
     (a `Memory` is one that somebody else tells of torch's operations), `conflicts` and `races` compare programs of one
