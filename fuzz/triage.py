@@ -210,8 +210,8 @@ class Triage:
         tries, like = record.rate.tries, record.widened
 
         def shows(case: Case) -> Finding | None:
+            apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
             for _ in range(tries):
-                apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
                 found = self.shows(case, like, clean=apart, stateful=record.stateful)
                 same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
                 if same and not (record.numbers and found is not None and found.symptom == NONFINITE):

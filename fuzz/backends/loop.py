@@ -23,8 +23,6 @@ FLOATS = {"fp32": ctypes.c_float, "f32": ctypes.c_float, "fp64": ctypes.c_double
 LIBRARY = "libcuda.so.1"
 SCRATCH = 2
 """Arguments at the end that every kernel has or may have: addresses of scratch memory, here of none."""
-
-
 SIDES = 4
 """Streams that launches alike are spread over: a GPU has room for many small kernels at once."""
 FEW = 16

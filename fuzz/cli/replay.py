@@ -96,8 +96,9 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
     entries = [(path, corpus.read(path)) for path in places]
     if entries:
         preload("fuzz.warm")
+    usual = chosen_backend(backend)
     for path, entry in entries:
-        name = chosen_backend(own_backend(entry, backend) if backend == "auto" else backend)
+        name = chosen_backend(own_backend(entry, usual)) if backend == "auto" else usual
         text, loaded = target_of(entry, path, target)
         result = Replayed(path, entry, loaded, reproduces(entry, text, loaded, name), name)
         if not quiet:

@@ -94,6 +94,8 @@ def drop_slices(case: Case, target: Target) -> Iterator[Case]:
 
 def keep_slices(case: Case, target: Target) -> Iterator[Case]:
     """Of tensors too large to be written out as many rows, columns and so on as can be, from several places."""
+    if case.split is not None:
+        return
     for index, call in enumerate(case.calls):
         counts = {name: math.prod(value.layout.stored(call.shape(name))) for name, value in call.tensors.items()}
         if not WRITTEN < max(counts.values(), default=0) <= LARGEST:
@@ -102,7 +104,7 @@ def keep_slices(case: Case, target: Target) -> Iterator[Case]:
             size = call.dims[dim.name]
             using = [counts[name] for name, value in call.tensors.items() if _uses(value, dim)]
             kept = WRITTEN * size // max([*using, 1]) // dim.multiple * dim.multiple
-            if not dim.low <= kept < size or case.split is not None:
+            if not dim.low <= kept < size:
                 continue
             for start in range(0, size - kept // 2, max(kept // 2, size // PLACES, 1)):
                 end = min(start + kept, size)

@@ -54,8 +54,8 @@ COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 oth
     while (__atomic_exchange_n(&all->lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
     if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + MORE_SITES + 1) * sizeof(Record));
     Report *found = all->report;
-    const i64 kept_at_most = limit + (stops || unheard(found, problem, site) ? MORE_SITES : 0) + stops;
-    if (found->kept < kept_at_most)
+    const i64 most = limit + MORE_SITES + stops;
+    if (found->kept < limit || (found->kept < most && (stops || unheard(found, problem, site))))
         found->record[found->kept++] = (Record){problem, site, run->program, other, lane, address};
     found->count += !stops;
     __atomic_store_n(&all->lock, 0, __ATOMIC_RELEASE);
