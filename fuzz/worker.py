@@ -248,7 +248,7 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
     while True:
         try:
             request = pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):
             return
         answer = _guarded(pipe, handle, request)
         if answer is FAILED:

@@ -15,11 +15,10 @@ from typing import Any
 import torch
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
-from triton.runtime.autotuner import Autotuner
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.base import Session
-from fuzz.backends.cpu import knobs
+from fuzz.backends.cpu import knobs, tuning
 from fuzz.backends.cpu.activation import patched
 from fuzz.backends.cpu.driver import UNLIMITED, CPUDriver, Utilities
 from fuzz.backends.cpu.hosts import PATCHES, WARP, Patch
@@ -88,22 +87,6 @@ class Driver(CPUDriver):
     def get_current_target(self) -> GPUTarget:
         return self.target
 
-    def get_benchmarker(self) -> Callable[..., Any]:
-        return once
-
-
-def once(call: Callable[[], Any], quantiles: Any = None, **_: Any) -> Any:
-    """In the place of a benchmark: every configuration is compiled."""
-    call()
-    return 1.0 if quantiles is None else [1.0] * len(quantiles)
-
-
-def benched(tuner: Autotuner, key: Any, configs: Any, bench: Callable[[], Any]) -> bool:
-    """No times are kept on disk: these are none."""
-    bench()
-    return False
-
-
 def refuse(*_: Any) -> None:
     raise RuntimeError("nothing runs on a GPU in a process that only compiles for it")
 
@@ -149,9 +132,7 @@ class Ahead:
 def compiling(told: Mapping[str, int]) -> Iterator[None]:
     """Inside, kernels are compiled for a GPU with these properties and not launched."""
     device = {name: told[name] for name in ("multiprocessor_count", "max_shared_mem", "total_memory")}
-    patches = [*PATCHES, Patch(drivers, "_active", Driver(told)), Patch(torch.cuda, "_lazy_init", refuse)]
-    patches.append(Patch(Autotuner, "do_bench", property(lambda tuner: once)))
-    if hasattr(Autotuner, "check_disk_cache"):
-        patches.append(Patch(Autotuner, "check_disk_cache", benched))
+    patches = [*PATCHES, *tuning.PATCHES]
+    patches += [Patch(drivers, "_active", Driver(told)), Patch(torch.cuda, "_lazy_init", refuse)]
     with knobs.set(capability=(told["major"], told["minor"]), **device), patched(patches):
         yield

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from fuzz import examine
 from fuzz.backends import backend
+from fuzz.backends.cuda import Cuda
 from fuzz.backends.execute import Ran, run
 from fuzz.backends.launched import Launched
 from fuzz.backends.together import Recording, recorded
@@ -75,3 +78,21 @@ def test_launches_from_c_give_the_bits_of_tritons_launcher(monkeypatch: pytest.M
         for name, output in first.outputs.items():
             one, other = output.contiguous(), again.outputs[name].contiguous()
             assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+@triton.autotune([triton.Config({"B": size}) for size in (32, 64, 128)], key=["n"])
+@triton.jit
+def doubled(x, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
+    cuda = Cuda()
+    cuda.prepare()
+    with cuda.kept, cuda.session(None) as session:
+        x = torch.ones(100, device="cuda")
+        out = torch.empty_like(x)
+        doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)
+        assert len(session.launched) == 1 and doubled.best_config.kwargs["B"] == 32
+    assert out.sum().item() == 200

@@ -2,8 +2,9 @@
 
 Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the
 best in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep
-their meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache: a GPU's
-choice and the CPU's never mix.
+their meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache: what was
+chosen by times and what was drawn never mix. It is the same where kernels run on a GPU, so that what is tested does not
+depend on what else the GPU does.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from triton.runtime.autotuner import Autotuner, Config
+from triton.runtime.jit import JITFunction
 
 from .hosts import Patch
 from .knobs import knobs
@@ -51,7 +53,7 @@ def drawn(kernel: str, count: int) -> int:
 
 
 def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) -> list[float]:
-    """Zero for the first configuration that compiles, which is not launched; the others are not even compiled."""
+    """Zero for the first configuration that can be launched, which is not done; the others are not even compiled."""
     if tuned.get(tuner):
         return [1.0] * 3
     times: list[float] = really_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
@@ -60,9 +62,26 @@ def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) ->
 
 
 def once(call: Callable[[], Any], **_: Any) -> list[float]:
-    """In the place of a benchmark."""
-    call()
+    """In the place of a benchmark. Fails, as a launch would, where a kernel asks for more than the device has."""
+    run = JITFunction.run
+
+    def loaded(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
+        kernel = run(function, *arguments, **keywords)
+        kernel._init_handles()
+        return kernel
+
+    JITFunction.run = loaded
+    try:
+        call()
+    finally:
+        JITFunction.run = run
     return [0.0] * 3
+
+
+def not_kept(tuner: Autotuner, key: Any, configs: Any, bench: Callable[[], Any]) -> bool:
+    """In the place of a look at times that are kept on disk: these are none."""
+    bench()
+    return False
 
 
 PATCHES = [
@@ -71,3 +90,5 @@ PATCHES = [
     Patch(Autotuner, "_bench", bench),
     Patch(Autotuner, "do_bench", property(lambda tuner: once)),
 ]
+if hasattr(Autotuner, "check_disk_cache"):
+    PATCHES.append(Patch(Autotuner, "check_disk_cache", not_kept))

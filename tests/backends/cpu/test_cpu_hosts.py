@@ -10,7 +10,9 @@ import torch
 import triton
 import triton.language as tl
 from triton.backends import backends
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
+from triton.runtime.errors import OutOfResources
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu import driver, hosts, tuning
@@ -175,6 +177,19 @@ def test_a_configuration_that_does_not_compile_is_passed_over():
         tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
 
     assert launch(tune(picky), torch.ones(20), torch.zeros(20)) == 8
+
+
+def test_a_configuration_that_asks_for_too_much_is_passed_over(monkeypatch):
+    load = CompiledKernel._init_handles
+
+    def limited(kernel):
+        if 4 in kernel.src.constants.values():
+            raise OutOfResources(2, 1, "shared memory")
+        load(kernel)
+
+    monkeypatch.setattr(CompiledKernel, "_init_handles", limited)
+    x, out = torch.full((20,), 2.0), torch.zeros(20)
+    assert launch(tune(), x, out) == 8 and torch.equal(out, x**3)
 
 
 def test_pruning_keeps_its_meaning():
