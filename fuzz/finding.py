@@ -91,13 +91,18 @@ class Finding:
         """The outputs' names joined by ``+``."""
         return "+".join(self.outputs)
 
+    @property
+    def seen_by(self) -> str:
+        """The oracle that sees it again: where backends differ it is one backend's accuracy."""
+        return "accuracy" if self.oracle == "parity" else self.oracle
+
     def same_bug(self, other: Finding) -> bool:
         """Whether other may be the same bug: the same oracle, and an output, tensor or the source line in common.
 
         Which outputs happen to differ from run to run is chance, so that one target has one such bug. Which pointer a
         32-bit offset is too small for depends on which tensor is huge.
         """
-        if self.oracle != other.oracle:
+        if self.seen_by != other.seen_by:
             return False
         if self.oracle == "deterministic" or self.symptom == other.symptom == "offset-overflow":
             return True

@@ -101,7 +101,7 @@ class Record:
         if case is not None and self._took(finding, case):
             return True
         if finding.oracle in BITWISE:
-            wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
+            wrong = [found for found in (self.widened, *self.also) if found.seen_by == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         own = self._of_memory or self.finite is not None and self.finite <= has

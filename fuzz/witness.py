@@ -26,7 +26,7 @@ AGREES, DISAGREES = "agrees", "disagrees"
 
 def witnesses(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
     """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
-    if finding.oracle != "accuracy":
+    if finding.seen_by != "accuracy":
         return {}
     said = {}
     for name in ("cpu", "cuda", "interpreter"):

@@ -74,6 +74,8 @@ def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
     found = parity(WRONG, {"interpreter": DISAGREES})
     assert (found.oracle, found.symptom, found.outputs) == ("parity", "value", ("dx",))
     assert "do not compute the same" in found.message
+    # It is seen again by the oracle that saw it: the next hit is the same bug, and a replay finds it.
+    assert found.same_bug(WRONG) and WRONG.same_bug(found) and found.seen_by == "accuracy"
 
 
 def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
