@@ -57,7 +57,7 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
     if not setting.planted:
         check_precision(target)
 
-    def exam(question: Question | Appeal | Inquiry) -> Examination:
+    def exam(question: Question | Appeal) -> Examination:
         outcome = run(target, launcher, question.case.calls, backend)
         return Examination(target, launcher, question.case, backend, outcome)
 
@@ -65,6 +65,8 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
         try:
             if isinstance(request, Wave):
                 return examine_wave(exam, Replicas(target, launcher, backend), request)
+            if isinstance(request, Inquiry):
+                return described(*(exam(Question(case)) for case in (request.case, request.least)))
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
@@ -143,16 +145,21 @@ def launched(target: Target, case: Case) -> list[Call]:
     return calls
 
 
-def judged(exam: Examination, request: Question | Appeal | Inquiry) -> Report | Verdict | tuple[str, ...]:
-    """The report on a case, the verdict on its accuracy finding, or the diagnosis of its outputs."""
+def judged(exam: Examination, request: Question | Appeal) -> Report | Verdict:
+    """The report on a case, or the verdict on its accuracy finding."""
     if isinstance(request, Question):
         return examine(exam, request)
-    if isinstance(request, Inquiry):
-        return diagnosed(picture(exam)) if isinstance(exam.outcome, Returned) else ()
     found = Accuracy().examine(exam) if isinstance(exam.outcome, Returned) else None
     if found is None:
         return Verdict("unadjudicated", "it did not disagree again")
     return adjudicate(exam, found, request.seconds)
+
+
+def described(exam: Examination, least: Examination) -> tuple[str, ...]:
+    """The diagnosis of the outputs of a case, which those of the least one do not contradict."""
+    if not (isinstance(exam.outcome, Returned) and isinstance(least.outcome, Returned)):
+        return ()
+    return diagnosed(picture(exam), picture(least))
 
 
 def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:

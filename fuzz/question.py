@@ -68,9 +68,13 @@ class Appeal:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A case whose outputs are to be looked at as a whole. The answer is a tuple of sentences, the diagnosis."""
+    """A case whose outputs are to be looked at as a whole. The answer is a tuple of sentences, the diagnosis.
+
+    `least` is the least case of the same cause, which must not contradict them.
+    """
 
     case: Case
+    least: Case
 
 
 @dataclass(frozen=True)

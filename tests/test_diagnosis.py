@@ -49,10 +49,13 @@ def case(rows: int = 12, columns: int = 12, dtype: str = "float32", calls: int =
     return Case("kernel", tuple(call(seed) for seed in range(1, calls + 1)))
 
 
-def told(kernel: Target, of: Case) -> tuple[str, ...]:
+def told(kernel: Target, of: Case, least: Case | None = None) -> tuple[str, ...]:
     cpu = backend("cpu")
-    outcome = run(kernel, kernel.launcher, of.calls, cpu)
-    return diagnosed(picture(Examination(kernel, kernel.launcher, of, cpu, outcome)))
+    seen, smaller = (
+        picture(Examination(kernel, kernel.launcher, one, cpu, run(kernel, kernel.launcher, one.calls, cpu)))
+        for one in (of, least or of)
+    )
+    return diagnosed(seen, smaller)
 
 
 def truncate(due: Outputs, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -101,6 +104,19 @@ def test_a_mistake_is_named(
     assert len(found) == len(wanted)
     for text, start in zip(found, wanted, strict=True):
         assert text.startswith(start)
+
+
+def test_zeros_that_the_least_case_does_not_have_are_not_named() -> None:
+    kernel = made(lambda due, x: dict(total=due["total"] * 0 if len(x) == 1 else due["total"] + 1))
+    assert told(kernel, case(1, 1)) == ("total is 0 in every element",)
+    assert told(kernel, case(1, 1), case(2, 1)) == ()
+
+
+def test_an_infinity_is_not_truncated() -> None:
+    kernel = made(lambda due, x: dict(y=torch.where(x == x.max(), torch.inf, truncate(due, x)["y"].double())))
+    exact = made(lambda due, x: dict(y=torch.where(x == x.max(), torch.inf, due["y"])))
+    assert told(kernel, case(dtype="bfloat16"))[0].startswith("y is truncated")
+    assert not any("truncated" in text for text in told(exact, case(1, 2, dtype="bfloat16")))
 
 
 def test_a_sign_that_flips_in_a_region_is_named_as_such() -> None:

@@ -30,9 +30,10 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
 
     handle = examine.service(Setting("gelu_bw", None, "cpu"))
     monkeypatch.setattr(examine, "judged", full)
+    monkeypatch.setattr(examine, "described", full)
     monkeypatch.setattr(examine, "screen", full)
     told = Report(f"no memory to examine it: {error.__name__}: no space left", True, (), ())
     assert handle(Question(case)) == told
     assert handle(Wave(case, ((), ()))) == (told, told)
     assert handle(Appeal(case, 1.0)) == Verdict("unadjudicated", told.outcome)
-    assert handle(Inquiry(case)) == ()
+    assert handle(Inquiry(case, case)) == ()

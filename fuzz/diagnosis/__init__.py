@@ -20,13 +20,20 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 """In the order in which they are tried; the first one that fits an output speaks for it."""
 
+LASTING: tuple[Pattern, ...] = (zero,)
+"""Those that hold in every case of a cause, whatever its size."""
+
 __all__ = ["PATTERNS", "Pattern", "Picture", "diagnosed", "picture"]
 
 
-def diagnosed(seen: Picture) -> tuple[str, ...]:
-    """One sentence for each wrong output that fits a pattern, each sentence once."""
+def diagnosed(seen: Picture, least: Picture) -> tuple[str, ...]:
+    """One sentence for each wrong output that fits a pattern, each sentence once.
+
+    Patterns are clearer in a case that is not shrunk; in the least one of its cause those hold that must.
+    """
     found = []
     for output in seen.wrong:
-        sentence = next((text for pattern in PATTERNS if (text := pattern(seen, output))), "")
+        holding = (one for one in PATTERNS if one not in LASTING or output not in least.wrong or one(least, output))
+        sentence = next((text for pattern in holding if (text := pattern(seen, output))), "")
         found += [sentence] if sentence else []
     return tuple(dict.fromkeys(found))

@@ -41,6 +41,6 @@ def truncated(seen: Picture, output: str) -> str:
     words = to_words(nearest, kind) - away.astype(kind.word)
     cut = torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64))
     same = (got == cut) | ~finite
-    if bool(wrong.any()) and int(away.sum()) >= 2 and bool(same.all()):
+    if bool((wrong & finite).any()) and int(away.sum()) >= 2 and bool(same.all()):
         return f"{output} is truncated instead of rounded to {kind.name}"
     return ""
