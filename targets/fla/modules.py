@@ -29,8 +29,37 @@ class Standard(torch.autograd.Function):
         return rstd * (dy - (away + dy.mean(-1, keepdim=True) if ctx.centred else away)), None, None
 
 
-def gated(y, g, activation):
-    return y * g.sigmoid() if activation == "sigmoid" else y * g * g.sigmoid()
+class Gate(torch.autograd.Function):
+    """y times the sigmoid of g, and times g where asked, with the textbook gradient."""
+
+    @staticmethod
+    def forward(ctx, y, g, swish):
+        sigmoid = g.sigmoid()
+        ctx.save_for_backward(y, g, sigmoid)
+        ctx.swish = swish
+        return y * g * sigmoid if swish else y * sigmoid
+
+    @staticmethod
+    def backward(ctx, dz):
+        y, g, sigmoid = ctx.saved_tensors
+        if ctx.swish:
+            return dz * (g * sigmoid), dz * y * (sigmoid + g * sigmoid * (1 - sigmoid)), None
+        return dz * sigmoid, dz * y * sigmoid * (1 - sigmoid), None
+
+
+class Unit(torch.autograd.Function):
+    """Rows over their length, with the textbook gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        scale = 1 / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+        ctx.save_for_backward(x * scale, scale)
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, dy):
+        y, scale = ctx.saved_tensors
+        return dy * scale - (dy * y).sum(-1, keepdim=True) * y * scale
 
 
 def norm_reference(x, weight, bias, eps, rms):
@@ -49,7 +78,7 @@ def fla_norm(x, weight, bias, eps, rms):
 
 
 def norm_gated_reference(x, g, weight, eps, rms, activation):
-    return dict(y=gated(Standard.apply(x, eps, not rms) * weight, g, activation))
+    return dict(y=Gate.apply(Standard.apply(x, eps, not rms) * weight, g, activation == "swish"))
 
 
 @flash(
@@ -65,7 +94,7 @@ def fla_norm_gated(x, g, weight, eps, rms, activation):
 
 
 def gated_linear_reference(x, g, weight, matrix, eps, rms):
-    return dict(y=gated(Standard.apply(x, eps, not rms) * weight, g, "swish") @ matrix.T)
+    return dict(y=Gate.apply(Standard.apply(x, eps, not rms) * weight, g, True) @ matrix.T)
 
 
 @flash(
@@ -81,7 +110,7 @@ def fla_rms_norm_gated_linear(x, g, weight, matrix, eps, rms):
 
 
 def l2_norm_reference(x):
-    return dict(y=x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt())
+    return dict(y=Unit.apply(x))
 
 
 @flash(x=tensor(M, D), batch=M, accumulate="inputs", reference=l2_norm_reference, differentiable=ROWS)
@@ -108,8 +137,23 @@ def fla_activation(x, kind):
     return dict(y=found(f"modules.activations:{kind}")(x))
 
 
+class SwiGLU(torch.autograd.Function):
+    """x * sigmoid(x) * y, with the textbook gradient."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        sigmoid = x.sigmoid()
+        ctx.save_for_backward(x, y, sigmoid)
+        return x * sigmoid * y
+
+    @staticmethod
+    def backward(ctx, dz):
+        x, y, sigmoid = ctx.saved_tensors
+        return dz * sigmoid * (1 + x * (1 - sigmoid)) * y, dz * (x * sigmoid)
+
+
 def swiglu_reference(x, y):
-    return dict(z=x * x.sigmoid() * y)
+    return dict(z=SwiGLU.apply(x, y))
 
 
 @flash(
@@ -150,7 +194,7 @@ HALF, LATER = size("HALF", 1, 32), size("LATER", 0, 8)
 
 
 def rotary_reference(x, cos, sin, starts, padding, interleaved):
-    place = torch.arange(x.shape[1]) + (starts - padding).unsqueeze(1)
+    place = torch.arange(x.shape[1], device=x.device) + (starts - padding).unsqueeze(1)
     inside = ((place >= 0) & (place < len(cos))).unsqueeze(-1).unsqueeze(-1)
     place = place.clamp(0, len(cos) - 1)
     c, s = cos.detach()[place].unsqueeze(2), sin.detach()[place].unsqueeze(2)

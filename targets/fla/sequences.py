@@ -100,9 +100,9 @@ def attended(q, k, v, gate, beta):
         key, value = k[:, t].unsqueeze(-1), v[:, t]
         state = state * gate[:, t].exp().unsqueeze(-1)
         if beta is not None:
-            value = beta[:, t].unsqueeze(-1) * (value - (key * state).sum(-2))
-        state = state + key * value.unsqueeze(-2)
-        outputs.append((q[:, t].unsqueeze(-1) * state).sum(-2))
+            value = beta[:, t].unsqueeze(-1) * (value - (key.mT @ state).squeeze(-2))
+        state = state + key @ value.unsqueeze(-2)
+        outputs.append((q[:, t].unsqueeze(-2) @ state).squeeze(-2))
     return torch.stack(outputs, 1) * q.shape[-1] ** -0.5
 
 

@@ -28,7 +28,7 @@ def sparsemax(x):
     """The point of the simplex nearest to each row."""
     x = x - x.amax(-1, keepdim=True).detach()
     ordered = x.sort(-1, descending=True).values
-    ranks = torch.arange(1, x.shape[-1] + 1, dtype=torch.float64)
+    ranks = torch.arange(1, x.shape[-1] + 1, dtype=torch.float64, device=x.device)
     sums = ordered.cumsum(-1)
     count = (1 + ranks * ordered > sums).sum(-1, keepdim=True)
     return (x - (sums.gather(-1, count - 1) - 1) / count).clamp(min=0)

@@ -40,7 +40,7 @@ MASKED = -1e9
 
 
 def multi_token_reference(scores, weight, bias, reach, sparse):
-    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     masked = torch.where(future, MASKED, scores)
     likely = sparsemax(masked) if sparse else Softmax.apply(masked)
     padded = torch.nn.functional.pad(likely, (reach, reach, reach, reach))
@@ -77,7 +77,8 @@ HEADS, WIDTH = size("HEADS", 1, 3), size("WIDTH", 1, 80)
 
 def neighborhood_reference(q, k, v, kernel, dilation):
     length = q.shape[2]
-    apart = torch.arange(length).unsqueeze(0) - torch.arange(length).unsqueeze(1)
+    place = torch.arange(length, device=q.device)
+    apart = place.unsqueeze(0) - place.unsqueeze(1)
     near = (apart.abs() <= kernel // 2 * dilation) & (apart % dilation == 0)
     scores = torch.where(near, q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, float("-inf"))
     return dict(y=Softmax.apply(scores) @ v)

@@ -67,7 +67,8 @@ def grpo_reference(
     gained = gain(ratio, normed(advantages).unsqueeze(-1), kind, 0.2, 0.4, delta)
     losses = -gained * logs if kind == "cispo" else -gained
     if beta:
-        gap = bounded(ref) - logs
+        # From 709 on float64 has no exponential, and 0 times it is NaN.
+        gap = (bounded(ref) - logs).clamp(max=700.0)
         distance = gap.expm1() - gap
         losses = losses + beta * (distance * ratio if bias_corrected else distance)
     losses = torch.where(kept != 0, losses, 0.0)
