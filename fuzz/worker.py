@@ -31,6 +31,8 @@ SLICE = 0.05
 """Seconds between two looks at a worker's memory and clock."""
 PARENT_DEATH = 1
 """prctl's PR_SET_PDEATHSIG."""
+GROWN = 32 << 20
+"""Bytes by which a process may grow before malloc has to give back to the system what is free."""
 FAILED = object()
 STARTING = 120.0
 """Seconds a worker may take to import everything and load its target."""
@@ -245,6 +247,7 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
     if handle is FAILED:
         return
     pipe.send(("ready", None))
+    least = resident(os.getpid())
     while True:
         try:
             request = pipe.recv()
@@ -257,6 +260,16 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
         if isinstance(answer, Final):
             sys.stdout.flush()
             os._exit(0)
+        least = _gave_back(least)
+
+
+def _gave_back(least: int) -> int:
+    """Resident bytes from which on growth counts: after large tensors malloc keeps what lies between small ones."""
+    now = resident(os.getpid())
+    if now > least + GROWN:
+        ctypes.CDLL(None).malloc_trim(0)
+        return resident(os.getpid())
+    return min(least, now)
 
 
 def _end_with_the_run() -> None:

@@ -26,8 +26,8 @@ def cell(case: Case) -> Cell:
     """The feature of a case under which its elite is kept: dtypes x layouts x classes of dims x exponent region."""
     call = case.last
     tensors = tuple(call.tensors.values())
-    dtypes = frozenset(value.dtype for value in tensors)
-    layouts = frozenset(value.layout.kind for value in tensors)
+    dtypes = tuple(sorted({value.dtype for value in tensors}))
+    layouts = tuple(sorted({value.layout.kind for value in tensors}))
     return (dtypes, layouts, tuple(size.bit_length() for size in call.dims.values()), tuple(map(region, tensors)))
 
 

@@ -109,7 +109,7 @@ def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path) 
         assert [pointer.slot for pointer in one.pointers] == [0, 1]
 
 
-def test_the_drawn_configuration_alone_is_compiled_and_no_times_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_configuration_is_compiled_and_no_times_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned_kernel, "cache_results", True)
     with ahead.compiling(H100):
         assert isinstance(run(tuned, tuned.launcher, plan(20).calls, ahead.Ahead()), Returned)
