@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from fuzz import option, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.case import Argument, Call, Case
-from fuzz.diagnosis import diagnosed, picture
+from fuzz.diagnosis import Picture, diagnosed, picture
 from fuzz.layout import Layout
 from fuzz.oracles.base import Examination
 from fuzz.target import Target
@@ -49,13 +50,13 @@ def case(rows: int = 12, columns: int = 12, dtype: str = "float32", calls: int =
     return Case("kernel", tuple(call(seed) for seed in range(1, calls + 1)))
 
 
-def told(kernel: Target, of: Case, least: Case | None = None) -> tuple[str, ...]:
+def pictured(kernel: Target, of: Case) -> Picture:
     cpu = backend("cpu")
-    seen, smaller = (
-        picture(Examination(kernel, kernel.launcher, one, cpu, run(kernel, kernel.launcher, one.calls, cpu)))
-        for one in (of, least or of)
-    )
-    return diagnosed(seen, smaller)
+    return picture(Examination(kernel, kernel.launcher, of, cpu, run(kernel, kernel.launcher, of.calls, cpu)))
+
+
+def told(kernel: Target, of: Case, least: Case | None = None) -> tuple[str, ...]:
+    return diagnosed(pictured(kernel, of), pictured(kernel, least or of))
 
 
 def truncate(due: Outputs, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -110,6 +111,13 @@ def test_zeros_that_the_least_case_does_not_have_are_not_named() -> None:
     kernel = made(lambda due, x: dict(total=due["total"] * 0 if len(x) == 1 else due["total"] + 1))
     assert told(kernel, case(1, 1)) == ("total is 0 in every element",)
     assert told(kernel, case(1, 1), case(2, 1)) == ()
+
+
+def test_what_is_nearly_right_is_not_another_output() -> None:
+    seen = pictured(made(lambda due, x: dict(mean=due["total"])), case())
+    loose = replace(seen, bound={**seen.bound, "total": torch.full_like(seen.bound["total"], 1e9)})
+    assert diagnosed(seen, seen) == ("mean equals the reference's total",)
+    assert diagnosed(loose, loose) == ("mean is M times what it should be",)
 
 
 def test_an_infinity_is_not_truncated() -> None:

@@ -20,7 +20,7 @@ PATTERNS: tuple[Pattern, ...] = (
 )
 """In the order in which they are tried; the first one that fits an output speaks for it."""
 
-LASTING: tuple[Pattern, ...] = (zero,)
+LASTING: tuple[Pattern, ...] = (unwritten, zero)
 """Those that hold in every case of a cause, whatever its size."""
 
 __all__ = ["PATTERNS", "Pattern", "Picture", "diagnosed", "picture"]

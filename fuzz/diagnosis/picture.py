@@ -38,11 +38,12 @@ class Picture:
         return named_dtype(NAMES[self.raw[output].dtype])
 
     def fits(self, output: str, due: torch.Tensor, bound: torch.Tensor) -> bool:
-        """Whether an output is that, everywhere, and that is not what is due."""
-        got = self.got[output]
+        """Whether an output is that, everywhere, and where it is wrong that is not what is due, either."""
+        got, wrong = self.got[output], self.wrong[output]
         if got.shape != due.shape or not bool(torch.isfinite(got).all()):
             return False
-        return bool(((got - due).abs() <= bound).all()) and bool(self.wrong[output].any())
+        apart = (due - self.want[output]).abs() > bound
+        return bool(((got - due).abs() <= bound).all()) and bool((apart & wrong).any())
 
 
 Pattern = Callable[[Picture, str], str]

@@ -93,41 +93,42 @@ def fla_rwkv_channel_mixing(x, before, mix, key, value):
     return dict(y=function(x, before, mix, key, value, inplace=False)[0])
 
 
-def attended(q, k, v, gate, beta):
-    """The state forgets by exp(gate), takes k v' in (with beta: what v lacks of it), and is read by q."""
-    state, outputs = torch.zeros_like(k[:, 0].unsqueeze(-1) * v[:, 0].unsqueeze(-2)), []
+def attended(q, read, write, v, gate, beta):
+    """The state forgets by exp(gate), takes write v' in (with beta: what v lacks of what read finds), and q reads it."""
+    state, outputs = torch.zeros_like(write[:, 0].unsqueeze(-1) * v[:, 0].unsqueeze(-2)), []
     for t in range(q.shape[1]):
-        key, value = k[:, t].unsqueeze(-1), v[:, t]
+        value = v[:, t].unsqueeze(-2)
         state = state * gate[:, t].exp().unsqueeze(-1)
         if beta is not None:
-            value = beta[:, t].unsqueeze(-1) * (value - (key.mT @ state).squeeze(-2))
-        state = state + key @ value.unsqueeze(-2)
+            value = beta[:, t].unsqueeze(-1).unsqueeze(-1) * (value - read[:, t].unsqueeze(-2) @ state)
+        state = state + write[:, t].unsqueeze(-1) @ value
         outputs.append((q[:, t].unsqueeze(-2) @ state).squeeze(-2))
     return torch.stack(outputs, 1) * q.shape[-1] ** -0.5
 
 
 class Gates(torch.autograd.Function):
-    """Takes the gates' gradient from those of queries and keys, as the library and its paper do.
+    """Takes the gates' gradient from those of what reads and writes the state, as the library and its papers do.
 
-    What a gate forgets, the queries from there on would have read of the keys before: sums of q dq - k dk from the end.
-    Where that is 0 the sums leave what rounding makes of their terms.
+    What a gate forgets would have been read from there on of what was written before: sums of read dread - write dwrite
+    from the end. Where that is 0 the sums leave what rounding makes of their terms.
     """
 
     @staticmethod
-    def forward(ctx, q, k, gate):
-        ctx.save_for_backward(q, k)
-        return q.clone(), k.clone()
+    def forward(ctx, gate, write, *reads):
+        ctx.save_for_backward(write, *reads)
+        return write.clone(), *(read.clone() for read in reads)
 
     @staticmethod
-    def backward(ctx, dq, dk):
-        q, k = ctx.saved_tensors
-        return dq, dk, summed((q * dq - k * dk).transpose(1, -1), True).transpose(1, -1)
+    def backward(ctx, dwrite, *dreads):
+        write, *reads = ctx.saved_tensors
+        found = sum(read * dread for read, dread in zip(reads, dreads, strict=True))
+        return summed((found - write * dwrite).transpose(1, -1), True).transpose(1, -1), dwrite, *dreads
 
 
 def gla_reference(q, k, v, gate, chunked):
     logarithms = -gate.abs()
-    q, k = Gates.apply(q, k, logarithms)
-    return dict(y=attended(q, k, v, logarithms.detach(), None))
+    k, q = Gates.apply(logarithms, k, q)
+    return dict(y=attended(q, None, k, v, logarithms.detach(), None))
 
 
 QKV = dict(q=tensor(B, STEPS, H, K), k=tensor(B, STEPS, H, K), v=tensor(B, STEPS, H, V))
@@ -149,7 +150,7 @@ def kda_reference(q, k, v, gate, beta, log, shift, raw):
         x = gate + shift
         softplus = x.clamp(min=0) + (-x.abs()).exp().log1p()
         gate = -log.clamp(-4.0, 4.0).exp().unsqueeze(-1) * softplus
-    return dict(y=attended(q, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0)))
+    return dict(y=attended(q, k, k, v, gate if raw else -gate.abs(), beta.clamp(0.0, 1.0)))
 
 
 @flash(
@@ -166,7 +167,9 @@ def fla_recurrent_kda(q, k, v, gate, beta, log, shift, raw):
 
 def chunk_kda_reference(q, k, v, gate, beta, size):
     q, k = (part / (part.square().sum(-1, keepdim=True) + 1e-6).sqrt() for part in (q, k))
-    return dict(y=attended(q, k, v, -gate.abs(), beta.clamp(0.0, 1.0)))
+    logarithms = -gate.abs()
+    write, q, read = Gates.apply(logarithms, k, q, k)
+    return dict(y=attended(q, read, write, v, logarithms.detach(), beta.clamp(0.0, 1.0)))
 
 
 @flash(
