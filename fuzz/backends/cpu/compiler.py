@@ -16,11 +16,14 @@ from pathlib import Path
 
 from .errors import NoCompiler
 
-OPTIMISE = ("-O2", "-ftree-vectorize", "-march=native")
-# Of long C this takes a third of the time; its kernels take a fifth to twice as long, where a launch costs more.
-QUICK = ("-Og", "-march=native")
-# Characters of C; a quarter of them are those that every kernel begins with. One kernel in ten is as long.
-LONG = 1 << 16
+# By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
+# second takes two thirds of the first's time, and its kernels run as fast; the third takes a third, and they run at half
+# the speed.
+LEVELS = (
+    (1 << 16, ("-O2", "-ftree-vectorize", "-march=native")),
+    (1 << 18, ("-O1", "-ftree-vectorize", "-march=native")),
+    (1 << 62, ("-Og", "-march=native")),
+)
 # gcc 12 for x86 compiles `c ? x : float_of(bits_of(x) & 0xffff0000)` to x: it clears the low half of a register that
 # x shares. That is not done without the `fast_prefix` tuning, and x keeps its own register without -ftree-ter. For a
 # processor with avx512fp16 it leaves out the rounding to float16 and back of four floats that it makes one vector of.
@@ -70,7 +73,7 @@ def sources() -> str:
 
 def flags(command: tuple[str, ...], characters: int) -> tuple[str, ...]:
     """The flags for this compiler and so much C: clang (also inside zig) refuses some of gcc's."""
-    level = OPTIMISE if characters < LONG else QUICK
+    level = next(level for most, level in LEVELS if characters < most)
     names = {os.path.basename(os.path.realpath(command[0])), *command[1:]}
     is_clang = any("clang" in name or "zig" in name for name in names)
     if is_clang:
@@ -83,7 +86,7 @@ def identity(command: tuple[str, ...]) -> str:
     """The compiler without running it: its path, size and time of change, and the flags."""
     path = os.path.realpath(command[0])
     stat = os.stat(path)
-    text = repr((command, path, stat.st_size, stat.st_mtime_ns, flags(command, 0), flags(command, LONG)))
+    text = repr((command, path, stat.st_size, stat.st_mtime_ns, LEVELS, flags(command, 0)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -12,23 +12,28 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.compiler import LONG, build, compiler, flags
+from fuzz.backends.cpu.compiler import LEVELS, build, compiler, flags
 
 ARITHMETIC = """
 float steps(float x, float y) { float s = 0; for (int i = 1; i < 40; i++) s = s * x + y / i - x * y; return s; }
 """
 
 
+SIZES = [0, *(most for most, _ in LEVELS[:-1])]
+"""Characters of C from which each level is taken."""
+
+
 def test_long_c_is_optimised_less() -> None:
     command = tuple(compiler())
-    assert "-O2" in flags(command, LONG - 1) and "-Og" not in flags(command, LONG - 1)
-    assert "-Og" in flags(command, LONG) and "-O2" not in flags(command, LONG)
+    for size, level in zip(SIZES, ("-O2", "-O1", "-Og"), strict=True):
+        assert level in flags(command, size) and level in flags(command, size + 1)
+        assert sum(flag.startswith("-O") for flag in flags(command, size)) == 1
     exact = [flag for flag in flags(command, 0) if flag.startswith("-f") and "vect" not in flag]
-    assert set(exact) <= set(flags(command, LONG))
+    assert all(set(exact) <= set(flags(command, size)) for size in SIZES)
 
 
-@pytest.mark.parametrize("padding", [0, LONG])
-def test_either_way_each_step_is_rounded_by_itself(padding: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("padding", SIZES)
+def test_at_each_level_each_step_is_rounded_by_itself(padding: int, tmp_path: Path) -> None:
     """Contraction into a fused multiply-add would change the bits that a plain -O0 -ffp-contract=off gives."""
     text = "#define VISIBLE __attribute__((visibility(\"default\")))\nVISIBLE" + ARITHMETIC
     (tmp_path / "plain.c").write_text(text)
