@@ -15,7 +15,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection, wait
@@ -246,21 +246,16 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
     handle = _guarded(pipe, lambda _: _handler(entry, settings), None)
     if handle is FAILED:
         return
-    pipe.send(("ready", None))
     least = resident(os.getpid())
-    while True:
-        try:
-            request = pipe.recv()
-        except (EOFError, ConnectionResetError):
-            return
-        answer = _guarded(pipe, handle, request)
-        if answer is FAILED:
-            return
-        pipe.send(("answer", answer))
-        if isinstance(answer, Final):
-            sys.stdout.flush()
-            os._exit(0)
-        least = _gave_back(least)
+    # The pipe breaks where the run ends before its worker does.
+    with suppress(EOFError, ConnectionResetError, BrokenPipeError):
+        pipe.send(("ready", None))
+        while (answer := _guarded(pipe, handle, pipe.recv())) is not FAILED:
+            pipe.send(("answer", answer))
+            if isinstance(answer, Final):
+                sys.stdout.flush()
+                os._exit(0)
+            least = _gave_back(least)
 
 
 def _gave_back(least: int) -> int:

@@ -19,7 +19,7 @@ from fuzz.errors import UsageError
 from fuzz.outcome import Died, Hung, OutOfMemory
 from fuzz.question import ENTRY, Question, Report, Setting
 from fuzz.values import recipe
-from fuzz.worker import CONTEXT, Fate, Final, InternalError, Worker, resident
+from fuzz.worker import CONTEXT, Fate, Final, InternalError, Worker, resident, serve
 
 SERVICE = "test_worker:service"
 MIB = 1 << 20
@@ -50,6 +50,17 @@ def fill_memory(size: int) -> None:
     raise AssertionError("nobody stopped me")
 
 
+def scatter(size: int) -> None:
+    """Blocks of malloc of which only the last one stays, so that the heap does not end before it."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [libc.malloc(ctypes.c_size_t(64 << 10)) for _ in range(size // (64 << 10))]
+    for block in blocks:
+        ctypes.memset(block, 1, 64 << 10)
+    for block in blocks[:-1]:
+        libc.free(ctypes.c_void_p(block))
+
+
 def forever(_: object) -> None:
     while True:
         pass
@@ -75,6 +86,7 @@ DEEDS: dict[str, Callable[[Any], object]] = {
     "hang": forever,
     "sleep": time.sleep,
     "fill": fill_memory,
+    "scatter": scatter,
     "fail": fail,
     "refuse": refuse,
     "print": lambda text: print(text, flush=True),
@@ -300,3 +312,24 @@ def test_a_process_that_cannot_start_tells_why(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.setattr(CONTEXT.Process, "start", full)
         with pytest.raises(OSError, match="no more processes"):
             worker.ask(("echo", 1))
+
+
+def test_memory_that_is_free_goes_back_to_the_system() -> None:
+    with Worker(SERVICE, None, 4 << 30, 30.0) as worker:
+        pid = worker.ask("pid")
+        before = resident(pid)
+        worker.ask(("scatter", 256 * MIB))
+        worker.ask("pid")
+        assert resident(pid) < before + 64 * MIB
+
+
+def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    ours, theirs = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=serve, args=(theirs, SERVICE, None))
+    process.start()
+    theirs.close()
+    assert ours.recv() == ("ready", None)
+    ours.send(("sleep", 0.3))
+    ours.close()
+    process.join(30)
+    assert process.exitcode == 0 and "Traceback" not in capfd.readouterr().err

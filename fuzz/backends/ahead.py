@@ -87,6 +87,7 @@ class Driver(CPUDriver):
     def get_current_target(self) -> GPUTarget:
         return self.target
 
+
 def refuse(*_: Any) -> None:
     raise RuntimeError("nothing runs on a GPU in a process that only compiles for it")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from fuzz.backends.base import Session
 from fuzz.outcome import Returned
@@ -28,15 +28,8 @@ class Cuda:
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
         return ""
 
-    def __init__(self) -> None:
-        self.kept = ExitStack()
-
     def prepare(self, counters: bool = False) -> None:
-        """For good: autotuners take a drawn configuration instead of the fastest."""
-        from fuzz.backends.cpu.activation import patched
-        from fuzz.backends.cpu.tuning import PATCHES
-
-        self.kept.enter_context(patched(PATCHES))
+        """Nothing: sessions need nothing."""
 
     def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """Nothing: what a GPU does is not counted, and the search reads the numbers in the kernel's source."""
@@ -44,9 +37,11 @@ class Cuda:
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
+        from fuzz.backends.cpu.activation import patched
+        from fuzz.backends.cpu.tuning import PATCHES
         from fuzz.backends.launched import recording
 
-        with recording() as launched:
+        with patched(PATCHES), recording() as launched:
             yield Session(launched=launched)
 
     @contextmanager

@@ -88,9 +88,7 @@ def doubled(x, out, n, B: tl.constexpr):
 
 
 def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
-    cuda = Cuda()
-    cuda.prepare()
-    with cuda.kept, cuda.session(None) as session:
+    with Cuda().session(None) as session:
         x = torch.ones(100, device="cuda")
         out = torch.empty_like(x)
         doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)

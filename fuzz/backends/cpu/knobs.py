@@ -20,7 +20,7 @@ class Knobs:
     `max_shared_mem` and `total_memory` (bytes) are its properties. Launchers may keep an answer: ask before they do.
 
     Autotuners: `config` is the index of the configuration that they take, among those that pruning leaves and modulo
-    their number; the next ones where it does not compile. With a `config_seed` each kernel draws its index instead.
+    their number; the next ones where it cannot be launched. With a `config_seed` each kernel draws its index instead.
 
     Dots: `tf32` cuts operands of float32 dots to 10 mantissa bits where the kernel's dot asks for tf32 (as it does
     by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another order in which reductions and
