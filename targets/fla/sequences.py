@@ -121,8 +121,8 @@ class Gates(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dwrite, *dreads):
         write, *reads = ctx.saved_tensors
-        found = sum(read * dread for read, dread in zip(reads, dreads, strict=True))
-        return summed((found - write * dwrite).transpose(1, -1), True).transpose(1, -1), dwrite, *dreads
+        kept = sum(read * dread for read, dread in zip(reads, dreads, strict=True))
+        return summed((kept - write * dwrite).transpose(1, -1), True).transpose(1, -1), dwrite, *dreads
 
 
 def gla_reference(q, k, v, gate, chunked):

@@ -39,6 +39,10 @@ def liger_selective_log_softmax(logits, ids, mask, masked, temperature):
     return dict(logs=function(logits.contiguous(), ids, temperature, mask if masked else None))
 
 
+FAR = 300.0
+"""A difference of log-probabilities whose exponential is infinite in float32, and far from that in float64."""
+
+
 def gain(ratio, advantages, kind, low, high, delta):
     """What one token gains, by the ratio of policies."""
     if kind == "cispo":
@@ -67,10 +71,16 @@ def grpo_reference(
     gained = gain(ratio, normed(advantages).unsqueeze(-1), kind, 0.2, 0.4, delta)
     losses = -gained * logs if kind == "cispo" else -gained
     if beta:
-        # From 709 on float64 has no exponential, and 0 times it is NaN.
-        gap = (bounded(ref) - logs).clamp(max=700.0)
-        distance = gap.expm1() - gap
-        losses = losses + beta * (distance * ratio if bias_corrected else distance)
+        gap = bounded(ref) - logs
+        # From 709 on float64 has no exponential; far below, float32 has none.
+        near = gap - (gap - FAR).clamp(min=0.0).detach()
+        distance = near.expm1() - near
+        if bias_corrected:
+            distance = distance * ratio
+            if level == "token":
+                far = (bounded(ref) - bounded(old)).exp() - (1 + gap) * ratio
+                distance = torch.where(gap > FAR, far, distance)
+        losses = losses + beta * distance
     losses = torch.where(kept != 0, losses, 0.0)
     if not reduce:
         return dict(losses=losses)
