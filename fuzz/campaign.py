@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fuzz import corpus
-from fuzz.case import Case
+from fuzz.case import Case, sort_key
 from fuzz.config import Run
 from fuzz.engines import Desk, desk
 from fuzz.engines.coverage import Exploration
@@ -30,7 +30,7 @@ from fuzz.shrink import Budget
 from fuzz.target import Target
 from fuzz.triage import Triage
 from fuzz.trigger import needs
-from fuzz.witness import parity, witnesses
+from fuzz.witness import stands_alone, witnesses
 from fuzz.worker import Worker
 
 SHARES = {
@@ -280,6 +280,8 @@ class Campaign:
             triage.shrink(record, Budget(seconds=self._allowance()))
             if record.verdict.name == "undecided":
                 record.take(before)
+            elif self._less(record, before):
+                self._hear_witnesses(record)
             self._absorb(record)
             self._save(record)
 
@@ -303,7 +305,7 @@ class Campaign:
         if record.verdict.name == "undecided":
             self._drop(finding, index, UNDECIDED)
             return
-        if not any(same_cause(old, record) for old in self.records):
+        if not any(same_cause(old, record) and not self._less(record, old) for old in self.records):
             self._hear_witnesses(record)
         self._file(record, finding)
 
@@ -325,6 +327,11 @@ class Campaign:
                 self._save(old)
                 self.watcher.shrunk(old)
 
+    def _less(self, one: Record, other: Record) -> bool:
+        """Whether a record's case is less than another's."""
+        defaults = dict(self.target.defaults)
+        return sort_key(one.case, defaults) < sort_key(other.case, defaults)
+
     def _look_for_others(self, record: Record) -> Record | None:
         """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
         here = {one.path for one in self.records}
@@ -334,12 +341,12 @@ class Campaign:
         return next((one for one in kept if same_cause(one, record)), None)
 
     def _hear_witnesses(self, record: Record) -> None:
-        """Asks other backends; where Triton's interpreter does not see it, it is the backends that differ."""
+        """Asks other backends about the record's case."""
         if record.verdict.name != "reference":
             record.witnesses = witnesses(
                 record.case, record.finding, self.setting, self.run.resident, self.target.timeout
             )
-            record.finding = parity(record.finding, record.witnesses)
+            record.parity = stands_alone(record.witnesses)
 
     def _save(self, record: Record) -> None:
         """Writes the record's entry, in the place of the one of a larger case."""
@@ -362,4 +369,4 @@ class Campaign:
             **record.told,
         }
         also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
-        return Entry(record.case, record.finding, planted=self.run.planted or "", also=also, seen=seen)
+        return Entry(record.case, record.filing, planted=self.run.planted or "", also=also, seen=seen)

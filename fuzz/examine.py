@@ -66,7 +66,7 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
             if isinstance(request, Wave):
                 return examine_wave(exam, Replicas(target, launcher, backend), request)
             if isinstance(request, Inquiry):
-                return described(*(exam(Question(case)) for case in (request.case, request.least)))
+                return described(exam, request)
             return judged(exam(request), request)
         except Fatal as fatal:
             return Final(report_of(fatal.outcome))
@@ -155,11 +155,14 @@ def judged(exam: Examination, request: Question | Appeal) -> Report | Verdict:
     return adjudicate(exam, found, request.seconds)
 
 
-def described(exam: Examination, least: Examination) -> tuple[str, ...]:
+def described(exam: Exam, inquiry: Inquiry) -> tuple[str, ...]:
     """The diagnosis of the outputs of a case, which those of the least one do not contradict."""
-    if not (isinstance(exam.outcome, Returned) and isinstance(least.outcome, Returned)):
+    cases = {case.key: case for case in (inquiry.case, inquiry.least)}
+    exams = [exam(Question(case)) for case in cases.values()]
+    if not all(isinstance(one.outcome, Returned) for one in exams):
         return ()
-    return diagnosed(picture(exam), picture(least))
+    pictures = [picture(one) for one in exams]
+    return diagnosed(pictures[0], pictures[-1])
 
 
 def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
@@ -204,6 +207,9 @@ def examine_together(
     always = ("fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, wave.plan)))
     sampled = set(wave.sampled)
     examined = {asked: (*always, *(oracle.name for oracle in applying if oracle.name in asked)) for asked in sampled}
+    silent = {asked: Report("returned", False, (), names) for asked, names in examined.items()}
+    fine = (one for one in together if one.row not in suspects)
+    nearest = max(fine, key=lambda one: one.worst, default=None)
 
     def report(row: int, one: Examination) -> Report:
         if one.stack is None:
@@ -211,9 +217,12 @@ def examine_together(
         if row in suspects:
             question = wave.question(row)
             return examine(exam(question), question)
-        # What all of them did is told of the first.
-        told = ((), ()) if row else one.backend.told(one.returned)
-        return Report("returned", False, (), examined[wave.sampled[row]], one.worst, *told)
+        asked = wave.sampled[row]
+        # What all of them did is told of the first, and of their errors the one that is nearest to its bound.
+        if row == 0 or one is nearest:
+            told = ((), ()) if row else one.backend.told(one.returned)
+            return Report("returned", False, (), examined[asked], one.worst if one is nearest else 0.0, *told)
+        return silent[asked]
 
     return tuple(report(row, one) for row, one in enumerate(exams))
 

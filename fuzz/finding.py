@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 ORACLES = (
     "fault",
@@ -44,6 +44,8 @@ SYMPTOMS = {
     "scaling": ("scale", "shift", "permutation"),
     "parity": ("value",),
 }
+PARITY = "cpu and Triton's interpreter do not compute the same: on cpu "
+"""How the message of a finding begins that only one of two backends has."""
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 
 
@@ -92,9 +94,16 @@ class Finding:
         return "+".join(self.outputs)
 
     @property
-    def seen_by(self) -> str:
-        """The oracle that sees it again: where backends differ it is one backend's accuracy."""
-        return "accuracy" if self.oracle == "parity" else self.oracle
+    def of_one_backend(self) -> Finding:
+        """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
+        if self.oracle != "parity":
+            return self
+        return replace(self, oracle="accuracy", message=self.message.removeprefix(PARITY))
+
+    @property
+    def of_backends(self) -> Finding:
+        """An accuracy finding as it is told where another backend does not see it: both do not compute the same."""
+        return replace(self, oracle="parity", symptom="value", message=PARITY + self.message)
 
     def same_bug(self, other: Finding) -> bool:
         """Whether other may be the same bug: the same oracle, and an output, tensor or the source line in common.
@@ -102,7 +111,7 @@ class Finding:
         Which outputs happen to differ from run to run is chance, so that one target has one such bug. Which pointer a
         32-bit offset is too small for depends on which tensor is huge.
         """
-        if self.seen_by != other.seen_by:
+        if self.oracle != other.oracle:
             return False
         if self.oracle == "deterministic" or self.symptom == other.symptom == "offset-overflow":
             return True

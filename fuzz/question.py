@@ -81,6 +81,8 @@ class Inquiry:
 class Report:
     """What came of one case: findings in the order in which they are filed, and which oracles examined it.
 
+    `worst` is its error over the bound; of replicas that ran together only the nearest to it tells it.
+
     What the worker had not told before: `features` are numbers of what the kernel did (see fuzz/backends/features.py),
     `constants` are numbers that it compares with.
     """

@@ -31,7 +31,8 @@ class Record:
     its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
     the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
     there is such a cause already, so that the case must not shrink into its NaN. `taken` are findings, each with its
-    case, that turned out to be this cause when they were shrunk. `appeared` is the symptom of the unshrunk case.
+    case, that turned out to be this cause when they were shrunk. `appeared` is the symptom of the unshrunk case. With
+    `parity` another backend does not see it.
     """
 
     finding: Finding
@@ -55,6 +56,7 @@ class Record:
     numbers: bool = False
     diagnosis: tuple[str, ...] = ()
     witnesses: Mapping[str, str] = field(default_factory=dict)
+    parity: bool = False
     taken: list[tuple[Finding, Case]] = field(default_factory=list)
     appeared: str = ""
 
@@ -69,7 +71,12 @@ class Record:
         """Moves to another record's case, with what was seen of it."""
         self.case, self.finding, self.also = other.case, other.finding, other.also
         self.verdict, self.filed = other.verdict, other.filed
-        self.diagnosis, self.witnesses = other.diagnosis, other.witnesses
+        self.diagnosis, self.witnesses, self.parity = other.diagnosis, other.witnesses, other.parity
+
+    @property
+    def filing(self) -> Finding:
+        """The finding as it is told and saved."""
+        return self.finding.of_backends if self.parity else self.finding
 
     @property
     def pictured(self) -> tuple[Case, ...]:
@@ -101,7 +108,7 @@ class Record:
         if case is not None and self._took(finding, case):
             return True
         if finding.oracle in BITWISE:
-            wrong = [found for found in (self.widened, *self.also) if found.seen_by == "accuracy"]
+            wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         own = self._of_memory or self.finite is not None and self.finite <= has
@@ -178,7 +185,9 @@ def known_records(folder: Path, target: Target, planted: str | None) -> list[Rec
         entry = corpus.read(path)
         if entry.finding is None or entry.status == "fixed" or entry.planted != (planted or ""):
             continue
-        record = Record(entry.finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
+        finding = entry.finding.of_one_backend
+        record = Record(finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
+        record.parity = entry.finding.oracle == "parity"
         record.stateful = len(entry.case.calls) > 1
         record.needs = needs(entry.case, target)
         record.outputs = set(entry.finding.outputs)

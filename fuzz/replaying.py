@@ -29,9 +29,9 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
             return triage.ask(entry.case, "accuracy", clean=True).filed is not None
-        rate = Rate.parse(entry.seen.get("rate", "1/1"))
+        like, rate = entry.finding.of_one_backend, Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
-        return any(triage.shows(entry.case, entry.finding, clean=True, stateful=several) for _ in range(rate.deciding))
+        return any(triage.shows(entry.case, like, clean=True, stateful=several) for _ in range(rate.deciding))
 
 
 def own_backend(entry: Entry, other: str) -> str:

@@ -75,8 +75,8 @@ class Triage:
 
         What a kernel leaves behind from an earlier call may show in any output.
         """
-        filings = self.ask(case, like.seen_by, clean=clean).filings
-        filed = next((found for found in filings if found.oracle == like.seen_by), None)
+        filings = self.ask(case, like.oracle, clean=clean).filings
+        filed = next((found for found in filings if found.oracle == like.oracle), None)
         return filed if filed and (stateful or filed.same_bug(like)) else None
 
     def filed(self, case: Case, finding: Finding) -> Finding:
@@ -121,7 +121,7 @@ class Triage:
             self.worker.timeout = min(timeout, PATIENCE)
         self._leave_earlier_calls_out(record)
         least = self._shrunk(record, budget)
-        while record.finding.seen_by == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
+        while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
             record.outputs.update(least.finding.outputs)
             record.case, record.finding = least.case, least.finding
@@ -144,7 +144,7 @@ class Triage:
 
         A step of shrinking may lead to where kernel and reference differ by no more than either may.
         """
-        if record.finding.seen_by != "accuracy":
+        if record.finding.oracle != "accuracy":
             return
         verdict = self._appeal(record, record.case)
         if verdict.name == "undecided" and record.case.key != record.first.key:
@@ -173,17 +173,19 @@ class Triage:
     def diagnose(self, record: Record) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         found: tuple[str, ...] = consequences(record)
-        if record.finding.seen_by == "accuracy" and record.verdict.name != "reference":
+        if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
+            timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
             for case in record.pictured:
                 if not found and case.elements() <= PICTURED:
                     answer = self.worker.ask(Inquiry(case, record.case))
                     found = () if isinstance(answer, Fate | Report) else answer
+            self.worker.timeout = timeout
         record.diagnosis = (*found, *trigger(record.case, self.target))
 
     def look_around(self, record: Record) -> None:
         """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
-        report = self.ask(record.case, record.finding.seen_by, clean=True, everything=True)
-        same = [found for found in report.findings if found.oracle == record.finding.seen_by]
+        report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
+        same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
         record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
         if record.finding.oracle == MUTATION and self.target.differentiable:

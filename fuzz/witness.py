@@ -26,7 +26,7 @@ AGREES, DISAGREES = "agrees", "disagrees"
 
 def witnesses(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
     """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
-    if finding.seen_by != "accuracy":
+    if finding.oracle != "accuracy":
         return {}
     said = {}
     for name in ("cpu", "cuda", "interpreter"):
@@ -59,9 +59,6 @@ def asked(case: Case, finding: Finding, setting: Setting, memory: int, timeout: 
     return AGREES if agrees else DISAGREES
 
 
-def parity(finding: Finding, said: dict[str, str]) -> Finding:
-    """The finding as it is filed: where Triton's interpreter does not see what `cpu` saw, the backends differ."""
-    if said.get("interpreter") != DISAGREES:
-        return finding
-    message = f"cpu and Triton's interpreter do not compute the same: on cpu {finding.message}"
-    return replace(finding, oracle="parity", symptom="value", message=message)
+def stands_alone(said: dict[str, str]) -> bool:
+    """Whether Triton's interpreter does not see what `cpu` saw, so that it is the backends that differ."""
+    return said.get("interpreter") == DISAGREES

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fuzz import cli, corpus
 from fuzz.case import Argument, Call, Case
+from fuzz.entry import Entry
 from fuzz.finding import Finding
 from fuzz.layout import Layout
+from fuzz.loader import load
 from fuzz.question import Setting
+from fuzz.records import known_records
+from fuzz.replaying import open_triage, reproduces
+from fuzz.trigger import needs
 from fuzz.values import Exact, recipe
-from fuzz.witness import AGREES, DISAGREES, parity, unfit, witnesses
+from fuzz.witness import AGREES, DISAGREES, stands_alone, unfit, witnesses
 
 WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
 
@@ -69,13 +76,28 @@ def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) ->
 
 
 def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
-    assert parity(WRONG, {"interpreter": AGREES}) is WRONG and parity(WRONG, {}) is WRONG
-    assert parity(WRONG, {"cuda": DISAGREES}) is WRONG
-    found = parity(WRONG, {"interpreter": DISAGREES})
-    assert (found.oracle, found.symptom, found.outputs) == ("parity", "value", ("dx",))
-    assert "do not compute the same" in found.message
-    # It is seen again by the oracle that saw it: the next hit is the same bug, and a replay finds it.
-    assert found.same_bug(WRONG) and WRONG.same_bug(found) and found.seen_by == "accuracy"
+    assert not stands_alone({"interpreter": AGREES}) and not stands_alone({}) and not stands_alone({"cuda": DISAGREES})
+    assert stands_alone({"interpreter": DISAGREES})
+    told = WRONG.of_backends
+    assert (told.oracle, told.symptom, told.outputs) == ("parity", "value", ("dx",))
+    assert "do not compute the same" in told.message
+    # It is seen again by the oracle that saw it.
+    assert told.of_one_backend == replace(WRONG, symptom="value") and WRONG.of_one_backend is WRONG
+
+
+def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_path: Path) -> None:
+    case, target = gelu_case(size=2), load("gelu_bw")
+    with open_triage(Entry(case, WRONG, planted="erf_saturates"), "gelu_bw", target, "cpu") as triage:
+        seen = triage.ask(case, "accuracy").filed
+    assert seen is not None and seen.oracle == "accuracy"
+    entry = Entry(case, seen.of_backends, planted="erf_saturates")
+    path = corpus.add(tmp_path, entry)
+    assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
+    (known,) = known_records(tmp_path, target, "erf_saturates")
+    assert known.covers(seen, needs(case, target), case) and known.filing.oracle == "parity"
+    assert cli.run(["shrink", str(path), "--seconds", "5", "--backend", "cpu"]) == 0
+    (left,) = corpus.files([tmp_path])
+    assert left != path and corpus.read(left).finding.oracle == "parity"
 
 
 def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:

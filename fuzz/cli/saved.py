@@ -61,10 +61,11 @@ def shrink(
     preload("fuzz.warm")
     text, loaded = target_of(entry, path, target)
     with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
-        record = triage.confirm(entry.case, entry.finding, ())
+        record = triage.confirm(entry.case, entry.finding.of_one_backend, ())
         if record is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(record, Budget(seconds=seconds))
+    record.parity = entry.finding.oracle == "parity"
     smaller = sort_key(record.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
     if not smaller or record.verdict.name == "undecided":
         put(f"{path} is as small as it gets ({record.executions} executions)")
@@ -78,7 +79,7 @@ def moved(path: Path, entry: Entry, record: Record) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
     old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
     seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.told}
-    smaller = replace(entry, case=record.case, finding=record.finding, seen=seen)
+    smaller = replace(entry, case=record.case, finding=record.filing, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)
     if place != path:

@@ -105,7 +105,8 @@ class Evolve:
             if news:
                 self._progress = self._plans - self._since
                 self.finders = [*self.finders, member][-ARCHIVE:]
-            self._crowd_in(member)
+            if member.error or news:
+                self._crowd_in(member)
 
     def close(self) -> None:
         """Nothing was started."""

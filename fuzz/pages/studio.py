@@ -86,7 +86,7 @@ class Studio:
     def curves(self, entry: Entry) -> tuple[Curve, ...]:
         """The error along the one argument of an elementwise target; none for others."""
         finding = entry.finding
-        if finding is None or finding.oracle != "accuracy":
+        if finding is None or finding.of_one_backend.oracle != "accuracy":
             return ()
         try:
             return (self.curve(entry, finding.outputs[0]),)

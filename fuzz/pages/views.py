@@ -90,7 +90,7 @@ def unseen(study: Study, drawn: tuple[Plot, ...]) -> Iterator[str]:
 
 def verdict_of(entry: Entry) -> str:
     """The verdict of an accuracy finding; other findings have none."""
-    if entry.finding is None or entry.finding.oracle != "accuracy":
+    if entry.finding is None or entry.finding.of_one_backend.oracle != "accuracy":
         return ""
     return Verdict.recalled(entry.seen).name
 
@@ -100,7 +100,8 @@ def certificate(entry: Entry) -> list[str]:
         return []
     told = [line.strip() for line in verdict_lines(entry.finding, entry.seen)]
     verdict = Verdict.recalled(entry.seen)
-    if not told and verdict.name == "unadjudicated" and verdict.reason and entry.finding.oracle == "accuracy":
+    accuracy = entry.finding.of_one_backend.oracle == "accuracy"
+    if not told and verdict.name == "unadjudicated" and verdict.reason and accuracy:
         told = [f"unadjudicated: {verdict.reason}"]
     return told
 

@@ -52,9 +52,9 @@ def items(result: Result, target: Target, *, only_new: bool) -> list[Item]:
     for record in result.records:
         also = tuple(f"{one.oracle} {one.output} {one.symptom}" for one in record.also)
         seen = {"backend": result.backend, "rate": str(record.rate), **record.told}
-        entry = Entry(record.case, record.finding, planted=result.run.planted or "", also=also, seen=seen)
+        entry = Entry(record.case, record.filing, planted=result.run.planted or "", also=also, seen=seen)
         state = "accepted" if record.accepted else "ok" if record.known and only_new else "failed"
-        told = headline(record.finding)
+        told = headline(record.filing)
         found.append(item(entry, target, record.path, state, "known" if record.known else "new", told))
     return found
 

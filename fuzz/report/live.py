@@ -58,7 +58,7 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.finding, seen=record.told)
+        entry = Entry(record.case, record.filing, seen=record.told)
         tries = f"{record.executions} executions"
         self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
 
@@ -97,7 +97,7 @@ def summary(result: Result) -> Table:
     for record in result.records:
         dims = " ".join(f"{name}={size}" for name, size in record.case.last.dims.items())
         seen = "known" if record.known else "new"
-        name = f"{record.finding.oracle}/{record.finding.symptom} {record.finding.output}"
+        name = f"{record.filing.oracle}/{record.filing.symptom} {record.filing.output}"
         table.add_row(f"finding ({seen})", f"{name}: {dims}, {record.hits} hits")
     if not result.records:
         table.add_row("findings", "none")

@@ -37,13 +37,13 @@ def run_json(result: Result) -> Mapping[str, Any]:
 
 
 def finding_json(record: Record) -> Mapping[str, Any]:
-    entry = Entry(record.case, record.finding)
+    entry = Entry(record.case, record.filing)
     return {
         "id": entry.name.removesuffix(".yaml"),
-        "oracle": record.finding.oracle,
-        "output": record.finding.output,
-        "symptom": record.finding.symptom,
-        "message": record.finding.message,
+        "oracle": record.filing.oracle,
+        "output": record.filing.output,
+        "symptom": record.filing.symptom,
+        "message": record.filing.message,
         "also": [f"{found.oracle} {found.output} {found.symptom}" for found in record.also],
         "seen": "known" if record.known else "new",
         "verdict": record.verdict.name,
@@ -60,5 +60,5 @@ def finding_json(record: Record) -> Mapping[str, Any]:
         "hits": record.hits,
         "executions": record.executions,
         "witnesses": dict(record.witnesses),
-        "diagnosis": "; ".join(record.diagnosis) or record.finding.message,
+        "diagnosis": "; ".join(record.diagnosis) or record.filing.message,
     }
