@@ -17,8 +17,8 @@ from pathlib import Path
 from .errors import NoCompiler
 
 # By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
-# second takes two thirds of the first's time, and its kernels run as fast; the third takes a third, and they run at half
-# the speed.
+# second takes two thirds of the first's time, and its kernels run as fast; the third takes a third, and they run at
+# half the speed.
 LEVELS = (
     (1 << 16, ("-O2", "-ftree-vectorize", "-march=native")),
     (1 << 18, ("-O1", "-ftree-vectorize", "-march=native")),
