@@ -11,7 +11,7 @@ from .evaluate import (
     wider,
     with_gradients,
 )
-from .noise import UNIT64, prepare
+from .pools import UNIT64, prepare
 from .precision import Precision, Ulps, precision, working
 
 __all__ = [

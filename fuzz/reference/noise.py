@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from typing import Final
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from .pools import SPAN, pools
 from .precision import Precision, Ulps
 
-__all__ = ["UNIT64", "Diverges", "Members", "TooLarge", "chain", "prepare", "steps"]
+__all__ = ["Diverges", "Members", "TooLarge", "chain", "steps"]
 
-SPAN: Final = 32749
-"""Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
-BLOCK: Final = 4099
-"""Elements of a run of noise that is alike, for the members that have such runs."""
-UNIT64: Final = 2.0**-52
-"""Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
 
 
-Row = np.ndarray[tuple[int], np.dtype[np.float64]]
 Noise = Callable[[str, float], Tensor]
 """Noise of a kind and factor."""
 
@@ -61,62 +54,6 @@ def chain(n: Tensor) -> Tensor:
     return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
 
 
-@lru_cache(maxsize=64)
-def _row(member: int) -> Row:
-    """Uniform doubles in [-1, 1] of one member, 2*SPAN of them. Members that measure float64 have negative numbers."""
-    return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
-
-
-def prepare() -> None:
-    """Makes the noise of the first members, so that processes forked from this one share it."""
-    for member in (*range(-4, 0), *range(1, 9)):
-        _row(member)
-
-
-def _shaped(member: int) -> Row:
-    """The noise of one member: independent for the first ones; from the ninth on in blocks, for what these do not see.
-
-    An operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is
-    0: where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be
-    exact there is further from the truth than any member that errs. In some all elements err alike: equal rows do.
-    """
-    if member <= 8:
-        return _row(member)
-    blocks = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
-    shape = np.repeat(blocks, BLOCK)[: 2 * SPAN]
-    shaped: Row = shape * _row(member) if member % 2 else shape.astype(np.float64)
-    return shaped
-
-
-def _tiny(member: int) -> Row:
-    """Underflow of one member, in [-1, 1]: -1 makes a zero of a tiny result.
-
-    Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
-    errors of equal size would often cancel in all members at once.
-    """
-    if member <= 2:
-        sign: Row = np.sign(_row(1)) * (1.0 if member == 1 else -1.0)
-        return sign
-    r = _shaped(member)
-    size: Row = np.sign(r) * (0.25 + 0.75 * np.abs(r))
-    return size
-
-
-@lru_cache(maxsize=24)
-def _pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> Tensor:
-    """(1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
-
-    "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_tiny`, and 0 where float64 itself is measured.
-    """
-    if kind == "tiny":
-        zeros = np.zeros(2 * SPAN)
-        return torch.from_numpy(np.stack([zeros, *(_tiny(i) if i > 0 else zeros for i in ids)])).to(device)
-    noise = np.stack([np.zeros(2 * SPAN), *(_shaped(i) for i in ids)])
-    unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
-    pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
-    return torch.from_numpy(pool).to(device)
-
-
 class Members:
     """The members of one stack, and how each operation's stacked result (rows, *shape) is perturbed in place.
 
@@ -142,6 +79,7 @@ class Members:
         self.first_working = 1 + sum(i < 0 for i in ids)
         self.offset = (seed * 7919) % SPAN
         self.device = torch.device("cpu")
+        pools.begin()
         self._pools: dict[tuple[str, float], Tensor] = {}
         self._strides: dict[torch.Size, tuple[int, ...]] = {}
         self.flushes = precision.eta == 2.0**-126
@@ -169,7 +107,7 @@ class Members:
         """Noise (members, *row) at the current offset, a view of the pool where it is long enough."""
         pool = self._pools.get((kind, factor))
         if pool is None:
-            pool = _pool(kind, factor, self.ids, self.precision.u, self.device)
+            pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
             self._pools[kind, factor] = pool
         strides = self._strides.get(row)
         if strides is None:
