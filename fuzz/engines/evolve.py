@@ -32,8 +32,10 @@ STUCK = 192
 """Plans without anything new after which an epoch ends."""
 CROWD = 12
 """Cases that may be parents at a time."""
-ARCHIVE = 1 << 12
-"""Elites kept, and cases that did something new."""
+ARCHIVE = 1 << 10
+"""Elites kept."""
+RECENT = 1 << 8
+"""Cases kept that did something new, the latest."""
 FEW = Width(16, 1 << 13)
 """Replicas of a plan: other seeds of the same."""
 AGILE = {"cuda": Width(128, 1 << 20)}
@@ -104,7 +106,7 @@ class Evolve:
                 self._keep(place, member)
             if news:
                 self._progress = self._plans - self._since
-                self.finders = [*self.finders, member][-ARCHIVE:]
+                self.finders = [*self.finders, member][-RECENT:]
             if member.error or news:
                 self._crowd_in(member)
 
@@ -135,7 +137,7 @@ class Evolve:
         if kind < 0.5 and self.crowd:
             return max(self._some(self.crowd), key=lambda member: member.error)
         if kind < 0.85 and self.finders:
-            return min(self._some(self.finders[-256:]), key=lambda member: member.children - member.news)
+            return min(self._some(self.finders), key=lambda member: member.children - member.news)
         return self.random.choice(list(self.elites.values())) if self.elites else None
 
     def _some(self, members: list[Member]) -> list[Member]:

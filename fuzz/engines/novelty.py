@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 from fuzz.case import Argument, Case
 from fuzz.question import Report
@@ -19,16 +20,19 @@ FINDING = 8
 NEAREST = 24
 """Errors below 2^-24 of the bound are all alike."""
 
-Cell = tuple[Hashable, ...]
+Cell = int
+"""The number of a feature: a run meets tens of thousands of them."""
 
 
 def cell(case: Case) -> Cell:
     """The feature of a case under which its elite is kept: dtypes x layouts x classes of dims x exponent region."""
     call = case.last
     tensors = tuple(call.tensors.values())
-    dtypes = tuple(sorted({value.dtype for value in tensors}))
-    layouts = tuple(sorted({value.layout.kind for value in tensors}))
-    return (dtypes, layouts, tuple(size.bit_length() for size in call.dims.values()), tuple(map(region, tensors)))
+    dtypes = sorted({value.dtype for value in tensors})
+    layouts = sorted({value.layout.kind for value in tensors})
+    sizes = [size.bit_length() for size in call.dims.values()]
+    feature = repr((dtypes, layouts, sizes, [region(value) for value in tensors]))
+    return int.from_bytes(blake2b(feature.encode(), digest_size=8).digest())
 
 
 def region(value: Argument) -> str:
