@@ -1,0 +1,23 @@
+"""The other correct kernels stay silent, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from runs import run
+
+
+@pytest.mark.parametrize("target", ["rms_norm", "softmax", "matmul", "cross_entropy", "cross_entropy_bw"])
+def test_other_good_kernels_are_silent(target: str, tmp_path: Path) -> None:
+    code, value = run(target, tmp_path, "--cases", "250", "--seed", "78")
+    assert (code, value["findings"], value["rejected"]) == (0, [], 0)
+    assert 0 < value["worst_ratio"] <= 1
+
+
+@pytest.mark.parametrize("operation", ["index_add", "sequential_sum"])
+def test_eager_operations_that_broke_the_prototype_are_silent(operation: str, tmp_path: Path) -> None:
+    """Many rows added at one index; terms added one after another."""
+    path = Path(__file__).parents[2] / "targets" / "torch_eager" / "operations.py"
+    code, value = run(f"{path}:{operation}", tmp_path, "--cases", "250", "--seed", "78")
+    assert (code, value["findings"]) == (0, [])
