@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fuzz import corpus
-from fuzz.case import Case, sort_key
+from fuzz.case import Case
 from fuzz.config import Run
 from fuzz.engines import Desk, desk
 from fuzz.engines.coverage import Exploration
@@ -280,7 +280,7 @@ class Campaign:
             triage.shrink(record, Budget(seconds=self._allowance()))
             if record.verdict.name == "undecided":
                 record.take(before)
-            elif self._less(record, before):
+            elif record.less(before, self.target.defaults):
                 self._hear_witnesses(record)
             self._absorb(record)
             self._save(record)
@@ -305,7 +305,7 @@ class Campaign:
         if record.verdict.name == "undecided":
             self._drop(finding, index, UNDECIDED)
             return
-        if not any(same_cause(old, record) and not self._less(record, old) for old in self.records):
+        if not any(same_cause(old, record) and not record.less(old, self.target.defaults) for old in self.records):
             self._hear_witnesses(record)
         self._file(record, finding)
 
@@ -326,11 +326,6 @@ class Campaign:
             if not (old.known and old.case.key == old.first.key):
                 self._save(old)
                 self.watcher.shrunk(old)
-
-    def _less(self, one: Record, other: Record) -> bool:
-        """Whether a record's case is less than another's."""
-        defaults = dict(self.target.defaults)
-        return sort_key(one.case, defaults) < sort_key(other.case, defaults)
 
     def _look_for_others(self, record: Record) -> Record | None:
         """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""

@@ -73,6 +73,10 @@ class Record:
         self.verdict, self.filed = other.verdict, other.filed
         self.diagnosis, self.witnesses, self.parity = other.diagnosis, other.witnesses, other.parity
 
+    def less(self, other: Record, defaults: Mapping[str, object]) -> bool:
+        """Whether this record's case is less than another's."""
+        return sort_key(self.case, defaults) < sort_key(other.case, defaults)
+
     @property
     def filing(self) -> Finding:
         """The finding as it is told and saved."""
@@ -161,7 +165,7 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
         if numbers or same_cause(old, new):
             old.finite = new.needs if numbers else old.finite
             old.needs &= new.needs
-            if sort_key(new.case, defaults) < sort_key(old.case, defaults):
+            if new.less(old, defaults):
                 old.take(new)
                 old.path = "" if old.known else old.path
             old.hits += new.hits

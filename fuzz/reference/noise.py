@@ -21,8 +21,6 @@ __all__ = ["Diverges", "Members", "TooLarge", "chain", "steps"]
 
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
-
-
 Noise = Callable[[str, float], Tensor]
 """Noise of a kind and factor."""
 
