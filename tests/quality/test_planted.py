@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from planted_expectations import PLANTED, TESTED, Expected
+from runs import run
 
 from fuzz.cli.replay import replayed
 from fuzz.loader import load
 
-FUZZ = [sys.executable, "-m", "fuzz"]
 BUGS = [(target, name) for target, bugs in PLANTED.items() for name in TESTED.get(target, bugs)]
 
 
 def found(target: str, name: str, folder: Path) -> dict[str, Any]:
-    command = [*FUZZ, "run", target, "--planted", name, "--backend", "cpu", "--json", "--corpus", str(folder)]
     # One finding ends the run, but for the bug that is merged from two: transposed and expanded gradients.
     limits = ["--cases", "100"] if name == "assumes_contiguous_dy" else ["--cases", "400", "--max-findings", "1"]
-    done = subprocess.run([*command, *limits], capture_output=True, text=True, check=False)
-    assert done.returncode == 1, done.stderr
-    value: dict[str, Any] = json.loads(done.stdout)
+    code, value = run(target, folder, "--planted", name, *limits)
+    assert code == 1, value
     return value
 
 
