@@ -13,7 +13,7 @@ from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.oracles.base import Examination, Stack
 from fuzz.outcome import Returned
-from fuzz.reference import Expected, Precision, evaluate, evaluate_backward, wider
+from fuzz.reference import Diverges, Expected, Precision, evaluate, evaluate_backward, wider
 from fuzz.target import Target
 from fuzz.values.torch_values import from_words
 
@@ -41,9 +41,15 @@ def expect(
 
 
 def expect_replicas(exams: Sequence[Examination], index: int, stage: int, known: Known | None) -> Known:
-    """The same for replicas of a plan, their first dim everywhere. Diverges as `evaluate` does."""
+    """The same for replicas of a plan, their first dim everywhere.
+
+    Diverges as `evaluate` does, and where the reference fails: whether it does so for a replica alone, that one tells.
+    """
     inputs, cotangents = replica_inputs(exams, index)
-    return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
+    try:
+        return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
+    except TargetError as error:
+        raise Diverges from error
 
 
 def _evaluate(

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import FuzzError
 from .noise import Members, TooLarge
 
-__all__ = ["Arithmetic", "Ensemble", "NoRule", "Rule", "align", "each", "unwrap", "lift", "wrap", "wrap_all"]
+__all__ = ["Arithmetic", "Ensemble", "NoRule", "Rule", "align", "each", "lift", "pad", "unwrap", "wrap", "wrap_all"]
 
 Rule = Callable[["Arithmetic", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 """How an operation applies to stacked members, and how its result is perturbed."""
@@ -126,20 +126,16 @@ def unwrap(x: Any) -> Any:
 def align(args: Sequence[Any], count: int) -> list[Any]:
     """Operands as stacked tensors that broadcast: logical ranks padded with 1 behind the member dim."""
     rank = max([a.dim() for a in args if isinstance(a, Tensor)], default=0)
-    out: list[Any] = []
-    for a in args:
-        if type(a) is Ensemble:
-            t = a.stacked
-            missing = rank + 1 - t.dim()
-            out.append(_pad(t, missing) if missing else t)
-        else:
-            out.append(a)
-    return out
+    return [pad(a, rank) for a in args]
 
 
-def _pad(t: Tensor, missing: int) -> Tensor:
-    """Insert dims of size 1 behind the member dim."""
-    for _ in range(missing):
+def pad(x: Any, rank: int) -> Any:
+    """The stacked tensor of an Ensemble, with dims of size 1 behind the member dim up to that rank of its members;
+    anything else as it is."""
+    if type(x) is not Ensemble:
+        return x
+    t = x.stacked
+    for _ in range(rank + 1 - t.dim()):
         t = t.unsqueeze(1)
     return t
 

@@ -71,14 +71,12 @@ def evaluate(
     default dtype is float64 meanwhile. Member i has
     the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
     `after` are left out, for who has them from an earlier call: see `wider`.
-    With `replicas`, every tensor, all of them floating, has them as first dim, which the reference does not see; each
-    gets what it would get alone. Diverges where the reference asks for a value by which they may part.
+    With `replicas`, every tensor has them as first dim, which the reference does not see; each gets what it would get
+    alone. Diverges where the reference asks for a value by which they may part.
     What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
     """
     if members <= after:
         raise ValueError(f"members={members}: at least one, and more than {after}")
-    if replicas and any(isinstance(t, Tensor) and not t.is_floating_point() for t in inputs.values()):
-        raise Diverges
     left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
     largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
     size = max(1, min(len(left), LIMIT // max(largest, 1) - 1))
@@ -175,12 +173,12 @@ def _argument(arithmetic: Arithmetic, x: Input, stacked: bool) -> Any:
     """An input as the reference receives it."""
     if not isinstance(x, Tensor):
         return x
-    x = x.detach()
-    if not x.is_floating_point():
-        return x.clone(memory_format=torch.contiguous_format)
-    members, x = arithmetic.members, x.to(torch.float64)
+    x, members = x.detach(), arithmetic.members
+    x = x.to(torch.float64) if x.is_floating_point() else x
     if stacked:
         return wrap(arithmetic, x.repeat_interleave(members.count, 0))
+    if not x.is_floating_point():
+        return x.clone(memory_format=torch.contiguous_format)
     return wrap(arithmetic, x.expand(members.count, *x.shape).clone(memory_format=torch.contiguous_format))
 
 

@@ -9,13 +9,13 @@ from itertools import islice
 import pytest
 import torch
 
-from fuzz import size, target, tensor
+from fuzz import indices, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.case import Case
 from fuzz.engines import RandomEngine
 from fuzz.examine import examine
-from fuzz.loader import planted
+from fuzz.loader import load, planted
 from fuzz.oracles.base import Examination
 from fuzz.oracles.screen import screen
 from fuzz.question import Question, Report, Wave
@@ -58,6 +58,32 @@ def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: s
         assert reports(layernorm, launcher, wave, together=True) == alone
         found += sum(report.filed is not None for report in alone)
     assert bool(found) == bool(bug)
+
+
+@pytest.mark.parametrize("bug", ["", "max_sees_padding", "smoothing_over_others"])
+def test_replicas_with_labels_of_their_own_are_screened_at_once(bug: str) -> None:
+    made = load("cross_entropy")
+    launcher = planted(made, bug)[1] if bug else made.launcher
+    found = 0
+    for wave in waves(made, 12):
+        alone = reports(made, launcher, wave, together=False)
+        all_of_it = exams(made, launcher, wave)
+        screen(all_of_it)
+        assert bug or all(exam.cleared for exam in all_of_it)
+        assert reports(made, launcher, wave, together=True) == alone
+        found += sum(report.filed is not None for report in alone)
+    assert bool(found) == bool(bug)
+
+
+def test_a_reference_that_fails_on_all_at_once_is_asked_replica_by_replica() -> None:
+    @target(x=tensor(N), labels=indices(N, below=N), reference=lambda x, labels: dict(y=x * labels.bincount().numel()))
+    def counted(x: torch.Tensor, labels: torch.Tensor) -> Outputs:
+        return dict(y=x * labels.bincount().numel())
+
+    made = exams(counted, counted.launcher, waves(counted, 1)[0])
+    screen(made)
+    assert not any(exam.cleared for exam in made)
+    assert all(examine(exam, Question(exam.case)).filed is None for exam in made)
 
 
 def test_one_wrong_replica_is_not_hidden_by_the_others() -> None:

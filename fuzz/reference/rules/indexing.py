@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from ..ensemble import Arithmetic, Ensemble, each, unwrap, wrap, wrap_all
+from ..ensemble import Arithmetic, Ensemble, each, pad, unwrap, wrap, wrap_all
 from ..noise import chain
-from .table import put, rounding
+from .table import aten, put, rounding
 
 __all__ = ["register"]
+
+MASKS = torch.bool, torch.uint8
 
 
 def _stacked(x: Any, count: int) -> Tensor:
@@ -31,7 +34,7 @@ def collapse(index: Any) -> Any:
 def agreed(arithmetic: Arithmetic, index: Any, poison: list[Tensor]) -> Any:
     """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
     index = collapse(index)
-    if type(index) is Ensemble and index.dtype in (torch.bool, torch.uint8):
+    if type(index) is Ensemble and index.dtype in MASKS:
         lead = arithmetic.members.lead(index.stacked)
         poison.append((index.stacked != lead).flatten(1).any(1))
         return lead
@@ -50,14 +53,34 @@ def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwarg
     """x[indices]: plain indices act on all members at once."""
     poison: list[Tensor] = []
     indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
-    if any(type(i) is Ensemble for i in indices):
-        return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices), kwargs), poison))
     x = _stacked(args[0], arithmetic.members.rows)
+    if any(type(i) is Ensemble for i in indices):
+        return wrap(arithmetic, poisoned(read(arithmetic, x, indices), poison))
     if _adjacent(indices):
         return wrap(arithmetic, poisoned(func(x, [None, *indices]), poison))
     rest = [i for i in indices if i is not None]
     lead = max(i.dim() for i in rest) if all(i.dtype != torch.bool for i in rest) else 1
     return wrap(arithmetic, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
+
+
+def read(arithmetic: Arithmetic, x: Tensor, indices: Sequence[Any]) -> Tensor:
+    """The stacked x[indices], where each member has indices of its own."""
+    if any(i is not None and i.dtype in MASKS for i in indices):
+        found: Tensor = each(arithmetic, aten.index.Tensor, (wrap(arithmetic, x), list(indices)), {})
+        return found
+    own, lead = members_own(indices, len(x), x.device)
+    t: Tensor = aten.index.Tensor(x, own)
+    first = next(n for n, i in enumerate(indices) if i is not None)
+    if not first or not _adjacent(list(indices)):
+        return t
+    return t.movedim([*range(1, 1 + lead)], [*range(1 + first, 1 + first + lead)])
+
+
+def members_own(indices: Sequence[Any], rows: int, device: torch.device) -> tuple[list[Any], int]:
+    """Indices into a stacked tensor by which each member has its own, and how many dims they have together."""
+    lead = max(i.dim() for i in indices if i is not None)
+    member = torch.arange(rows, device=device).view(rows, *(1,) * lead)
+    return [member, *(None if i is None else pad(i, lead) for i in indices)], lead
 
 
 def _adjacent(indices: list[Any]) -> bool:
@@ -76,18 +99,22 @@ def gather(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwar
 
 def index_select(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_select(x, dim, index)."""
-    chosen = collapse(args[2])
-    if type(chosen) is Ensemble or args[0].dim() == 0:
+    chosen, rank = collapse(args[2]), args[0].dim()
+    if rank == 0:
         return wrap(arithmetic, each(arithmetic, func, (args[0], args[1], chosen), {}))
-    return wrap(arithmetic, unwrap(args[0]).index_select(args[1] % args[0].dim() + 1, chosen))
+    x, dim = _stacked(args[0], arithmetic.members.rows), args[1] % rank
+    if type(chosen) is Ensemble:
+        flat = wrap(arithmetic, chosen.stacked.view(len(x), -1))
+        return wrap(arithmetic, read(arithmetic, x, [*(None,) * dim, flat]))
+    return wrap(arithmetic, x.index_select(dim + 1, chosen))
 
 
 def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding(weight, indices, ...): rows of the weight."""
     rows = collapse(args[1])
-    if type(rows) is Ensemble:
-        return wrap(arithmetic, each(arithmetic, func, (args[0], rows), {}))
     w = _stacked(args[0], arithmetic.members.rows)
+    if type(rows) is Ensemble:
+        return wrap(arithmetic, read(arithmetic, w, [rows]))
     return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
 
 
@@ -103,7 +130,12 @@ def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ..
 
 
 def written(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """scatter, index_copy, index_fill, masked_scatter, index_put without accumulation: exact, member by member."""
+    """scatter, index_copy, index_fill, masked_scatter, take: exact; but for scatter member by member."""
+    if func in (aten.scatter.src, aten.scatter.value) and args[0].dim() and args[2].dim():
+        rows, source = arithmetic.members.rows, args[3]
+        source = _stacked(source, rows) if isinstance(source, Tensor) else source
+        stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
+        return wrap(arithmetic, func(*stacks, source))
     return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
 
 
@@ -112,18 +144,33 @@ def _accumulate(
 ) -> Any:
     """Result, sum of absolute terms and number of terms of an operation that adds args[source] into args[0]."""
     members = arithmetic.members
-    t = each(arithmetic, func, (*args, *rest), {})
+    t = added_to(arithmetic, func, args, rest)
     if not t.is_floating_point():
         return wrap(arithmetic, t)
     start, added = _stacked(args[0], members.rows), unwrap(args[source])
     perturbed = added is not args[source]
     sizes = _with(args, start.abs(), source, added.abs(), perturbed)
     ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
-    terms, count = each(arithmetic, func, (*sizes, *rest), {}), each(arithmetic, func, (*ones, *rest), {})
+    terms, count = added_to(arithmetic, func, sizes, rest), added_to(arithmetic, func, ones, rest)
     if members.flushes:
         # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
         members.lose_(t, torch.minimum(terms, count * (members.precision.eta / 4)))
     return wrap(arithmetic, members.add_(t, terms.mul_(chain(count)), 1.0))
+
+
+def added_to(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
+    """The stacked result of such an operation: of all members at once, or one after another."""
+    rank, rows = args[0].dim(), arithmetic.members.rows
+    if func is aten.index_put.default and not any(i is None or i.dtype in MASKS for i in args[1]):
+        own, lead = members_own(args[1], rows, args[0].device)
+        return _stacked(args[0], rows).index_put(own, pad(args[2], lead + rank - len(args[1])), True)
+    if rank and func in (aten.index_add.default, aten.scatter_add.default) and args[2].dim():
+        x, dim, places, values = args[0], args[1] % rank + 1, _stacked(args[2], rows).long(), _stacked(args[3], rows)
+        if func is aten.index_add.default:
+            places = places.view(rows, *(-1 if d == dim else 1 for d in range(1, rank + 1))).expand_as(values)
+        return _stacked(x, rows).scatter_add(dim, places, values)
+    found: Tensor = each(arithmetic, func, (*args, *rest), {})
+    return found
 
 
 def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:
