@@ -61,7 +61,7 @@ def run(asked: argparse.Namespace, target: str, seed: int) -> Silence:
     label = f"{Path(target.partition(':')[0]).stem}-{target.rpartition(':')[2]}-{seed}"
     command = [sys.executable, "-m", "fuzz", "run", target, "--backend", asked.backend, "--seed", str(seed), "--json"]
     budget = ["--seconds", str(asked.seconds)] if asked.seconds else ["--cases", str(asked.cases)]
-    command += [*budget, "--corpus", str(asked.out / "corpus" / label)]
+    command += [*budget, "--engine", asked.engine, "--corpus", str(asked.out / "corpus" / label)]
     # One torch thread: runs share the machine.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=ROOT)
@@ -88,6 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--backend", default="cuda")
+    parser.add_argument("--engine", default="auto")
     parser.add_argument("--cases", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, default=0.0, help="of each run, instead of a number of cases")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

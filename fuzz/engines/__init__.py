@@ -35,11 +35,12 @@ def desk(
     check_engine(name)
     dictionary = Dictionary()
     dictionary.add(numbers)
+    agile = AGILE.get(backend, FEW)
     engines: dict[str, Engine] = {
         "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=WIDTHS.get(backend, NARROW)),
-        "evolve": Evolve(target, seed, dictionary, width=AGILE.get(backend, FEW)),
+        "evolve": Evolve(target, seed, dictionary, width=agile),
     }
     if not missing():
-        engines["atheris"] = AtherisEngine(target, seed, explorer)
+        engines["atheris"] = AtherisEngine(target, seed, explorer, width=agile)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     return Desk(chosen, dictionary, PATIENT if name == "random" else LAG)

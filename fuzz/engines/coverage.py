@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 from fuzz.case import Case
 from fuzz.engines.base import Proposal
-from fuzz.engines.evolve import replicas
-from fuzz.engines.random import RandomEngine
+from fuzz.engines.evolve import FEW, replicas
+from fuzz.engines.random import RandomEngine, Width
 from fuzz.question import Report, Setting
 from fuzz.target import Target
 
@@ -65,6 +65,7 @@ class AtherisEngine:
     explorer: Explorer
     name: str = "atheris"
     joins: int = JOINS
+    width: Width = FEW
     _process: Asked | None = None
     _waiting: int = 0
     _drawn: int = 0
@@ -84,7 +85,7 @@ class AtherisEngine:
         if not isinstance(plan, Case):
             self._drawn += 1
             plan = self.plain.case(self._drawn)
-        return Proposal(plan, replicas(plan))
+        return Proposal(plan, replicas(plan, self.width))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """What it learns from is what its own process sees; with the first report the process is started."""
