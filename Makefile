@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-waves bench-checks bench-growth bench-gpu history random-kernels libraries scoreboard versions campaign faults soak cluster cluster-gpu needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard versions campaign faults soak cluster cluster-gpu needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -32,7 +32,12 @@ replay: $(if $(ARGS),$(STAMP),$(VENV)/.libraries)
 list: $(STAMP)
 	@$(VENV)/bin/fuzz list $(ARGS)
 
+# The figures of docs/benchmarks.md one after the other, but for the needles: about an hour.
 bench: $(STAMP)
+	@$(MAKE) --no-print-directory bench-interpreter bench-waves bench-checks peers bench-growth ARGS=
+
+# The cpu backend against Triton's interpreter.
+bench-interpreter: $(STAMP)
 	@$(VENV)/bin/python benchmarks/interpreter.py
 
 # Cases a second in waves, one at a time and by hand: make bench-waves ARGS="--target gelu_bw"
@@ -105,8 +110,16 @@ $(VENV)/.ray: $(STAMP)
 cluster-gpu:
 	@PYTHONPATH="$$PYTHONPATH$${PYTHONPATH:+:}$(CURDIR)" python3 benchmarks/reliability/cluster.py $(ARGS)
 
-# On a GPU machine the packages are those of its own Python.
+# On a GPU machine the packages are those of its own Python. One process, then four by turns and side by side; sweeps.
+GPU_WAVES = python3 -m benchmarks.waves --backend cuda --replicas 2048 --elements 2097152 --plans 24 --shapes mixed
 bench-gpu:
+	@$(GPU_WAVES) --seconds 8
+	@$(GPU_WAVES) --seconds 8 --processes 4
+	@$(GPU_WAVES) --seconds 8 --processes 4 --mps
+	@python3 benchmarks/exhaustive_sweeps.py
+
+# Every planted bug, found on a GPU.
+planted-gpu:
 	@python3 benchmarks/planted.py $(or $(ARGS),gpu-planted --backend cuda --max-findings 1)
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
