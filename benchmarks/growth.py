@@ -4,7 +4,8 @@
 
 Three tables. A long `fuzz run`: cases a second, resident memory and open files of its processes at a tenth of the time
 and at the end. Memory and files are medians of a tenth of the run; cases a second, which go up and down with the plans
-and with whatever else the machine does, are the ends of the line through all of them. Milliseconds a case against the
+and with whatever else the machine does, are the ends of the line through all of them, by the clock and by the time that
+its processes were busy, with what the line's slope leaves open at 95 %. Milliseconds a case against the
 elements of a plan and its rows. A run on a kernel with a planted bug, beside a corpus of as many known findings, none
 of which is that bug.
 """
@@ -14,6 +15,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
+import os
 import re
 import subprocess
 import sys
@@ -43,9 +46,10 @@ RUN = [sys.executable, "-m", "fuzz", "run"]
 
 @dataclass(frozen=True)
 class Sample:
-    """A moment of a run: seconds since its start, cases so far, and what all its processes hold."""
+    """A moment of a run: seconds since its start, its seconds of processor time and cases so far, and what it holds."""
 
     seconds: float
+    busy: float
     cases: int
     use: Use
 
@@ -68,6 +72,16 @@ def used(pid: int) -> Use:
     return Use(sum(one.memory for one in each), sum(one.files for one in each))
 
 
+def busy(pid: int) -> float:
+    """Seconds of processor time of a process and those that it started, ended ones too."""
+    ticks = 0
+    for one in family(pid):
+        with suppress(OSError):
+            # utime, stime, cutime and cstime of proc(5), behind the name in brackets.
+            ticks += sum(map(int, Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def long_run(target: str, seconds: float) -> list[Sample]:
     """A sample at each line of progress, one every ten seconds."""
     with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +93,20 @@ def long_run(target: str, seconds: float) -> list[Sample]:
             told = re.match(r"\s*([\d.]+) s\s+([\d,]+) cases", line)
             if told:
                 cases = int(told[2].replace(",", ""))
-                samples.append(Sample(float(told[1]), cases, used(running.pid)))
+                samples.append(Sample(float(told[1]), busy(running.pid), cases, used(running.pid)))
     if running.wait():
         raise SystemExit(f"{' '.join(command)}: exit {running.returncode}")
     return samples
 
 
 def rates(samples: list[Sample]) -> list[float]:
+    """Cases a second by the clock, between samples."""
     return [(b.cases - a.cases) / (b.seconds - a.seconds) for a, b in itertools.pairwise(samples)]
+
+
+def busy_rates(samples: list[Sample]) -> list[float]:
+    """Cases a second of processor time, between samples."""
+    return [(b.cases - a.cases) / max(b.busy - a.busy, 0.01) for a, b in itertools.pairwise(samples)]
 
 
 def ends(values: list[float]) -> tuple[float, float]:
@@ -95,23 +115,32 @@ def ends(values: list[float]) -> tuple[float, float]:
     return median(values[tenth : 2 * tenth]), median(values[-tenth:])
 
 
-def trend(values: list[float]) -> tuple[float, float]:
-    """The ends of the line through all but the first tenth, with the median of the slopes of all pairs (Theil, Sen)."""
+def trend(values: list[float]) -> tuple[float, float, float]:
+    """The ends of the line through all but the first tenth, with the median of the slopes of all pairs (Theil, Sen).
+
+    And how uncertain the late end is at 95 %: half of the interval of slopes that Kendall's test leaves open.
+    """
     kept = values[max(len(values) // 10, 1) :]
-    slope = median((b - a) / (y - x) for (x, a), (y, b) in itertools.combinations(enumerate(kept), 2))
+    count = len(kept)
+    slopes = sorted((b - a) / (y - x) for (x, a), (y, b) in itertools.combinations(enumerate(kept), 2))
+    slope = median(slopes)
     start = median(value - slope * place for place, value in enumerate(kept))
-    return start, start + slope * (len(kept) - 1)
+    away = round(1.96 * math.sqrt(count * (count - 1) * (2 * count + 5) / 18) / 2)
+    low, high = slopes[max(len(slopes) // 2 - away, 0)], slopes[min(len(slopes) // 2 + away, len(slopes) - 1)]
+    return start, start + slope * (count - 1), (high - low) / 2 * (count - 1)
 
 
 def run_table(samples: list[Sample]) -> list[str]:
     found = {
         "cases/s": trend(rates(samples)),
-        "MiB resident": ends([one.use.memory / 2**20 for one in samples]),
-        "files open": ends([float(one.use.files) for one in samples]),
+        "cases/s of processor time": trend(busy_rates(samples)),
+        "MiB resident": (*ends([one.use.memory / 2**20 for one in samples]), 0.0),
+        "files open": (*ends([float(one.use.files) for one in samples]), 0.0),
     }
     lines = ["| | at a tenth | at the end | |", "|---|---|---|---|"]
-    for name, (early, late) in found.items():
-        lines.append(f"| {name} | {early:.1f} | {late:.1f} | {late / early - 1:+.1%} |")
+    for name, (early, late, doubt) in found.items():
+        about = f" (± {doubt / early:.1%})" if doubt else ""
+        lines.append(f"| {name} | {early:.1f} | {late:.1f} | {late / early - 1:+.1%}{about} |")
     return lines
 
 
