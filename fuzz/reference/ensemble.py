@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from .noise import Members, TooLarge
 
 __all__ = ["Arithmetic", "Ensemble", "NoRule", "Rule", "align", "each", "lift", "pad", "unwrap", "wrap", "wrap_all"]
 
+INTEGERS = torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64
 Rule = Callable[["Arithmetic", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 """How an operation applies to stacked members, and how its result is perturbed."""
 
@@ -126,7 +128,20 @@ def unwrap(x: Any) -> Any:
 def align(args: Sequence[Any], count: int) -> list[Any]:
     """Operands as stacked tensors that broadcast: logical ranks padded with 1 behind the member dim."""
     rank = max([a.dim() for a in args if isinstance(a, Tensor)], default=0)
-    return [pad(a, rank) for a in args]
+    stacks = [pad(a, rank) for a in args]
+    if rank and any(type(a) is Ensemble and not a.dim() and a.dtype in INTEGERS for a in args):
+        return as_promoted(args, stacks)
+    return stacks
+
+
+def as_promoted(args: Sequence[Any], stacks: list[Any]) -> list[Any]:
+    """Stacked integers without dims in the type of the integers with dims, to which torch promotes them."""
+    kinds = [a.dtype for a in args if isinstance(a, Tensor) and a.dim() and a.dtype in INTEGERS]
+    if not kinds:
+        return stacks
+    kind = reduce(torch.promote_types, kinds)
+    plain = (isinstance(a, Tensor) and not a.dim() and a.dtype in INTEGERS for a in args)
+    return [t.to(kind) if without else t for t, without in zip(stacks, plain, strict=True)]
 
 
 def pad(x: Any, rank: int) -> Any:

@@ -72,7 +72,7 @@ def evaluate(
     the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
     `after` are left out, for who has them from an earlier call: see `wider`.
     With `replicas`, every tensor has them as first dim, which the reference does not see; each gets what it would get
-    alone. Diverges where the reference asks for a value by which they may part.
+    alone, its integers like other values. Diverges where the reference asks for a value by which they may part.
     What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
     """
     if members <= after:

@@ -60,9 +60,15 @@ def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: s
     assert bool(found) == bool(bug)
 
 
-@pytest.mark.parametrize("bug", ["", "max_sees_padding", "smoothing_over_others"])
-def test_replicas_with_labels_of_their_own_are_screened_at_once(bug: str) -> None:
-    made = load("cross_entropy")
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [
+        *(("cross_entropy", bug) for bug in ("", "max_sees_padding", "smoothing_over_others")),
+        *((name, "") for name in ("cross_entropy_bw", "cross_entropy_function")),
+    ],
+)
+def test_replicas_with_labels_of_their_own_are_screened_at_once(name: str, bug: str) -> None:
+    made = load(name)
     launcher = planted(made, bug)[1] if bug else made.launcher
     found = 0
     for wave in waves(made, 12):

@@ -32,15 +32,20 @@ FORMULAS: dict[str, Formula] = {
     "read by indices apart": lambda x, k, j: x.unsqueeze(1).expand(M, 2, N)[k, :, k],
     "read by a fixed index too": lambda x, k, j: x[k, torch.arange(M)],
     "read by a mask that all have": lambda x, k, j: x[k > -10],
+    "read from the end": lambda x, k, j: x[k - M],
+    "read nothing": lambda x, k, j: x.sum() + x[k[:0]].sum(),
     "index_select rows": lambda x, k, j: x.index_select(0, k),
     "index_select columns": lambda x, k, j: x.index_select(1, k),
     "index_select one": lambda x, k, j: x.index_select(1, k[0]),
     "index_select of constants": lambda x, k, j: x[0] * torch.linspace(0, 1, N).index_select(0, k).sum(),
     "embedding": lambda x, k, j: functional.embedding(j, x),
+    "embedding of none": lambda x, k, j: x + functional.embedding(k[:0], x).sum(),
     "gather": lambda x, k, j: x.gather(1, j),
     "take_along_dim": lambda x, k, j: torch.take_along_dim(x, j, 1),
     "scatter": lambda x, k, j: (x * 2).scatter(1, j[:, :1], 1.5),
     "scatter of gradients": lambda x, k, j: torch.zeros(M, N).scatter(1, k.unsqueeze(1), x[:, 2:3]) * x,
+    "scatter of one": lambda x, k, j: x[0].scatter(0, k[:1], x[1, 0].detach()) * x[1],
+    "scatter_add of one": lambda x, k, j: x[0].scatter_add(0, k[:1], x[1, 0].detach()) * x[1],
     "scatter_add": lambda x, k, j: torch.zeros(M, N).scatter_add(1, j, x),
     "scatter_add, fewer": lambda x, k, j: torch.ones(M, N).scatter_add(1, j[:2], x.detach()) * x,
     "scatter_reduce": lambda x, k, j: x.scatter_reduce(1, j, x * 2, "amax"),
@@ -53,7 +58,8 @@ FORMULAS: dict[str, Formula] = {
     "columns assigned": lambda x, k, j: assigned(x, k),
     "written in place": lambda x, k, j: x.clone().index_add_(0, k, x),
     "compared": lambda x, k, j: torch.where(k.unsqueeze(1) > 1, x, 0.0) * (k != 2).sum(),
-    "counted": lambda x, k, j: x.sum() / (k > 0).sum(),
+    "counted": lambda x, k, j: x.sum() / (k > 0).sum() * k.count_nonzero(),
+    "promoted": lambda x, k, j: x * ((k.int() << 29) * k.amax()).unsqueeze(1),
     "in arithmetic": lambda x, k, j: x * (k * 3 // 2 % 5).unsqueeze(1) + k.to(torch.float64).mean() / 3,
     "summed": lambda x, k, j: x * k.cumsum(0).unsqueeze(1) / (1 + j.amax()),
     "one of each": lambda x, k, j: x * functional.one_hot(k, N),
@@ -115,7 +121,29 @@ def test_indices_of_32_bits() -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    [lambda x, k, j: x * int(k[0]), lambda x, k, j: x[k > 1], lambda x, k, j: x[k.nonzero().flatten()] * 2],
+    [
+        lambda x, k, j: functional.embedding(k - 1, x),
+        lambda x, k, j: x.index_select(0, k - 1),
+        lambda x, k, j: x.index_add(0, k[:1], x),
+        lambda x, k, j: x.index_add(0, k, x[:, :2]),
+    ],
+)
+@pytest.mark.parametrize("replicas", [None, COUNT])
+def test_what_torch_refuses_is_refused(formula: Formula, replicas: int | None) -> None:
+    values = {n: v if replicas else v[0] for n, v in given(torch.int64).items()}
+    values["k"] = values["k"] * 0
+    with pytest.raises((RuntimeError, IndexError)):
+        evaluate(lambda x, k, j: {"y": formula(x, k, j)}, values, CPU, replicas=replicas)
+
+
+@pytest.mark.parametrize(
+    "formula",
+    [
+        lambda x, k, j: x * int(k[0]),
+        lambda x, k, j: x[k[0]],
+        lambda x, k, j: x[k > 1],
+        lambda x, k, j: x[k.nonzero().flatten()] * 2,
+    ],
 )
 def test_replicas_part_where_an_integer_decides(formula: Formula) -> None:
     with pytest.raises(Diverges):

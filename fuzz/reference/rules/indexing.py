@@ -50,7 +50,7 @@ def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
 
 
 def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """x[indices]: plain indices act on all members at once."""
+    """x[indices], on all members at once."""
     poison: list[Tensor] = []
     indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
     x = _stacked(args[0], arithmetic.members.rows)
@@ -102,11 +102,17 @@ def index_select(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...]
     chosen, rank = collapse(args[2]), args[0].dim()
     if rank == 0:
         return wrap(arithmetic, each(arithmetic, func, (args[0], args[1], chosen), {}))
-    x, dim = _stacked(args[0], arithmetic.members.rows), args[1] % rank
+    x, dim = _stacked(args[0], arithmetic.members.rows), args[1] % rank + 1
     if type(chosen) is Ensemble:
-        flat = wrap(arithmetic, chosen.stacked.view(len(x), -1))
-        return wrap(arithmetic, read(arithmetic, x, [*(None,) * dim, flat]))
-    return wrap(arithmetic, x.index_select(dim + 1, chosen))
+        return wrap(arithmetic, x.gather(dim, along(chosen.stacked, dim, x.shape)))
+    return wrap(arithmetic, x.index_select(dim, chosen))
+
+
+def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
+    """Each member's indices along a dim of a stacked tensor of that shape, as gather and scatter_add take them."""
+    count = indices.numel() // len(indices)
+    lined = indices.long().reshape(len(indices), *(count if d == dim else 1 for d in range(1, len(shape))))
+    return lined.expand([count if d == dim else size for d, size in enumerate(shape)])
 
 
 def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -114,7 +120,7 @@ def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
     rows = collapse(args[1])
     w = _stacked(args[0], arithmetic.members.rows)
     if type(rows) is Ensemble:
-        return wrap(arithmetic, read(arithmetic, w, [rows]))
+        return wrap(arithmetic, w.gather(1, along(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
     return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
 
 
@@ -130,8 +136,8 @@ def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ..
 
 
 def written(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """scatter, index_copy, index_fill, masked_scatter, take: exact; but for scatter member by member."""
-    if func in (aten.scatter.src, aten.scatter.value) and args[0].dim() and args[2].dim():
+    """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member."""
+    if func in (aten.scatter.src, aten.scatter.value) and scatters(*args):
         rows, source = arithmetic.members.rows, args[3]
         source = _stacked(source, rows) if isinstance(source, Tensor) else source
         stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
@@ -158,19 +164,30 @@ def _accumulate(
     return wrap(arithmetic, members.add_(t, terms.mul_(chain(count)), 1.0))
 
 
+def scatters(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
+    """Whether the operands of a scatter have dims, as many as each other: its rule shifts them all by one."""
+    return 0 < x.dim() == indices.dim() and (not isinstance(source, Tensor) or source.dim() == x.dim())
+
+
 def added_to(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
     """The stacked result of such an operation: of all members at once, or one after another."""
     rank, rows = args[0].dim(), arithmetic.members.rows
     if func is aten.index_put.default and not any(i is None or i.dtype in MASKS for i in args[1]):
         own, lead = members_own(args[1], rows, args[0].device)
         return _stacked(args[0], rows).index_put(own, pad(args[2], lead + rank - len(args[1])), True)
-    if rank and func in (aten.index_add.default, aten.scatter_add.default) and args[2].dim():
-        x, dim, places, values = args[0], args[1] % rank + 1, _stacked(args[2], rows).long(), _stacked(args[3], rows)
-        if func is aten.index_add.default:
-            places = places.view(rows, *(-1 if d == dim else 1 for d in range(1, rank + 1))).expand_as(values)
-        return _stacked(x, rows).scatter_add(dim, places, values)
+    if func is aten.scatter_add.default and scatters(*args) or func is aten.index_add.default and fits(*args):
+        dim, places, values = args[1] % rank + 1, _stacked(args[2], rows), _stacked(args[3], rows)
+        places = along(places, dim, values.shape) if func is aten.index_add.default else places
+        return _stacked(args[0], rows).scatter_add(dim, places, values)
     found: Tensor = each(arithmetic, func, (*args, *rest), {})
     return found
+
+
+def fits(x: Tensor, dim: int, indices: Tensor, source: Tensor) -> bool:
+    """Whether the source of an index_add is as large as torch wants it to be."""
+    return 0 < x.dim() == source.dim() and all(
+        size == (indices.numel() if d == dim % x.dim() else x.shape[d]) for d, size in enumerate(source.shape)
+    )
 
 
 def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:

@@ -192,7 +192,8 @@ def selection(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
     values = list(args)
     while place is not None and len(values) <= place:
         values.append(func._schema.arguments[len(values)].default_value)
-    if rank == 0 or place is None or func in (aten.argmax.default, aten.argmin.default) and values[place] is None:
+    one = place is not None and str(func._schema.arguments[place].type) == "Optional[int]"
+    if rank == 0 or place is None or one and values[place] is None:
         return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
     dims = inner_dims(values[place], rank)
     values[0] = x.stacked
