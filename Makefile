@@ -34,7 +34,7 @@ list: $(STAMP)
 
 # The figures of docs/benchmarks.md one after the other, but for the needles: about an hour.
 bench: $(STAMP)
-	@$(MAKE) --no-print-directory bench-interpreter bench-waves bench-checks peers bench-growth ARGS=
+	@$(MAKE) -j1 --no-print-directory bench-interpreter bench-waves bench-checks peers bench-growth ARGS=
 
 # The cpu backend against Triton's interpreter.
 bench-interpreter: $(STAMP)
