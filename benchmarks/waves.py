@@ -11,7 +11,6 @@ NVIDIA's Multi-Process Service, started for them alone.
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
 import json
 import os
@@ -139,8 +138,6 @@ def shares(handle: Callable[[Any], Any], items: list[Wave], device: str) -> dict
 
 def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
     handle = service(Setting(name, None, backend))
-    # As fuzz.worker does.
-    gc.freeze()
     warm = list(itertools.islice(waves(name, shapes, width), plans))
     examined: Counter[str] = Counter()
     findings = 0

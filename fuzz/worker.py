@@ -7,7 +7,6 @@ server process that has imported what they need, so that a clean one costs milli
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib
 import os
 import signal
@@ -247,8 +246,6 @@ def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
     handle = _guarded(pipe, lambda _: _handler(entry, settings), None)
     if handle is FAILED:
         return
-    # What torch and Triton made when they were imported is there to stay: each full collection would look at all of it.
-    gc.freeze()
     least = resident(os.getpid())
     # The pipe breaks where the run ends before its worker does.
     with suppress(EOFError, ConnectionResetError, BrokenPipeError):
