@@ -56,10 +56,11 @@ class Hands:
         return [_received(answers[index]) for index in sorted(answers)]
 
     def stop(self) -> None:
-        """Ends them: each leaves when its pipe closes."""
+        """Ends them. Closing their pipes may not do: processes that were forked later hold copies of these ends."""
         for end in self.ends:
             end.close()
         for process in self.ids:
+            os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
         self.ends, self.ids = [], []
 

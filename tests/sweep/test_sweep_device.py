@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -104,6 +105,18 @@ def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
         assert hands.map(iter([5])) == [10]
     finally:
         hands.stop()
+
+
+def test_hands_end_beside_others_forked_later() -> None:
+    """Those hold copies of the first ones' pipes."""
+    first, second = Hands(abs, 1), Hands(abs, 1)
+    stopping = Thread(target=first.stop, daemon=True)
+    stopping.start()
+    stopping.join(10)
+    ended = not stopping.is_alive()
+    assert second.map([-1, 2]) == [1, 2]
+    second.stop()
+    assert ended
 
 
 def test_hands_decide_what_one_process_decides() -> None:
