@@ -52,7 +52,10 @@ class Scout:
         entry = COMPILERS.get(setting.backend, ENTRY)
         most = min(spare - HOST, CROWD) if entry != ENTRY else min(spare // SPARE, MOST)
         made = tuple(Worker(entry, setting, memory, timeout) for _ in range(max(min(spare, 1), most, 0)))
-        return cls(made, PATIENCE if entry != ENTRY else 0.0)
+        if entry != ENTRY:
+            return cls(made, PATIENCE)
+        # Its turn comes at once: a process would only compile the same at the same time.
+        return cls(made, _next=1)
 
     def __enter__(self) -> Scout:
         return self

@@ -57,6 +57,19 @@ def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Pa
     assert seen == total if count == 1 and not deadly else seen >= total / 2
 
 
+def test_what_runs_plans_leaves_the_first_one_to_the_run(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would compile the same at the same time; what only compiles is done before the run's worker has started."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    for backend, left in (("cpu", True), ("cuda", False)):
+        scout = Scout.beside(1, Setting("t", None, backend), 8 << 30, 20.0)
+        given: list[int] = []
+        monkeypatch.setattr(scout.workers[0], "submit", lambda plan, given=given: given.append(plan.last.dims["N"]))
+        assert [number for _, number in scout.before(plans(case, 4))] == [0, 1, 2, 3]
+        assert given == [1, 2, 3] if left else given == [0, 1, 2, 3]
+
+
 def test_without_a_processor_to_spare_there_is_no_scout(case: Case) -> None:
     everyone = len(os.sched_getaffinity(0))
     with Scout.beside(everyone, Setting("t", None, "cpu"), 1 << 30, 1.0) as scout:
