@@ -37,7 +37,7 @@ SHARES = {
     "deterministic": (4, 16),
     "layout": (4, 12),
     "rejects": (12, 16),
-    "invariance": (1, 4),
+    "invariance": (1, 3),
     "scaling": (8, 16),
     "autograd": (8, 16),
 }
