@@ -6,7 +6,9 @@
 
 Every tool has the same kernels, the same references, the cpu backend, one process at a time (`fuzz run` its workers),
 and the same time from the process's start. Good kernels run as well: what is found there is a false alarm, and so is a
-counterexample of a planted bug on which the good kernel fails too. --write puts the tables into a document.
+counterexample of a planted bug on which the good kernel fails too. A counterexample is "not alone" where it does not
+fail in a process that made no call before it: `fuzz run` tells such calls, and counts their elements. --write puts the
+tables into a document.
 """
 
 from __future__ import annotations
@@ -84,13 +86,13 @@ def all_runs(runs: list[Run], seconds: float, jobs: int) -> Iterator[Told]:
 
 def spelt(runs: list[Told]) -> str:
     """Median seconds, elements and executions of shrinking where it was found in most seeds."""
-    times = [run["seconds"] if run["found"] else float("inf") for run in runs]
-    if median_low(times) == float("inf"):
+    if when(runs) == float("inf"):
         told = "false alarm" if any(run.get("alarm") for run in runs) else "not found"
         return f"{told} ({sum(run['found'] for run in runs)}/{len(runs)})"
     hits = [run for run in runs if run["found"]]
-    elements, executions = (median(run[key] for run in hits) for key in ("elements", "executions"))
-    return f"{median_low(times):.1f} s; {elements:g} el.; {executions:g} ex."
+    size, executions = (median(run[key] for run in hits) for key in ("elements", "executions"))
+    alone = "" if all(run.get("alone", True) for run in hits) else ", not alone"
+    return f"{when(runs):.1f} s; {size:g} el.{alone}; {executions:g} ex."
 
 
 def table(results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]) -> list[str]:
@@ -104,13 +106,46 @@ def table(results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str,
 def sums(results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]) -> list[str]:
     found, times, rates = [], [], []
     for peer in peers:
-        of_bug = [[run["seconds"] if run["found"] else float("inf") for run in results[peer, *bug]] for bug in bugs]
-        middle = [median_low(one) for one in of_bug]
+        middle = [when(results[peer, *bug]) for bug in bugs]
         found.append(f"{sum(one < float('inf') for one in middle)} of {len(bugs)}")
         times.append(f"{median_low(middle):.1f} s" if middle and median_low(middle) < float("inf") else "not found")
         rates.append(f"{median(run['rate'] for bug in bugs for run in results[peer, *bug]):.0f}" if bugs else "-")
     rows = (("bugs found in most seeds", found), ("median seconds", times), ("cases/s until found, median", rates))
     return [f"| **{name}** | " + " | ".join(cells) + " |" for name, cells in rows]
+
+
+def beside_the_best(
+    results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]
+) -> str:
+    """How much later than the best peer `fuzz run` found what both did, and where its counterexample is larger."""
+    later: dict[str, float] = {}
+    larger = []
+    for bug in bugs:
+        ours, *others = [results[peer, *bug] for peer in ("fuzz", *(peer for peer in peers if peer != "fuzz"))]
+        best = min(when(runs) for runs in others)
+        if max(best, when(ours)) < float("inf"):
+            later[bug[1]] = when(ours) - best
+        sizes = [elements(runs) for runs in others if all(run.get("alone", True) for run in runs)]
+        if elements(ours) > min(sizes, default=float("inf")):
+            larger.append(bug[1])
+    if not later:
+        return "No bug was found by a peer and by `fuzz run`."
+    most = max(later, key=lambda bug: later[bug])
+    told = f"Of the {len(later)} bugs that a peer found too, `fuzz run` found each so much later than the best peer: "
+    told += (
+        f"{median(later.values()):+.1f} s in the median, {later[most]:+.1f} s at most ({most}). Its counterexample is "
+    )
+    return told + "larger than that of a peer that fails alone: " + (", ".join(larger) or "none") + "."
+
+
+def when(runs: list[Told]) -> float:
+    """The median of the seconds to the first failure, endless where it was not found."""
+    return median_low([run["seconds"] if run["found"] else float("inf") for run in runs])
+
+
+def elements(runs: list[Told]) -> float:
+    """The median size of the counterexamples in most seeds; endless where there is none."""
+    return median_low([run["elements"] if run["found"] else float("inf") for run in runs])
 
 
 def write(path: Path, lines: list[str]) -> None:
@@ -140,8 +175,13 @@ def main() -> None:
         results.setdefault((peer, target, bug), []).append(told)
         print(f"{target} {bug or 'good'} {peer} seed {seed}: {told}", file=sys.stderr, flush=True)
     how = f"{asked.seeds} seeds, {asked.seconds:g} s each; median seconds from a process's start to its first failure, "
-    how += "elements of the counterexample after the tool's own shrinking, executions spent on it."
+    how += (
+        "elements of the counterexample after the tool's own shrinking (not alone: it does not fail in a new process), "
+    )
+    how += "executions spent on it."
     lines = [how, "", *table(results, bugs, peers)]
+    if "fuzz" in peers and len(peers) > 1:
+        lines += ["", beside_the_best(results, [pair for pair in bugs if pair[1]], peers)]
     print("\n".join(lines))
     if asked.write:
         write(asked.write, lines)

@@ -6,6 +6,7 @@ tests of such kernels (docs/scoreboard.md), relative to the largest element, so 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -19,6 +20,7 @@ from fuzz.backends import cpu
 from fuzz.dims import resolve
 from fuzz.loader import load, planted
 from fuzz.machine import process_age
+from fuzz.sweep.hands import Hands
 from fuzz.target import Target
 
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
@@ -26,17 +28,24 @@ TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
 
 @dataclass
 class Subject:
-    """A target with one of its planted bugs, or none, and what a tool did with it. Times count from process start."""
+    """A target with one of its planted bugs, or none, and what a tool did with it. Times count from process start.
+
+    `untouched` is a copy of this process in which no kernel has run yet.
+    """
 
     target: Target
     launcher: Any
     seconds: float
+    untouched: Hands = field(init=False)
     began: float = field(default_factory=lambda: time.monotonic() - process_age())
     cases: int = 0
     first: float | None = None
     after: int = 0
     elements: int = 0
     failed: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.untouched = Hands(self.fails_first, 1)
 
     @staticmethod
     def of(name: str, bug: str, seconds: float) -> Subject:
@@ -88,10 +97,30 @@ class Subject:
             return True
         return False
 
+    def fails_first(self, saved: bytes) -> bool:
+        """Whether a counterexample fails as the first call of a process."""
+        try:
+            self.compare(self.launcher, *torch.load(io.BytesIO(saved)))
+        except Exception:
+            return True
+        return False
+
+    def alone(self) -> bool:
+        """Whether the counterexample fails by itself, without the calls that this process made before it."""
+        saved = io.BytesIO()
+        torch.save(self.failed, saved)
+        try:
+            return bool(self.untouched.map([saved.getvalue()])[0])
+        except EOFError:
+            # It ended the process.
+            return True
+
     def tell(self) -> None:
         """Prints what came of it, as one JSON value, and ends the process."""
         value = dict(found=self.first is not None, seconds=self.first, cases=self.cases - self.after)
         value |= dict(rate=value["cases"] / max(self.first or self.age, 1e-3), elements=self.elements)
+        if self.failed:
+            value |= dict(alone=self.alone())
         if self.false_alarm():
             value |= dict(found=False, alarm=True)
         print(json.dumps(value | dict(executions=self.after)), flush=True)
