@@ -34,7 +34,10 @@ list: $(STAMP)
 
 # The figures of docs/benchmarks.md one after the other, but for the needles: about an hour.
 bench: $(STAMP)
-	@$(MAKE) -j1 --no-print-directory bench-interpreter bench-waves bench-checks peers bench-growth ARGS=
+	@$(MAKE) -j1 --no-print-directory bench-interpreter bench-checks ARGS=
+	@$(MAKE) --no-print-directory bench-waves ARGS="--plans 40 --seconds 10"
+	@$(MAKE) --no-print-directory peers ARGS="--seconds 10 --write docs/benchmarks.md"
+	@$(MAKE) --no-print-directory bench-growth ARGS=
 
 # The cpu backend against Triton's interpreter.
 bench-interpreter: $(STAMP)
