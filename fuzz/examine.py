@@ -189,9 +189,7 @@ def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
     return Final((*reports, *last)) if last else tuple(reports)
 
 
-def examine_together(
-    exam: Exam, replicas: Replicas, exams: Sequence[Examination], wave: Wave
-) -> tuple[Report, ...]:
+def examine_together(exam: Exam, replicas: Replicas, exams: Sequence[Examination], wave: Wave) -> tuple[Report, ...]:
     """Reports on replicas that ran together. What they only seem to do, they have to do in a run of their own."""
     together = [one for one in exams if one.stack]
     screen(together)

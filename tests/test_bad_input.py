@@ -57,7 +57,7 @@ def fuzz(capsys: pytest.CaptureFixture[str]) -> Fuzz:
 
     def call(*arguments: object) -> Answer:
         capsys.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
+        code = cli.exit_code([str(argument) for argument in arguments])
         told = capsys.readouterr()
         return Answer(code, told.out, told.err)
 

@@ -51,7 +51,7 @@ class Here:
 
     def __call__(self, *arguments: object) -> Done:
         self.captured.readouterr()
-        code = cli.run([str(argument) for argument in arguments])
+        code = cli.exit_code([str(argument) for argument in arguments])
         told = self.captured.readouterr()
         return Done(code, told.out, told.err)
 

@@ -6,22 +6,29 @@ import sys
 import traceback
 from typing import NoReturn
 
-from fuzz.cli.app import app
+from fuzz import machine
 from fuzz.cli.console import complain
 from fuzz.errors import FuzzError, one_line
-from fuzz.worker import InternalError
+from fuzz.worker import InternalError, preload
 
 USAGE, INTERNAL = 2, 3
+WORKING = ("run", "replay")
+"""Commands of one process whose workers start at once."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    sys.exit(exit_code(sys.argv[1:] if arguments is None else arguments))
 
 
-def run(arguments: list[str]) -> int:
+def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
+        if arguments and arguments[0] in WORKING and not machine.unsupported():
+            # The server of workers takes more than a second to start; the commands are imported meanwhile.
+            preload("fuzz.warm")
+        from fuzz.cli.app import app
+
         return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)
     except FuzzError as error:
         complain(one_line(error))

@@ -74,7 +74,7 @@ def test_a_file_that_cannot_be_read_ends_with_exit_code_2(
     path = tmp_path / "c.yaml"
     if content:
         path.write_bytes(content)
-    assert cli.run(["campaign", str(path)]) == 2
+    assert cli.exit_code(["campaign", str(path)]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and str(path) in told
 
@@ -94,7 +94,7 @@ def test_a_campaign_that_cannot_run_ends_with_exit_code_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("c.yaml").write_text(keys)
-    assert cli.run(["campaign", "c.yaml"]) == 2
+    assert cli.exit_code(["campaign", "c.yaml"]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and line in told
 

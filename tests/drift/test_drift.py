@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from fuzz.cli import run
+from fuzz.cli import exit_code
 from fuzz.drift import Rows, planned
 from fuzz.drift.measure import Stack, measured, service, truth
 from fuzz.drift.search import broken, cases_of
@@ -115,6 +115,6 @@ def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> Non
 def test_what_cannot_be_stacked_is_refused_in_one_line(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["drift", *arguments, "--backend", "cpu"]) == 2
+    assert exit_code(["drift", *arguments, "--backend", "cpu"]) == 2
     told = capsys.readouterr()
     assert message in told.err and told.err.count("\n") == 1 and told.out == ""

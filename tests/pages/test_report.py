@@ -59,7 +59,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def text(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     out = tmp_path_factory.mktemp("out") / "report.html"
-    assert cli.run(["report", str(saved), "--out", str(out), "--backend", "cpu"]) == 0
+    assert cli.exit_code(["report", str(saved), "--out", str(out), "--backend", "cpu"]) == 0
     return out.read_text(encoding="utf-8")
 
 
@@ -70,7 +70,7 @@ def test_it_holds_numbers_case_diagnosis_plots_and_script(text: str) -> None:
 
 
 def test_its_script_is_the_one_that_show_prints(text: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["show", str(saved), "--script"]) == 0
+    assert cli.exit_code(["show", str(saved), "--script"]) == 0
     (area,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
     assert html.unescape(area).strip() == capsys.readouterr().out.strip()
 
@@ -112,7 +112,7 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
 def test_a_folder_without_entries_is_an_empty_report(tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     (tmp_path / "corpus").mkdir()
-    assert cli.run(["report", str(tmp_path / "corpus"), "--out", str(out)]) == 0
+    assert cli.exit_code(["report", str(tmp_path / "corpus"), "--out", str(out)]) == 0
     assert "No findings" in out.read_text(encoding="utf-8")
 
 
@@ -122,11 +122,11 @@ def test_an_entry_whose_target_is_missing_is_told_without_plots(
     entry = corpus.read(saved)
     place = corpus.add(tmp_path / "corpus", replace(entry, case=replace(entry.case, target="gone"), planted=""))
     out = tmp_path / "report.html"
-    assert cli.run(["report", str(place), "--out", str(out), "--backend", "cpu"]) == 0
+    assert cli.exit_code(["report", str(place), "--out", str(out), "--backend", "cpu"]) == 0
     made = out.read_text(encoding="utf-8")
     assert "no target &#39;gone&#39; is built in" in made and "<svg" not in made
 
 
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["report", str(tmp_path), "--out", str(tmp_path / "no" / "report.html")]) == 2
+    assert cli.exit_code(["report", str(tmp_path), "--out", str(tmp_path / "no" / "report.html")]) == 2
     assert capsys.readouterr().err.count("\n") == 1

@@ -160,9 +160,7 @@ def test_keep_slices_takes_runs_that_can_be_written_out_from_all_over() -> None:
     empty = Call({"N": 0, "K": 2000}, {"x": large["x"], "other": other})
     with_sizes = copy(load("gelu_bw"))
     with_sizes.sizes = (size("N", 0, 8), size("K", 1, 4096))
-    assert [one.last.dims for one in keep_slices(Case("t", (empty,)), with_sizes)][:1] == [
-        {"N": 0, "K": 512}
-    ]
+    assert [one.last.dims for one in keep_slices(Case("t", (empty,)), with_sizes)][:1] == [{"N": 0, "K": 512}]
 
 
 def test_plain_numbers_tries_1_for_every_element() -> None:

@@ -126,7 +126,7 @@ def test_a_run_writes_both_and_tells_a_command(tmp_path: Path, capsys: pytest.Ca
     xml, log, told = (tmp_path / name for name in ("junit.xml", "log.sarif", "told.json"))
     line = ["run", "gelu_bw", "--planted", "erf_saturates", "--cases", "40", "--max-findings", "1", "--backend", "cpu"]
     line += ["--corpus", str(tmp_path / "found"), "--junit", str(xml), "--sarif", str(log)]
-    assert cli.run([*line, "--notify", f"cat >> {told}; false"]) == 1
+    assert cli.exit_code([*line, "--notify", f"cat >> {told}; false"]) == 1
     required(json.loads(log.read_text()))
     assert fromstring(xml.read_text()).attrib["failures"] == "1"
     document = json.loads(told.read_text())
@@ -139,7 +139,8 @@ def test_a_replay_writes_both(tmp_path: Path, entry: Entry) -> None:
     corpus.add(tmp_path / "found", replace(entry, status="fixed"))
     xml, log = tmp_path / "junit.xml", tmp_path / "log.sarif"
     assert (
-        cli.run(["replay", str(tmp_path / "found"), "--backend", "cpu", "--junit", str(xml), "--sarif", str(log)]) == 1
+        cli.exit_code(["replay", str(tmp_path / "found"), "--backend", "cpu", "--junit", str(xml), "--sarif", str(log)])
+        == 1
     )
     assert fromstring(xml.read_text()).attrib["failures"] == "1"
     (result,) = json.loads(log.read_text())["runs"][0]["results"]
@@ -150,7 +151,7 @@ def test_a_replay_writes_both(tmp_path: Path, entry: Entry) -> None:
 def test_a_place_that_cannot_be_written_is_told_before_the_run(
     option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.run(["run", "gelu_bw", option, str(tmp_path / "no" / "file")]) == 2
+    assert cli.exit_code(["run", "gelu_bw", option, str(tmp_path / "no" / "file")]) == 2
     assert capsys.readouterr().err == f"fuzz: {option} {tmp_path}/no/file: there is no folder {tmp_path}/no\n"
 
 

@@ -317,10 +317,10 @@ def test_a_campaign_is_reported_by_name_and_number(
     out = place.folder / "report.html"
     line = ["--out", str(out), "--store", place.settings["store"], "--no-plots"]
     for name in ("small", str(campaign.id)):
-        assert cli.run(["report", name, *line]) == 0
+        assert cli.exit_code(["report", name, *line]) == 0
         text = out.read_text(encoding="utf-8")
         assert f"Campaign small #{campaign.id}" in text and "accuracy/sign" in text and "50.0\u2009%" not in text
         tags = Tags(text)
         assert tags.found.count("script") == 1 and "img" not in tags.found
-    assert cli.run(["report", "nobody", *line]) == 2
+    assert cli.exit_code(["report", "nobody", *line]) == 2
     assert "nobody is neither a file, a folder nor a campaign" in capsys.readouterr().err

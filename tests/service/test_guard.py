@@ -137,7 +137,7 @@ def test_elsewhere_than_on_loopback_a_token_is_needed(place: Place, host: str) -
 
 def test_the_command_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FUZZ_TOKEN", raising=False)
-    assert cli.run(["serve", "--host", "0.0.0.0"]) == 2
+    assert cli.exit_code(["serve", "--host", "0.0.0.0"]) == 2
     due = "fuzz: --host 0.0.0.0 can be reached from elsewhere: give --token or set FUZZ_TOKEN\n"
     assert capsys.readouterr().err == due
 
@@ -150,5 +150,5 @@ def test_a_port_that_is_taken_is_one_line(
     monkeypatch.chdir(place.folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert cli.run(["serve", "--port", str(port)]) == 2
+        assert cli.exit_code(["serve", "--port", str(port)]) == 2
     assert capsys.readouterr().err == f"fuzz: cannot listen on 127.0.0.1:{port}: Address already in use\n"

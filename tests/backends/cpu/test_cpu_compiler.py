@@ -35,7 +35,7 @@ def test_long_c_is_optimised_less() -> None:
 @pytest.mark.parametrize("padding", SIZES)
 def test_at_each_level_each_step_is_rounded_by_itself(padding: int, tmp_path: Path) -> None:
     """Contraction into a fused multiply-add would change the bits that a plain -O0 -ffp-contract=off gives."""
-    text = "#define VISIBLE __attribute__((visibility(\"default\")))\nVISIBLE" + ARITHMETIC
+    text = '#define VISIBLE __attribute__((visibility("default")))\nVISIBLE' + ARITHMETIC
     (tmp_path / "plain.c").write_text(text)
     plain = [*compiler(), "-O0", "-ffp-contract=off", "-fPIC", "-shared", "-o", str(tmp_path / "plain.so")]
     subprocess.run([*plain, str(tmp_path / "plain.c")], check=True)
