@@ -118,24 +118,23 @@ def beside_the_best(
     results: dict[tuple[str, str, str], list[Told]], bugs: list[tuple[str, str]], peers: list[str]
 ) -> str:
     """How much later than the best peer `fuzz run` found what both did, and where its counterexample is larger."""
-    later: dict[str, float] = {}
-    larger = []
-    for bug in bugs:
-        ours, *others = [results[peer, *bug] for peer in ("fuzz", *(peer for peer in peers if peer != "fuzz"))]
-        best = min(when(runs) for runs in others)
-        if max(best, when(ours)) < float("inf"):
-            later[bug[1]] = when(ours) - best
-        sizes = [elements(runs) for runs in others if all(run.get("alone", True) for run in runs)]
-        if elements(ours) > min(sizes, default=float("inf")):
-            larger.append(bug[1])
+    others = [peer for peer in peers if peer != "fuzz"]
+    best = {bug: min(when(results[peer, *bug]) for peer in others) for bug in bugs}
+    mine = {bug: when(results["fuzz", *bug]) for bug in bugs}
+    later = {bug: mine[bug] - best[bug] for bug in bugs if max(mine[bug], best[bug]) < float("inf")}
+    alone = sum(mine[bug] < best[bug] == float("inf") for bug in bugs)
+    told = f"`fuzz run` alone found {alone} of {len(bugs)} bugs, a peer alone "
+    told += f"{sum(best[bug] < mine[bug] == float('inf') for bug in bugs)}."
     if not later:
-        return "No bug was found by a peer and by `fuzz run`."
-    most = max(later, key=lambda bug: later[bug])
-    told = f"Of the {len(later)} bugs that a peer found too, `fuzz run` found each so much later than the best peer: "
-    told += (
-        f"{median(later.values()):+.1f} s in the median, {later[most]:+.1f} s at most ({most}). Its counterexample is "
-    )
-    return told + "larger than that of a peer that fails alone: " + (", ".join(larger) or "none") + "."
+        return told
+    least = {bug: min(elements(results[peer, *bug]) for peer in others) for bug in later}
+    larger = [
+        f"{target}: {bug}" for target, bug in later if elements(results["fuzz", target, bug]) > least[target, bug]
+    ]
+    target, bug = most = max(later, key=lambda bug: later[bug])
+    told += f" The {len(later)} that both found it found so much later than the best peer: "
+    told += f"{median(later.values()):+.1f} s in the median, {later[most]:+.1f} s at most ({target}: {bug}). "
+    return told + f"Its counterexample is larger than that of a peer which fails alone: {', '.join(larger) or 'none'}."
 
 
 def when(runs: list[Told]) -> float:
@@ -144,8 +143,8 @@ def when(runs: list[Told]) -> float:
 
 
 def elements(runs: list[Told]) -> float:
-    """The median size of the counterexamples in most seeds; endless where there is none."""
-    return median_low([run["elements"] if run["found"] else float("inf") for run in runs])
+    """The median size of the counterexamples that fail alone; endless where there is none."""
+    return median([run["elements"] for run in runs if run["found"] and run.get("alone", True)] or [float("inf")])
 
 
 def write(path: Path, lines: list[str]) -> None:
