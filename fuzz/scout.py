@@ -54,7 +54,7 @@ class Scout:
         made = tuple(Worker(entry, setting, memory, timeout) for _ in range(max(min(spare, 1), most, 0)))
         if entry != ENTRY:
             return cls(made, PATIENCE)
-        # Its turn comes at once: a process would only compile the same at the same time.
+        # A worker begins with the first plan: a process would only compile the same at the same time.
         return cls(made, _next=1)
 
     def __enter__(self) -> Scout:

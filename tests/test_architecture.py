@@ -149,7 +149,7 @@ def test_the_core_runs_where_torch_and_triton_are_missing() -> None:
     program = """
 import sys
 sys.modules["torch"] = sys.modules["triton"] = None
-import fuzz, fuzz.cli, fuzz.corpus, fuzz.triage, fuzz.passes, fuzz.strategies, fuzz.engines
+import fuzz, fuzz.cli.app, fuzz.corpus, fuzz.triage, fuzz.passes, fuzz.strategies, fuzz.engines
 from fuzz import codec
 from fuzz.case import Argument, Call, Case
 from fuzz.entry import Entry

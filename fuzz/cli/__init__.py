@@ -12,8 +12,6 @@ from fuzz.errors import FuzzError, one_line
 from fuzz.worker import InternalError, preload
 
 USAGE, INTERNAL = 2, 3
-WORKING = ("run", "replay")
-"""Commands of one process whose workers start at once."""
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -24,7 +22,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        if arguments and arguments[0] in WORKING and not machine.unsupported():
+        if arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments and not machine.unsupported():
             # The server of workers takes more than a second to start; the commands are imported meanwhile.
             preload("fuzz.warm")
         from fuzz.cli.app import app

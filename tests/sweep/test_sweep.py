@@ -199,8 +199,8 @@ def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
 def test_what_cannot_be_swept_is_refused_in_one_line(
     arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from fuzz.cli import exit_code
+    from fuzz import cli
 
-    assert exit_code(["sweep", *arguments]) == 2
+    assert cli.exit_code(["sweep", *arguments]) == 2
     told = capsys.readouterr()
     assert message in told.err and told.err.count("\n") == 1 and told.out == ""
