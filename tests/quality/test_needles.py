@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from runs import run
 
 NEEDLES = Path(__file__).parents[2] / "benchmarks" / "needles"
-
-
-def run(needle: str, folder: Path, *more: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "fuzz", "run", f"{NEEDLES}/{needle}", "--backend", "cpu", "--json"]
-    command += ["--corpus", str(folder), "--max-findings", "1", *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    value: dict[str, Any] = json.loads(done.stdout)
-    return value
 
 
 @pytest.mark.parametrize(
@@ -31,7 +19,7 @@ def run(needle: str, folder: Path, *more: str) -> dict[str, Any]:
     ],
 )
 def test_needles_are_found_in_a_few_thousand_cases(needle: str, engine: str, tmp_path: Path) -> None:
-    value = run(needle, tmp_path, "--engine", engine, "--cases", "4000")
+    _, value = run(f"{NEEDLES}/{needle}", tmp_path, "--engine", engine, "--cases", "4000", "--max-findings", "1")
     assert [found["oracle"] for found in value["findings"]] == ["accuracy"]
     assert value["engine"] == engine
     counted = value["engines"]
@@ -42,8 +30,8 @@ def test_needles_are_found_in_a_few_thousand_cases(needle: str, engine: str, tmp
 
 def test_evolve_proposes_the_same_cases_again(tmp_path: Path) -> None:
     """Among some hundred cases, so that much was learnt from reports."""
-    more = ("--engine", "evolve", "--cases", "300", "--seed", "3")
-    first, again = (run("sizes.py:padded_rows", tmp_path / str(attempt), *more) for attempt in range(2))
+    more = ("--engine", "evolve", "--cases", "300", "--seed", "3", "--max-findings", "1")
+    first, again = (run(f"{NEEDLES}/sizes.py:padded_rows", tmp_path / str(number), *more)[1] for number in range(2))
     for key in ("distribution", "oracles", "worst_ratio", "cases"):
         assert first[key] == again[key]
     assert first["engines"]["evolve"]["discoveries"] == again["engines"]["evolve"]["discoveries"] > 5
