@@ -32,7 +32,7 @@ replay: $(if $(ARGS),$(STAMP),$(VENV)/.libraries)
 list: $(STAMP)
 	@$(VENV)/bin/fuzz list $(ARGS)
 
-# The figures of docs/benchmarks.md one after the other, but for the needles: about an hour.
+# The figures of docs/benchmarks.md one after the other, but for the needles: 70 minutes.
 bench: $(STAMP)
 	@$(MAKE) -j1 --no-print-directory bench-interpreter bench-checks ARGS=
 	@$(MAKE) --no-print-directory bench-waves ARGS="--plans 40 --seconds 10"
