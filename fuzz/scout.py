@@ -49,10 +49,11 @@ class Scout:
     def beside(cls, workers: int, setting: Setting, memory: int, timeout: float) -> Scout:
         """A scout for a run with so many workers."""
         spare = len(os.sched_getaffinity(0)) - workers
+        compiles = setting.backend in COMPILERS
         entry = COMPILERS.get(setting.backend, ENTRY)
-        most = min(spare - HOST, CROWD) if entry != ENTRY else min(spare // SPARE, MOST)
+        most = min(spare - HOST, CROWD) if compiles else min(spare // SPARE, MOST)
         made = tuple(Worker(entry, setting, memory, timeout) for _ in range(max(min(spare, 1), most, 0)))
-        if entry != ENTRY:
+        if compiles:
             return cls(made, PATIENCE)
         # A worker begins with the first plan: a process would only compile the same at the same time.
         return cls(made, _next=1)

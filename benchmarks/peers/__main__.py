@@ -174,10 +174,8 @@ def main() -> None:
         results.setdefault((peer, target, bug), []).append(told)
         print(f"{target} {bug or 'good'} {peer} seed {seed}: {told}", file=sys.stderr, flush=True)
     how = f"{asked.seeds} seeds, {asked.seconds:g} s each; median seconds from a process's start to its first failure, "
-    how += (
-        "elements of the counterexample after the tool's own shrinking (not alone: it does not fail in a new process), "
-    )
-    how += "executions spent on it."
+    how += "elements of the counterexample after the tool's own shrinking (not alone: it does not fail in a new "
+    how += "process), executions spent on it."
     lines = [how, "", *table(results, bugs, peers)]
     if "fuzz" in peers and len(peers) > 1:
         lines += ["", beside_the_best(results, [pair for pair in bugs if pair[1]], peers)]

@@ -45,7 +45,7 @@ class Subject:
     failed: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        self.untouched = Hands(self.fails_first, 1)
+        self.untouched = Hands(lambda saved: self.fails(self.launcher, pickle.loads(saved)), 1)
 
     @staticmethod
     def of(name: str, bug: str, seconds: float) -> Subject:
@@ -87,24 +87,17 @@ class Subject:
         for name, value in want.items():
             agree(got[name], value)
 
-    def false_alarm(self) -> bool:
-        """Whether the good kernel fails on the counterexample too, which then says nothing of the planted bug."""
-        if not self.failed or self.launcher is self.target.launcher:
-            return False
+    def fails(self, launcher: Any, counterexample: tuple[Any, ...]) -> bool:
         try:
-            self.compare(self.target.launcher, *self.failed)
+            self.compare(launcher, *counterexample)
         except Exception:
             return True
         return False
 
-    def fails_first(self, saved: bytes) -> bool:
-        """Whether a counterexample fails as the first call of a process."""
-        failed = pickle.loads(saved)
-        try:
-            self.compare(self.launcher, *failed)
-        except Exception:
-            return True
-        return False
+    def false_alarm(self) -> bool:
+        """Whether the good kernel fails on the counterexample too, which then says nothing of the planted bug."""
+        good = self.target.launcher
+        return bool(self.failed) and self.launcher is not good and self.fails(good, self.failed)
 
     def alone(self) -> bool:
         """Whether the counterexample fails by itself, without the calls that this process made before it."""

@@ -138,10 +138,8 @@ def test_a_run_writes_both_and_tells_a_command(tmp_path: Path, capsys: pytest.Ca
 def test_a_replay_writes_both(tmp_path: Path, entry: Entry) -> None:
     corpus.add(tmp_path / "found", replace(entry, status="fixed"))
     xml, log = tmp_path / "junit.xml", tmp_path / "log.sarif"
-    assert (
-        cli.exit_code(["replay", str(tmp_path / "found"), "--backend", "cpu", "--junit", str(xml), "--sarif", str(log)])
-        == 1
-    )
+    line = ["replay", str(tmp_path / "found"), "--backend", "cpu", "--junit", str(xml), "--sarif", str(log)]
+    assert cli.exit_code(line) == 1
     assert fromstring(xml.read_text()).attrib["failures"] == "1"
     (result,) = json.loads(log.read_text())["runs"][0]["results"]
     assert result["ruleId"] == "accuracy/sign" and "disagrees again" in result["message"]["text"]
