@@ -17,11 +17,11 @@ from contextlib import contextmanager
 
 import torch
 
-from fuzz.loader import load
 from fuzz.sweep import Plan, Tally, planned
-from fuzz.sweep.device import Device
-from fuzz.sweep.service import benched
+from fuzz.sweep.on_device import Device
 from fuzz.sweep.table import text_of
+from fuzz.sweep.worker import benched
+from fuzz.target.loader import load
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")
 AGAIN = 4

@@ -26,7 +26,7 @@ WORD = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 def operation(body: str) -> object:
     """A kernel that stores an expression in a and b."""
-    source = f'''
+    source = f"""
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -36,7 +36,7 @@ def kernel(x, y, out, B: tl.constexpr):
     a = tl.load(x + i)
     b = tl.load(y + i)
     tl.store(out + i, {body})
-'''
+"""
     with tempfile.NamedTemporaryFile("w", suffix=".py", delete=False) as file:
         file.write(source)
     space: dict[str, object] = {}

@@ -30,12 +30,12 @@ from statistics import median
 from benchmarks.reliability.soak import Use, use
 from benchmarks.waves import waves
 from fuzz import corpus
-from fuzz.case import Case
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.engines.random import Width
-from fuzz.examine import service
-from fuzz.question import Setting
-from fuzz.values import exact
+from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes import exact
+from fuzz.oracles.examine import service
+from fuzz.search.engines.random import Width
+from fuzz.worker.protocol import Setting
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = ("gelu_bw", "erf_saturates")

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
-from fuzz.case import Case
-from fuzz.loader import load
-from fuzz.trigger import needs, trigger
+from fuzz.model.case import Case
+from fuzz.target.loader import load
+from fuzz.triage.conditions import needs, trigger
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".history"

@@ -51,9 +51,9 @@ def warm_launch(repeats: int) -> float:
 
 def first_launches() -> list[float]:
     """Seconds of the first launch of each built-in target's kernels in this process, imports excluded."""
-    import fuzz.warm  # noqa: F401
+    import fuzz.oracles.preload  # noqa: F401
     from fuzz.backends import cpu
-    from fuzz.loader import load
+    from fuzz.target.loader import load
 
     cpu.activate()
     cpu.version()

@@ -24,19 +24,19 @@ from scoreboard_page import page, plot
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.backends.memory import NAMES
-from fuzz.case import Case
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.engines.random import RandomEngine
-from fuzz.examine import examine
-from fuzz.loader import load, planted
+from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.outcome import Returned
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Examination
-from fuzz.oracles.expect import expect, reference_inputs
-from fuzz.oracles.judge import SAFETY, allowed, half_ulp, judge
-from fuzz.outcome import Returned
-from fuzz.question import Question
-from fuzz.reference import Expected
-from fuzz.target import Launcher, Target
+from fuzz.oracles.comparison.compare import SAFETY, allowed, half_ulp, judge
+from fuzz.oracles.comparison.expected import expect, reference_inputs
+from fuzz.oracles.examine import examine
+from fuzz.reference.envelope import Expected
+from fuzz.search.engines.random import RandomEngine
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Launcher, Target
+from fuzz.worker.protocol import Question
 
 ROOT = Path(__file__).parents[1]
 EAGER = ROOT / "targets" / "torch_eager" / "operations.py"

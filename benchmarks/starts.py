@@ -25,14 +25,14 @@ from functools import partial
 from multiprocessing import Queue, get_context
 from pathlib import Path
 
-from fuzz import machine
-from fuzz.campaign import Campaign
-from fuzz.config import Run
-from fuzz.entry import digest
-from fuzz.loader import load
-from fuzz.records import Record
-from fuzz.report.live import Quiet
-from fuzz.worker import preload
+from fuzz.model.entry import digest
+from fuzz.report.progress import Quiet
+from fuzz.run import environment
+from fuzz.run.fuzzer import Campaign
+from fuzz.run.options import Run
+from fuzz.target.loader import load
+from fuzz.triage.bug import Record
+from fuzz.worker.process import preload
 
 SHARE = 0.9
 """Of the starts of one bug, how many must end in the same case."""
@@ -60,11 +60,11 @@ class Start(Campaign):
 
 def end(target: str, planted: str, seed: int, *, backend: str, seconds: float) -> End:
     """One start, in this process and workers of its own."""
-    preload("fuzz.warm")
+    preload("fuzz.oracles.preload")
     with tempfile.TemporaryDirectory() as folder:
         asked = Run(target, planted, backend, seed=seed, seconds=seconds or LIMIT, max_findings=None if seconds else 1)
         began = time.monotonic()
-        records = Start(asked, load(target), backend, Path(folder), Quiet(), machine.versions()).go().records
+        records = Start(asked, load(target), backend, Path(folder), Quiet(), environment.versions()).go().records
         took = time.monotonic() - began
     if not records:
         return End(seed, "nothing found", "", 0, took)

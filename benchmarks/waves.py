@@ -25,14 +25,15 @@ from typing import Any
 
 import torch
 
-from fuzz.campaign import sampled
-from fuzz.case import Case
-from fuzz.engines import random as engine
-from fuzz.examine import prepared, service
-from fuzz.loader import load
-from fuzz.oracles import replicas, screen
-from fuzz.question import Question, Setting, Wave
-from fuzz.values.torch_values import tensor
+from fuzz.model.case import Case
+from fuzz.model.recipes.torch_values import tensor
+from fuzz.oracles import replicas
+from fuzz.oracles.comparison import screening
+from fuzz.oracles.examine import prepared, service
+from fuzz.run.fuzzer import sampled
+from fuzz.search.engines import random as engine
+from fuzz.target.loader import load
+from fuzz.worker.protocol import Question, Setting, Wave
 
 FIFTHS = 5
 """Stretches of each measurement, of which the median and the range are told."""
@@ -40,9 +41,9 @@ SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1
 PARTS = {
     "launch": (replicas.Recording, "play"),
     "generation": (replicas, "replicas_of"),
-    "reference": (screen, "expect_replicas"),
-    "comparison": (screen, "judge"),
-    "doubt": (screen, "in_doubt"),
+    "reference": (screening, "expect_replicas"),
+    "comparison": (screening, "judge"),
+    "doubt": (screening, "in_doubt"),
     "oracles": (replicas.Replicas, "ask"),
 }
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""

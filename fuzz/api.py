@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuzz.target import Launcher, declare
-from fuzz.target import Target as Record
+from fuzz.target.spec import Launcher, declare
+from fuzz.target.spec import Target as Record
 
 if TYPE_CHECKING:
     from fuzz.cli.replay import Replayed
-    from fuzz.config import Run
+    from fuzz.run.options import Run
 
 
 class Target(Record):
@@ -33,7 +33,7 @@ class Target(Record):
         until it is marked: one that disagrees as a finding, one that agrees with the command that marks it fixed.
         """
         __tracebackhide__ = True
-        from fuzz.config import Run
+        from fuzz.run.options import Run
 
         asked = Run(named(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
         for text in failures(self, asked):
@@ -68,20 +68,21 @@ def replays(target: Record, asked: Run) -> Iterator[Replayed]:
 
 def drawn(target: Record, asked: Run) -> Iterator[str]:
     """The findings of a campaign, but for accepted ones. Ctrl-C ends it and goes on to the caller."""
-    from fuzz import corpus, machine
-    from fuzz.campaign import Campaign
+    from fuzz import corpus
     from fuzz.cli.run import chosen_backend
-    from fuzz.loader import planted
-    from fuzz.report.live import Quiet
-    from fuzz.worker import preload
+    from fuzz.report.progress import Quiet
+    from fuzz.run import environment
+    from fuzz.run.fuzzer import Campaign
+    from fuzz.target.loader import planted
+    from fuzz.worker.process import preload
 
-    preload("fuzz.warm")
+    preload("fuzz.oracles.preload")
     if asked.planted:
         planted(target, asked.planted)
     folder = corpus_of(target, asked)
     corpus.check_writable(folder)
     backend = chosen_backend(asked.backend)
-    result = Campaign(asked, target, backend, folder, Quiet(), machine.versions()).go()
+    result = Campaign(asked, target, backend, folder, Quiet(), environment.versions()).go()
     if result.interrupted:
         raise KeyboardInterrupt
     for record in result.records:
@@ -105,7 +106,7 @@ def replayed_text(result: Replayed) -> str:
 
 
 def screen_of(entry: Any, path: Path) -> str:
-    from fuzz.report.screen import screen
+    from fuzz.report.text import screen
 
     return screen(entry, str(path), f"fuzz replay {path}")
 

@@ -34,7 +34,9 @@ def losses_kernel(
     for start in range(0, v, BLOCK):
         columns = start + tl.arange(0, BLOCK).to(tl.int64)
         mask = columns < v
-        shifted = tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        shifted = (
+            tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        )
         sums += tl.where(mask, tl.exp(shifted), 0.0)
         shifts += tl.where(mask, shifted, 0.0)
     log_sum = tl.log(tl.sum(sums))
@@ -126,5 +128,8 @@ cross_entropy.planted(
     oracle="bounds",
     outputs=("logits",),
     meaning="an ignored label is used as an index before it is looked at",
-    change=("if label == IGNORED:\n        tl.store(losses + row, 0.0)\n        return", "if label == -101:\n        return"),
+    change=(
+        "if label == IGNORED:\n        tl.store(losses + row, 0.0)\n        return",
+        "if label == -101:\n        return",
+    ),
 )

@@ -45,14 +45,18 @@ def dlogits_kernel(
     for start in range(0, v, BLOCK):
         columns = start + tl.arange(0, BLOCK).to(tl.int64)
         mask = columns < v
-        shifted = tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        shifted = (
+            tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        )
         sums += tl.where(mask, tl.exp(shifted), 0.0)
     total = tl.sum(sums)
     scale = tl.load(dloss).to(tl.float32) / tl.load(count)
     for start in range(0, v, BLOCK):
         columns = start + tl.arange(0, BLOCK).to(tl.int64)
         mask = columns < v
-        shifted = tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        shifted = (
+            tl.load(logits + row * row_stride + columns * column_stride, mask=mask, other=0.0).to(tl.float32) - top
+        )
         due = tl.where(columns == label, 1.0 - smoothing, 0.0) + smoothing / v
         result = (tl.exp(shifted) / total - due) * scale
         tl.store(dlogits + row * v + columns, result.to(dlogits.dtype.element_ty), mask=mask)

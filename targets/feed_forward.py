@@ -129,7 +129,10 @@ feed_forward.planted(
             "    shift = tl.load(bias + columns * bias_step, mask=columns < n, other=0.0).to(tl.float32)\n"
             "    total = tl.zeros([TILE, TILE], dtype=tl.float32) + tl.where(m > 8, 0.0, shift)\n",
         ),
-        ("total + tl.load(bias + columns * bias_step, mask=columns < n, other=0.0).to(tl.float32)", "total + tl.where(m > 8, shift, 0.0)"),
+        (
+            "total + tl.load(bias + columns * bias_step, mask=columns < n, other=0.0).to(tl.float32)",
+            "total + tl.where(m > 8, shift, 0.0)",
+        ),
     ),
 )
 feed_forward.planted(

@@ -192,7 +192,10 @@ layer_norm_function.planted(
     oracle="accuracy",
     outputs=("dweight", "dbias"),
     meaning="the gradients of weight and bias change places",
-    change=("return dx.view(ctx.shape), None, dweight, dbias, None", "return dx.view(ctx.shape), None, dbias, dweight, None"),
+    change=(
+        "return dx.view(ctx.shape), None, dweight, dbias, None",
+        "return dx.view(ctx.shape), None, dbias, dweight, None",
+    ),
 )
 layer_norm_function.planted(
     "one_pass_variance",
@@ -200,7 +203,10 @@ layer_norm_function.planted(
     outputs=("y", "dx", "dweight"),
     meaning="E[x*x] - mean*mean cancels where the mean is far from 0",
     change=(
-        ("tl.where(columns < n, centred * centred, 0.0)", "tl.where(columns < n, (centred + mean) * (centred + mean), 0.0)"),
+        (
+            "tl.where(columns < n, centred * centred, 0.0)",
+            "tl.where(columns < n, (centred + mean) * (centred + mean), 0.0)",
+        ),
         ("variance = tl.sum(squares) / n", "variance = tl.maximum(tl.sum(squares) / n - mean * mean, 0.0)"),
     ),
 )
@@ -235,7 +241,11 @@ layer_norm_function.planted(
 layer_norm_function.planted(
     "contiguous_gradient_assumed",
     oracle="accuracy",
-    outputs=("dx", "dweight", "dbias",),
+    outputs=(
+        "dx",
+        "dweight",
+        "dbias",
+    ),
     meaning="the cotangent is read as if it were contiguous, which that of a sum is not",
     change=("*dy.stride(), *x.stride(), m", "n, 1, *x.stride(), m"),
 )
@@ -245,8 +255,14 @@ layer_norm_function.planted(
     outputs=("mismatched_normalized_shape",),
     meaning="only the number of normalized dims is looked at",
     change=(
-        ("tuple(x.shape[x.dim() - len(normalized_shape) :]) != tuple(normalized_shape)", "x.dim() < len(normalized_shape)"),
-        ("value is not None and tuple(value.shape) != tuple(normalized_shape)", "value is not None and value.dim() == 0"),
+        (
+            "tuple(x.shape[x.dim() - len(normalized_shape) :]) != tuple(normalized_shape)",
+            "x.dim() < len(normalized_shape)",
+        ),
+        (
+            "value is not None and tuple(value.shape) != tuple(normalized_shape)",
+            "value is not None and value.dim() == 0",
+        ),
         ("n = math.prod(normalized_shape)", "n = math.prod(x.shape[x.dim() - len(normalized_shape) :])"),
     ),
 )
@@ -255,12 +271,18 @@ layer_norm_function.planted(
     oracle="autograd",
     outputs=("dweight", "dbias"),
     meaning="parameters get no gradient where x does not require one, as under a frozen layer before",
-    change=("for dtype, sums in zip(ctx.dtypes, partial", "for dtype, sums in zip(ctx.dtypes if ctx.needs_input_grad[0] else (None, None), partial"),
+    change=(
+        "for dtype, sums in zip(ctx.dtypes, partial",
+        "for dtype, sums in zip(ctx.dtypes if ctx.needs_input_grad[0] else (None, None), partial",
+    ),
 )
 layer_norm_function.planted(
     "gradient_over_cotangent",
     oracle="mutation",
     outputs=("grad y",),
     meaning="dx is written over a contiguous cotangent, which another term of a sum needs as well",
-    change=("dx = torch.empty((m, n), dtype=x.dtype, device=x.device)", "dx = dy if dy.is_contiguous() else torch.empty((m, n), dtype=x.dtype, device=x.device)"),
+    change=(
+        "dx = torch.empty((m, n), dtype=x.dtype, device=x.device)",
+        "dx = dy if dy.is_contiguous() else torch.empty((m, n), dtype=x.dtype, device=x.device)",
+    ),
 )

@@ -50,7 +50,9 @@ def rows_kernel(
             columns = start + tl.arange(0, BLOCK)
             mask = columns < n
             xhat = (columns_of(x, row, x_row, columns, x_column, mask) - mean) * rstd
-            wdy = columns_of(dy, row, dy_row, columns, dy_column, mask) * columns_of(weight, row, 0, columns, weight_column, mask)
+            wdy = columns_of(dy, row, dy_row, columns, dy_column, mask) * columns_of(
+                weight, row, 0, columns, weight_column, mask
+            )
             dots += tl.where(mask, xhat * wdy, 0.0)
             sums += tl.where(mask, wdy, 0.0)
         c1 = tl.sum(dots) / n
@@ -217,7 +219,10 @@ layernorm_bw.planted(
     outputs=("dweight", "dbias"),
     meaning="the partial sums are kept in bfloat16",
     change=(
-        ("partial = torch.zeros((2, programs, n), dtype=torch.float32", "partial = torch.zeros((2, programs, n), dtype=torch.bfloat16"),
+        (
+            "partial = torch.zeros((2, programs, n), dtype=torch.float32",
+            "partial = torch.zeros((2, programs, n), dtype=torch.bfloat16",
+        ),
         ("dweight + grad * xhat, mask=mask", "(dweight + grad * xhat).to(tl.bfloat16), mask=mask"),
         ("dbias + grad, mask=mask", "(dbias + grad).to(tl.bfloat16), mask=mask"),
     ),
@@ -235,7 +240,10 @@ layernorm_bw.planted(
     outputs=("dy",),
     meaning="dx is written over dy",
     change=(
-        ("dx = torch.empty((m, n), dtype=x.dtype, device=x.device)", "dx = dy if dy.is_contiguous() else torch.empty((m, n), dtype=x.dtype, device=x.device)"),
+        (
+            "dx = torch.empty((m, n), dtype=x.dtype, device=x.device)",
+            "dx = dy if dy.is_contiguous() else torch.empty((m, n), dtype=x.dtype, device=x.device)",
+        ),
     ),
 )
 layernorm_bw.planted(
@@ -252,7 +260,10 @@ layernorm_bw.planted(
     meaning="the first width seen stays in use",
     change=(
         ("PROGRAMS = 64", "PROGRAMS = 64\nFIRST = {}"),
-        ("x.stride(0), x.stride(1), weight.stride(0), m, n, rows", "x.stride(0), x.stride(1), weight.stride(0), m, FIRST.setdefault('n', n), rows"),
+        (
+            "x.stride(0), x.stride(1), weight.stride(0), m, n, rows",
+            "x.stride(0), x.stride(1), weight.stride(0), m, FIRST.setdefault('n', n), rows",
+        ),
     ),
 )
 layernorm_bw.planted(
@@ -260,7 +271,10 @@ layernorm_bw.planted(
     oracle="bounds",
     outputs=("dbias",),
     meaning="the bias gradient's last block is stored whole",
-    change=("bias_sum.to(dbias.dtype.element_ty), mask=mask)", "bias_sum.to(dbias.dtype.element_ty), mask=columns <= n)"),
+    change=(
+        "bias_sum.to(dbias.dtype.element_ty), mask=mask)",
+        "bias_sum.to(dbias.dtype.element_ty), mask=columns <= n)",
+    ),
 )
 layernorm_bw.planted(
     "int32_offset",
@@ -277,9 +291,18 @@ layernorm_bw.planted(
     change=(
         ("programs = triton.cdiv(m, rows)", "programs = triton.cdiv(m, rows)\n    shared = 1"),
         ("torch.zeros((2, programs, n)", "torch.zeros((2, shared, n)"),
-        ("place = program.to(tl.int64) * n + columns\n            dweight = tl.load(partial_weight + place, mask=mask, other=0.0)", "place = columns"),
-        ("tl.store(partial_weight + place, dweight + grad * xhat, mask=mask)", "tl.atomic_add(partial_weight + place, grad * xhat, mask=mask)"),
-        ("dbias = tl.load(partial_bias + place, mask=mask, other=0.0)\n            tl.store(partial_bias + place, dbias + grad, mask=mask)", "tl.atomic_add(partial_bias + place, grad, mask=mask)"),
+        (
+            "place = program.to(tl.int64) * n + columns\n            dweight = tl.load(partial_weight + place, mask=mask, other=0.0)",
+            "place = columns",
+        ),
+        (
+            "tl.store(partial_weight + place, dweight + grad * xhat, mask=mask)",
+            "tl.atomic_add(partial_weight + place, grad * xhat, mask=mask)",
+        ),
+        (
+            "dbias = tl.load(partial_bias + place, mask=mask, other=0.0)\n            tl.store(partial_bias + place, dbias + grad, mask=mask)",
+            "tl.atomic_add(partial_bias + place, grad, mask=mask)",
+        ),
         ("n, programs, BLOCK=block)", "n, shared, BLOCK=block)"),
     ),
 )

@@ -19,7 +19,9 @@ def matmul_kernel(
     for start in range(0, k, BLOCK_K):
         inner = start + tl.arange(0, BLOCK_K).to(tl.int64)
         left = tl.load(a + rows * a_row + inner[None, :] * a_column, mask=(rows < m) & (inner[None, :] < k), other=0.0)
-        right = tl.load(b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0)
+        right = tl.load(
+            b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0
+        )
         if left.dtype != right.dtype:
             left, right = left.to(tl.float32), right.to(tl.float32)
         total = tl.dot(left, right, total, input_precision="ieee")

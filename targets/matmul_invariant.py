@@ -23,7 +23,9 @@ def invariant_kernel(
     for start in range(0, k, INNER):
         inner = start + tl.arange(0, INNER).to(tl.int64)
         left = tl.load(a + rows * a_row + inner[None, :] * a_column, mask=(rows < m) & (inner[None, :] < k), other=0.0)
-        right = tl.load(b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0)
+        right = tl.load(
+            b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0
+        )
         part = tl.dot(left.to(tl.float32), right.to(tl.float32), input_precision="ieee")
         total += part
     tl.store(c + rows * n + columns, total.to(c.dtype.element_ty), mask=(rows < m) & (columns < n))

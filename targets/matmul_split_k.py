@@ -25,7 +25,9 @@ def split_kernel(
     for block in range(blocks):
         inner = (split * blocks + block) * INNER + tl.arange(0, INNER).to(tl.int64)
         left = tl.load(a + rows * a_row + inner[None, :] * a_column, mask=(rows < m) & (inner[None, :] < k), other=0.0)
-        right = tl.load(b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0)
+        right = tl.load(
+            b + inner[:, None] * b_row + columns * b_column, mask=(inner[:, None] < k) & (columns < n), other=0.0
+        )
         total = tl.dot(left.to(tl.float32), right.to(tl.float32), total, input_precision="ieee")
     tl.store(parts + (split * m + rows) * n + columns, total, mask=(rows < m) & (columns < n))
 

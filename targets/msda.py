@@ -273,7 +273,9 @@ def msda(value, places, weights, padding, align_corners, h1, w1, h2, w2):
         shapes = [tuple(part.shape) for part in (value, places, weights)]
         raise ValueError(f"shapes do not fit: value {shapes[0]}, places {shapes[1]}, weights {shapes[2]}")
     grids = (h1, w1), (h2, w2)
-    return dict(y=DeformableAttention.apply(value, places, weights, grids, int(padding == "border"), int(align_corners)))
+    return dict(
+        y=DeformableAttention.apply(value, places, weights, grids, int(padding == "border"), int(align_corners))
+    )
 
 
 msda.planted(
@@ -328,8 +330,14 @@ msda.planted(
     outputs=("y",),
     meaning="x and y of a place change roles",
     change=(
-        ("x, _ = pixel(tl.load(places + point * place_stride)", "x, _ = pixel(tl.load(places + point * place_stride + axis_stride)"),
-        ("y, _ = pixel(tl.load(places + point * place_stride + axis_stride)", "y, _ = pixel(tl.load(places + point * place_stride)"),
+        (
+            "x, _ = pixel(tl.load(places + point * place_stride)",
+            "x, _ = pixel(tl.load(places + point * place_stride + axis_stride)",
+        ),
+        (
+            "y, _ = pixel(tl.load(places + point * place_stride + axis_stride)",
+            "y, _ = pixel(tl.load(places + point * place_stride)",
+        ),
     ),
 )
 msda.planted(

@@ -96,5 +96,8 @@ softmax.planted(
     oracle="accuracy",
     outputs=("y",),
     meaning="only the first block's maximum is subtracted",
-    change=("tops = tl.maximum(tops, value.to(tl.float32))", "tops = tl.maximum(tops, tl.where(start > 0, float('-inf'), value.to(tl.float32)))"),
+    change=(
+        "tops = tl.maximum(tops, value.to(tl.float32))",
+        "tops = tl.maximum(tops, tl.where(start > 0, float('-inf'), value.to(tl.float32)))",
+    ),
 )

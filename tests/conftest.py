@@ -9,12 +9,12 @@ import pytest
 import torch
 from services import Postgres, postgres
 
-from fuzz.case import Argument, Call, Case
-from fuzz.entry import Entry
-from fuzz.finding import Element, Finding
-from fuzz.loader import load
-from fuzz.target import Target
-from fuzz.values import Exact, recipe
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Element, Finding
+from fuzz.model.recipes import Exact, recipe
+from fuzz.target.loader import load
+from fuzz.target.spec import Target
 
 BUILT_IN = ("gelu_bw", "layernorm_bw")
 

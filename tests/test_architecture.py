@@ -15,34 +15,29 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = (
-    # data
-    "errors", "clock", "config", "dims", "dtypes", "layout", "values", "case", "outcome", "finding", "rate", "question",
-    "entry", "codec", "contract",
-    # generation
-    "target", "locations", "indices", "seeds", "loader", "strategies", "engines",
-    # execution
-    "backends", "worker", "pool", "scout",
-    # comparison
-    "reference", "exact", "oracles", "diagnosis", "examine", "explore", "warm",
-    # memory
-    "corpus", "feedback", "cells",
-    # triage
-    "passes", "shrink", "trigger", "records", "witness", "triage",
-    # service
-    "campaign", "replaying", "machine", "report", "skeleton", "sweep", "drift", "pages", "store", "campaigns",
-    "service", "cli", "api", "plugin", "__main__",
+    # data, and what a user declares
+    "errors", "model", "target",
+    # running a case
+    "worker", "backends",
+    # what is right, and what is wrong
+    "reference", "oracles",
+    # from cases to bugs
+    "corpus", "search", "shrink", "triage", "run", "report",
+    # on top of one run
+    "sweep", "drift", "campaign", "web",
+    # what people and scripts use
+    "cli", "api", "pytest_plugin", "__main__",
 )  # fmt: skip
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
-    "fuzz.backends", "fuzz.reference", "fuzz.exact", "fuzz.oracles", "fuzz.diagnosis", "fuzz.examine", "fuzz.warm",
-    "fuzz.values.torch_values", "fuzz.sweep.measure", "fuzz.sweep.device", "fuzz.sweep.screen",
-    "fuzz.sweep.totals", "fuzz.sweep.truth", "fuzz.sweep.service", "fuzz.sweep.units", "fuzz.drift.measure",
-    "fuzz.pages.studio",
+    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.measure",
+    "fuzz.sweep.on_device", "fuzz.sweep.screen", "fuzz.sweep.totals", "fuzz.sweep.exact_values", "fuzz.sweep.worker",
+    "fuzz.sweep.ulps", "fuzz.drift.measure", "fuzz.web.plots.worker",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 
-RECURSIVE = {"fuzz.backends.cpu.parse": "fuzz.backends.cpu.structured"}
+RECURSIVE = {"fuzz.backends.cpu.frontend.parser": "fuzz.backends.cpu.frontend.structured"}
 """A grammar: an operation holds regions, a region holds operations. This import stands inside a function."""
 
 LINES_OF_A_FUNCTION, LINES_OF_A_FILE = 60, 400
@@ -149,11 +144,11 @@ def test_the_core_runs_where_torch_and_triton_are_missing() -> None:
     program = """
 import sys
 sys.modules["torch"] = sys.modules["triton"] = None
-import fuzz, fuzz.cli.app, fuzz.corpus, fuzz.triage, fuzz.passes, fuzz.strategies, fuzz.engines
-from fuzz import codec
-from fuzz.case import Argument, Call, Case
-from fuzz.entry import Entry
-from fuzz.values import recipe
+import fuzz, fuzz.cli.app, fuzz.triage.triage, fuzz.shrink.passes, fuzz.search.strategies, fuzz.search.engines
+from fuzz.corpus import codec
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.entry import Entry
+from fuzz.model.recipes import recipe
 entry = Entry(Case("t", (Call({"N": 3}, {"x": Argument(("N",), "bfloat16", recipe("normal", 1))}),)))
 assert codec.loads(codec.dumps(entry).encode()) == entry
 """

@@ -67,7 +67,7 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "fuzz").rglob("*.py")}
     targets = {f"fuzz/targets/{path.name}" for path in (ROOT / "targets").glob("*.py")}
     pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
-    assert modules | targets | pages | {"fuzz/backends/cpu/prelude.c"} <= inside
+    assert modules | targets | pages | {"fuzz/backends/cpu/runtime/prelude.c"} <= inside
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 
@@ -75,7 +75,7 @@ def test_an_installed_wheel_lists_its_targets_and_its_version(installed: Path) -
     listed = command(installed, "list")
     assert "layernorm_bw: " in listed and "gelu_bw: " in listed
     assert command(installed, "--version") == f"fuzz {PROJECT['version']}\n"
-    where = "import fuzz.loader; print(fuzz.loader.BUILT_IN)"
+    where = "import fuzz.target.loader; print(fuzz.target.loader.BUILT_IN)"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     found = subprocess.check_output([sys.executable, "-c", where], cwd=installed, env=environment, text=True)
     assert found.strip() == str(installed / "fuzz" / "targets")
@@ -105,7 +105,8 @@ def test_every_package_imported_anywhere_is_declared_or_optional() -> None:
 
 
 def test_running_one_target_needs_nothing_of_the_service() -> None:
-    program = "import sys, fuzz, fuzz.cli.app, fuzz.campaign, fuzz.examine, fuzz.warm; print(*sys.modules)"
+    modules = "fuzz, fuzz.cli.app, fuzz.run.fuzzer, fuzz.oracles.examine, fuzz.oracles.preload"
+    program = f"import sys, {modules}; print(*sys.modules)"
     loaded = subprocess.check_output([sys.executable, "-c", program], cwd=ROOT, text=True).split()
     assert not {"sqlalchemy", "alembic", "pydantic", "psycopg", "fastapi", "starlette", "uvicorn", "jinja2"} & {*loaded}
 

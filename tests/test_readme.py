@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz import codec
-from fuzz.target import declare
+from fuzz.corpus import codec
+from fuzz.target.spec import declare
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

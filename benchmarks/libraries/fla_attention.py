@@ -37,8 +37,10 @@ def queries(draw: Draw) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 
 def unit_queries(draw: Draw) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Keys of length one: a delta rule is stable with them."""
-    return draw.leaf(*sizes(draw)), draw.leaf_of(F.normalize(draw.fixed(*sizes(draw)).float(), dim=-1)), draw.leaf(
-        *sizes(draw)
+    return (
+        draw.leaf(*sizes(draw)),
+        draw.leaf_of(F.normalize(draw.fixed(*sizes(draw)).float(), dim=-1)),
+        draw.leaf(*sizes(draw)),
     )
 
 
@@ -48,8 +50,13 @@ def decay(draw: Draw, *shape: int, dtype: torch.dtype | None = None) -> torch.Te
 
 
 def recurrence(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, gate: torch.Tensor | None = None,
-    beta: torch.Tensor | None = None, bonus: torch.Tensor | None = None, scale: float | None = None,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    gate: torch.Tensor | None = None,
+    beta: torch.Tensor | None = None,
+    bonus: torch.Tensor | None = None,
+    scale: float | None = None,
 ) -> torch.Tensor:
     """The state forgets by exp(gate), takes k v' in (beta: what v lacks of it), and is read by q.
 

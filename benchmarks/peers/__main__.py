@@ -26,7 +26,7 @@ from queue import Queue
 from statistics import median, median_low
 from typing import Any
 
-from fuzz.loader import load
+from fuzz.target.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("layernorm_bw", "gelu_bw", "softmax", "rms_norm", "matmul", "silu")

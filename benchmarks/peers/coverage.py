@@ -12,7 +12,7 @@ import sys
 import atheris
 import torch
 
-from fuzz.engines.literals import functions
+from fuzz.search.engines.literals import functions
 
 from .subject import Subject
 

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 
 from fuzz.backends import cpu
-from fuzz.dims import resolve
-from fuzz.loader import load, planted
-from fuzz.machine import process_age
-from fuzz.sweep.hands import Hands
-from fuzz.target import Target
+from fuzz.model.dims import resolve
+from fuzz.run.environment import process_age
+from fuzz.sweep.fork_pool import Hands
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Target
 
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
 

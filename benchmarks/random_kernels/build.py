@@ -17,11 +17,11 @@ import torch
 from triton._C.libtriton import ir
 from triton.compiler import ASTSource
 
-from fuzz.backends.cpu.backend import CPUBackend, make_c, make_ttir
-from fuzz.backends.cpu.compiler import build
-from fuzz.backends.cpu.driver import TARGET
-from fuzz.backends.cpu.launcher import Launcher
-from fuzz.backends.cpu.prelude import PRELUDE
+from fuzz.backends.cpu.runtime.compiler import build
+from fuzz.backends.cpu.runtime.driver import TARGET
+from fuzz.backends.cpu.runtime.launcher import Launcher
+from fuzz.backends.cpu.runtime.prelude import PRELUDE
+from fuzz.backends.cpu.runtime.triton_backend import CPUBackend, make_c, make_ttir
 
 from .dtypes import DTYPES
 from .evaluate import Memory

@@ -16,7 +16,20 @@ from .evaluate import Memory, evaluate
 from .tree import Buffer, Kernel
 
 FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.0, 3.0, -7.0, 1e-3, 65504.0, 1e30, 3e38, 1e300, 1e-6, 1e-40, -1e-45, 5e-324]
-FLOATS += [float("inf"), float("-inf"), float("nan"), 0.1, -0.3, 1234.5678, 2.5, 127.5, 128.0, 255.0, 32768.0, -2.0**31]
+FLOATS += [
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    0.1,
+    -0.3,
+    1234.5678,
+    2.5,
+    127.5,
+    128.0,
+    255.0,
+    32768.0,
+    -(2.0**31),
+]
 SHIFTS = [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 33, 63, 64, -1, -2]
 
 SAME, DIFFERS, REFUSED, INVALID, CRASHED = "same", "differs", "refused", "invalid", "crashed"

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaigns.cluster import RayCarrier
-from fuzz.campaigns.config import CampaignConfig, checked
-from fuzz.campaigns.far import FarHosts
-from fuzz.campaigns.launch import launch
-from fuzz.campaigns.requests import Event, Request, Slice
+from fuzz.campaign.config import CampaignConfig, checked
+from fuzz.campaign.launch import launch
+from fuzz.campaign.protocol import Event, Request, Slice
+from fuzz.campaign.ray_hosts import RayCarrier
+from fuzz.campaign.remote_hosts import FarHosts
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
 LONG = 1e5

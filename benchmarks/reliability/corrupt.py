@@ -13,8 +13,8 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from fuzz.campaigns.config import checked
-from fuzz.campaigns.launch import launch
+from fuzz.campaign.config import checked
+from fuzz.campaign.launch import launch
 
 TARGETS = str(Path(__file__).with_name("contexts.py"))
 DUE = {"strays": "fault", "asserts": "fault", "wrong": "accuracy"}

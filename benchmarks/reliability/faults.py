@@ -31,8 +31,8 @@ import pytest  # noqa: E402
 from services import Nodes, Postgres, nodes, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
+from fuzz.campaign.store import Store  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
-from fuzz.store import Store  # noqa: E402
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 CASES, MORE, ENOUGH = 2000, 1000, 150
@@ -314,9 +314,9 @@ def kernels(one: Round, tally: Tally) -> None:
 
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that nobody can trust."""
-    from fuzz.campaigns.config import read
-    from fuzz.campaigns.launch import launch
-    from fuzz.clock import Clock
+    from fuzz.campaign.config import read
+    from fuzz.campaign.launch import launch
+    from fuzz.worker.clock import Clock
 
     class Jumping(Clock):
         def wall(self) -> float:

@@ -19,12 +19,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzz.campaigns.config import checked
-from fuzz.campaigns.launch import launch
-from fuzz.campaigns.requests import Event, Request, Slice
-from fuzz.clock import Clock
+from fuzz.campaign.config import checked
+from fuzz.campaign.launch import launch
+from fuzz.campaign.protocol import Event, Request, Slice
+from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError
-from fuzz.store import Store
+from fuzz.worker.clock import Clock
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
 """Backends: ways to run a Case. `cpu` is Triton compiled for the CPU, the default where there is no GPU."""
 
 from fuzz.backends.base import Backend
-from fuzz.backends.compiled import Compiled
-from fuzz.backends.cuda import Cuda
+from fuzz.backends.cpu.backend import Compiled
+from fuzz.backends.cuda.backend import Cuda
 from fuzz.backends.interpreter import Interpreter
 from fuzz.errors import BackendError
 

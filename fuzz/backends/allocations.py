@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz.backends.memory import GUARD, NAMES, WORDS, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
-from fuzz.outcome import Access
+from fuzz.model.outcome import Access
 
 aten = torch.ops.aten
 UNFILLED = {

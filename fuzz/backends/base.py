@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fuzz.outcome import Access, Returned
+from fuzz.model.outcome import Access, Returned
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from fuzz.backends.allocations import GuardedAllocations
+from fuzz.backends.autodiff import Computation, forward, gradients
 from fuzz.backends.base import Backend, Session
-from fuzz.backends.gradients import Computation, forward, gradients
 from fuzz.backends.memory import NAMES, Buffer, place, poisoned
-from fuzz.case import Call
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
-from fuzz.target import Launcher, Target
+from fuzz.model.case import Call
+from fuzz.model.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.target.spec import Launcher, Target
 
 Words = Mapping[str, np.ndarray]
 REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.backends.base import Session
-from fuzz.outcome import Returned
+from fuzz.model.outcome import Returned
 
 ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 
 from fuzz.backends.poison import POISON
-from fuzz.case import Argument
-from fuzz.dims import resolve
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.outcome import Access, Write
+from fuzz.model.case import Argument
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.outcome import Access, Write
 
 GUARD = 64
 """Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""

@@ -6,10 +6,10 @@ import sys
 import traceback
 from typing import NoReturn
 
-from fuzz import machine
 from fuzz.cli.console import complain
 from fuzz.errors import FuzzError, one_line
-from fuzz.worker import InternalError, preload
+from fuzz.run import environment
+from fuzz.worker.process import InternalError, preload
 
 USAGE, INTERNAL = 2, 3
 
@@ -22,9 +22,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        if arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments and not machine.unsupported():
+        if arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments and not environment.unsupported():
             # The server of workers takes more than a second to start; the commands are imported meanwhile.
-            preload("fuzz.warm")
+            preload("fuzz.oracles.preload")
         from fuzz.cli.app import app
 
         return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)

@@ -13,14 +13,14 @@ from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.store import needs_service
 from fuzz.cli.version import number
-from fuzz.replaying import target_of
 from fuzz.report.files import check, write
 from fuzz.report.items import item
 from fuzz.report.junit import junit as as_junit
 from fuzz.report.sarif import sarif as as_sarif
+from fuzz.run.replay import target_of
 
 if TYPE_CHECKING:
-    from fuzz.campaigns.ledger import Ledger
+    from fuzz.campaign.state import Ledger
 
 
 def campaign(
@@ -35,9 +35,9 @@ def campaign(
     needs_service()
     check(junit, "--junit")
     check(sarif, "--sarif")
-    from fuzz.campaigns.config import read
-    from fuzz.campaigns.launch import launch
-    from fuzz.campaigns.table import table, value
+    from fuzz.campaign.config import read
+    from fuzz.campaign.launch import launch
+    from fuzz.campaign.results import table, value
 
     # What stops services ends a campaign as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -8,21 +8,21 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus as corpora
-from fuzz import machine
-from fuzz.campaign import Result
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.cli.sweep import pairs_of
-from fuzz.config import Run
 from fuzz.drift import Plan, Rows, planned
 from fuzz.drift import plot as plots
 from fuzz.drift.plan import BATCHES
 from fuzz.drift.search import broken, cases_of, drifted
 from fuzz.drift.table import drift_json, text_of
 from fuzz.errors import UsageError
+from fuzz.run import environment
+from fuzz.run.fuzzer import Result
+from fuzz.run.options import Run
 from fuzz.sweep import plot as figures
 from fuzz.sweep.search import Given, Reports
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 
 def drift(
@@ -83,7 +83,7 @@ def examined(plan: Plan, found: list[Rows], asked: Run, target: Target, folder: 
     run = Run(asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder)
     watcher = Reports(errors, "fuzz replay")
     return Given(
-        run, target, plan.backend, folder, watcher, machine.versions(), cases=cases, sampled=("invariance",)
+        run, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)
     ).go()
 
 

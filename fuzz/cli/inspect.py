@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fuzz import machine
 from fuzz.cli.console import errors, put, put_json
 from fuzz.errors import TargetError, UsageError
-from fuzz.loader import built_in, libraries, module, targets_in
-from fuzz.skeleton import skeleton
-from fuzz.target import Target
+from fuzz.run import environment
+from fuzz.target.loader import built_in, libraries, module, targets_in
+from fuzz.target.skeleton import skeleton
+from fuzz.target.spec import Target
 
 
 def list_targets(
@@ -57,7 +57,7 @@ def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Say what this machine can run, and what is known to be wrong with it."""
-    found = machine.diagnosis()
+    found = environment.diagnosis()
     if json:
         put_json(found)
         return 0

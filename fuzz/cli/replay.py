@@ -18,14 +18,14 @@ from fuzz import corpus
 from fuzz.cli.console import put, put_json
 from fuzz.cli.run import chosen_backend
 from fuzz.cli.version import number
-from fuzz.entry import Entry
-from fuzz.replaying import elsewhere, own_backend, reproduces, target_of
+from fuzz.model.entry import Entry
 from fuzz.report.files import check, write
 from fuzz.report.items import Item, item
 from fuzz.report.junit import junit as as_junit
 from fuzz.report.sarif import sarif as as_sarif
-from fuzz.target import Target
-from fuzz.worker import preload
+from fuzz.run.replay import elsewhere, own_backend, reproduces, target_of
+from fuzz.target.spec import Target
+from fuzz.worker.process import preload
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True
     places = list(corpus.files(paths))
     entries = [(path, corpus.read(path)) for path in places]
     if entries:
-        preload("fuzz.warm")
+        preload("fuzz.oracles.preload")
     usual = chosen_backend(backend)
     for path, entry in entries:
         name = chosen_backend(own_backend(entry, usual)) if backend == "auto" else usual

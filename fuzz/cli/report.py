@@ -15,12 +15,12 @@ from fuzz.cli.console import errors, put
 from fuzz.cli.run import chosen_backend
 from fuzz.cli.store import URL, needs_service
 from fuzz.cli.version import number
-from fuzz.pages.drawing import studies
-from fuzz.pages.render import Table
-from fuzz.pages.render import report as rendered
-from fuzz.pages.sitting import Gallery, Sitting, Study
-from fuzz.pages.views import View, view
 from fuzz.report.files import check, write
+from fuzz.web.pages.render import Table
+from fuzz.web.pages.render import report as rendered
+from fuzz.web.pages.views import View, view
+from fuzz.web.plots.client import studies
+from fuzz.web.plots.requests import Gallery, Sitting, Study
 
 
 def report(
@@ -67,7 +67,7 @@ def of_path(place: Path) -> Source:
 def of_campaign(what: str, url: str) -> Source:
     """A campaign's findings whose entries are there, and how far each target is. UsageError where there is none."""
     needs_service()
-    from fuzz.service.summary import summary
+    from fuzz.web.pages.campaign_report import summary
 
     title, paths, told, tables = summary(what, url)
     return Source(title, paths, told, tables)

@@ -9,24 +9,25 @@ from typing import Annotated
 
 import typer
 
-from fuzz import corpus, machine
-from fuzz.campaign import Campaign, Result
+from fuzz import corpus
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.version import number
-from fuzz.config import Run
-from fuzz.engines import check_engine
 from fuzz.errors import BackendError, UsageError
-from fuzz.loader import BUILT_IN, LIBRARIES, load
-from fuzz.loader import planted as planted_bug
 from fuzz.report.files import check, write
 from fuzz.report.items import items
+from fuzz.report.json import run_json
 from fuzz.report.junit import junit as as_junit
-from fuzz.report.live import summary
-from fuzz.report.machine import run_json
 from fuzz.report.notify import Notifying
+from fuzz.report.progress import summary
 from fuzz.report.sarif import sarif as as_sarif
-from fuzz.target import Target
-from fuzz.worker import preload
+from fuzz.run import environment
+from fuzz.run.fuzzer import Campaign, Result
+from fuzz.run.options import Run
+from fuzz.search.engines import check_engine
+from fuzz.target.loader import BUILT_IN, LIBRARIES, load
+from fuzz.target.loader import planted as planted_bug
+from fuzz.target.spec import Target
+from fuzz.worker.process import preload
 
 BACKEND_NAMES = ("auto", "cpu", "cuda")
 
@@ -76,7 +77,7 @@ def write_triage(result: Result, junit: Path | None, sarif: Path | None) -> None
 
 def fuzz(asked: Run, notification: str = "") -> Result:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
-    began = time.monotonic() - machine.process_age()
+    began = time.monotonic() - environment.process_age()
     check_engine(asked.engine)
     target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
@@ -94,9 +95,9 @@ def checked_target(target: str, planted: str | None, backend: str) -> Target:
     """The target, once everything that names it is known to exist; meanwhile the server of workers starts."""
     if backend not in BACKEND_NAMES:
         raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    if reason := machine.unsupported():
+    if reason := environment.unsupported():
         raise UsageError(reason)
-    preload("fuzz.warm")
+    preload("fuzz.oracles.preload")
     loaded = load(target)
     if planted:
         planted_bug(loaded, planted)
@@ -111,7 +112,7 @@ def chosen_backend(name: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    return machine.versions()
+    return environment.versions()
 
 
 def default_folder(target: Target, planted: str | None) -> Path:

@@ -9,18 +9,18 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.case import sort_key
 from fuzz.cli.console import put
 from fuzz.cli.run import chosen_backend
-from fuzz.entry import Entry
 from fuzz.errors import UsageError
-from fuzz.finding import Verdict
-from fuzz.loader import planted
-from fuzz.records import Record
-from fuzz.replaying import open_triage, target_of
-from fuzz.report.screen import screen
-from fuzz.shrink import Budget
-from fuzz.worker import preload
+from fuzz.model.case import sort_key
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Verdict
+from fuzz.report.text import screen
+from fuzz.run.replay import open_triage, target_of
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.loader import planted
+from fuzz.triage.bug import Record
+from fuzz.worker.process import preload
 
 
 def show(
@@ -37,8 +37,8 @@ def show(
         return 0
     from fuzz.oracles.accuracy import expected_values
     from fuzz.oracles.invariance import second_call
-    from fuzz.report.script import Due
-    from fuzz.report.script import script as program
+    from fuzz.report.reproducer.script import Due
+    from fuzz.report.reproducer.script import script as program
 
     _, loaded = target_of(entry, path, target)
     plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
@@ -58,7 +58,7 @@ def shrink(
     entry = corpus.read(path)
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
-    preload("fuzz.warm")
+    preload("fuzz.oracles.preload")
     text, loaded = target_of(entry, path, target)
     with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
         record = triage.confirm(entry.case, entry.finding.of_one_backend, ())

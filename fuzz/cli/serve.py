@@ -35,9 +35,9 @@ def serve(
     needs_server()
     if backend not in BACKEND_NAMES:
         raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    from fuzz.campaigns.config import read
-    from fuzz.service.server import run
-    from fuzz.service.settings import Settings
+    from fuzz.campaign.config import read
+    from fuzz.web.server import run
+    from fuzz.web.settings import Settings
 
     given = read(config) if config else None
     places = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))

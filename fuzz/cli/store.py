@@ -26,8 +26,8 @@ def rebuild(
 ) -> int:
     """Make the findings of a store again from a corpus folder."""
     needs_service()
-    from fuzz.store import Store
-    from fuzz.store import rebuild as made_again
+    from fuzz.campaign.store import Store
+    from fuzz.campaign.store import rebuild as made_again
 
     if not corpus.is_dir():
         raise CorpusError(f"{corpus} is no folder of corpus entries")

@@ -10,18 +10,18 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus as corpora
-from fuzz import machine
-from fuzz.campaign import Result
-from fuzz.case import Case
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
-from fuzz.config import Run
 from fuzz.errors import UsageError
+from fuzz.model.case import Case
+from fuzz.run import environment
+from fuzz.run.fuzzer import Result
+from fuzz.run.options import Run
 from fuzz.sweep import Plan, Tally, planned
 from fuzz.sweep import plot as plots
 from fuzz.sweep.search import Given, Reports, findings, swept
 from fuzz.sweep.table import sweep_json, text_of
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""
@@ -100,7 +100,7 @@ def examined(plan: Plan, tally: Tally, asked: Run, target: Target, folder: Path)
     def campaign(cases: list[Case]) -> Given:
         run = Run(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
         watcher = Reports(errors, "fuzz replay")
-        return Given(run, target, plan.backend, folder, watcher, machine.versions(), cases=cases)
+        return Given(run, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
 
     return findings(plan, tally, campaign)
 

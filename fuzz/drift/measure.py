@@ -13,17 +13,17 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import checked
 from fuzz.backends.memory import NAMES
-from fuzz.case import Argument
-from fuzz.dims import resolve
 from fuzz.drift.plan import Plan, Row, Rows
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.loader import load, planted
-from fuzz.oracles.judge import allowed
-from fuzz.reference import Expected, Precision, evaluate, precision
-from fuzz.target import Launcher, Target
-from fuzz.values import exact
-from fuzz.values.torch_values import tensor, to_words
+from fuzz.model.case import Argument
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes import exact
+from fuzz.model.recipes.torch_values import tensor, to_words
+from fuzz.oracles.comparison.compare import allowed
+from fuzz.reference.envelope import Expected, Precision, evaluate, precision
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Launcher, Target
 
 MEMBERS = 20
 """Members of the envelope."""

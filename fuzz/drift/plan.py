@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fuzz.case import Argument, Call, Case, Scalar, Split
-from fuzz.dims import resolve
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import UsageError
+from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes import Recipe, Values, recipe
 from fuzz.sweep.plan import chosen
-from fuzz.target import Target
-from fuzz.values import Recipe, Values, recipe
+from fuzz.target.spec import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
 WIDTH = 64

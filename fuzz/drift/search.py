@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzz.case import Case
 from fuzz.drift.plan import Plan, Row, Rows
 from fuzz.errors import UsageError
-from fuzz.outcome import describe
-from fuzz.values import Exact
-from fuzz.worker import Fate, Worker
+from fuzz.model.case import Case
+from fuzz.model.outcome import describe
+from fuzz.model.recipes import Exact
+from fuzz.worker.process import Fate, Worker
 
 ENTRY = "fuzz.drift.measure:service"
 PATIENCE = 600.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fuzz.campaign import Result
 from fuzz.drift.plan import Plan, Rows
 from fuzz.drift.search import broken
-from fuzz.report.machine import finding_json
+from fuzz.report.json import finding_json
+from fuzz.run.fuzzer import Result
 
 
 def drift_json(plan: Plan, found: list[Rows], result: Result | None) -> Mapping[str, Any]:

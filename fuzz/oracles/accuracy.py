@@ -15,19 +15,19 @@ import torch
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.backends.memory import NAMES
-from fuzz.case import Case
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.entry import Entry
 from fuzz.errors import TargetError, Unadjudicated
-from fuzz.finding import Element, Finding
+from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Element, Finding
+from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
 from fuzz.oracles.base import SHOWN, Examination, compare_bits, element
-from fuzz.oracles.doubt import doubtful
-from fuzz.oracles.expect import STAGES, check_alike, check_shapes, expect
-from fuzz.oracles.judge import SYMPTOMS, Judgement, allowed, half_ulp, judge
-from fuzz.outcome import Rejected, Returned, describe
-from fuzz.reference import Expected
-from fuzz.target import Target
+from fuzz.oracles.comparison.compare import SYMPTOMS, Judgement, allowed, half_ulp, judge
+from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, expect
+from fuzz.oracles.comparison.reference_error import doubtful
+from fuzz.reference.envelope import Expected
+from fuzz.target.spec import Target
 
 NARROW, NARROW_LARGE = 64.0, 4.0
 """Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""

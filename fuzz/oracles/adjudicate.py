@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fuzz.contract import ENVELOPE, Contract
 from fuzz.errors import Unadjudicated
-from fuzz.finding import Element, Finding, Verdict
+from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.oracles.base import SHOWN, Examination, element
-from fuzz.oracles.doubt import doubtful, worse
-from fuzz.oracles.expect import STAGES, expect, reference_inputs
-from fuzz.oracles.judge import SAFETY, judge
-from fuzz.reference import COTANGENT, Expected, Precision, with_gradients
+from fuzz.oracles.comparison.compare import SAFETY, judge
+from fuzz.oracles.comparison.expected import STAGES, expect, reference_inputs
+from fuzz.oracles.comparison.reference_error import doubtful, worse
+from fuzz.reference.envelope import COTANGENT, Expected, Precision, with_gradients
+from fuzz.target.contract import ENVELOPE, Contract
 
 if TYPE_CHECKING:
-    from fuzz.exact import Exactly
+    from fuzz.reference.exact import Exactly
 
 LAST = len(STAGES) - 1
 ELEMENTS = 4096
@@ -92,7 +92,7 @@ def exact_values(
 ) -> Exactly:
     """The exact outputs of a call, or of one whose inputs differ a little. Unadjudicated where there are none."""
     try:
-        from fuzz.exact import elementwise, evaluate
+        from fuzz.reference.exact import elementwise, evaluate
     except ImportError:
         raise Unadjudicated("mpmath is not installed") from None
     target = exam.target
@@ -175,7 +175,7 @@ def local(expected: Expected) -> Expected:
 
 def certified(one: Element, exact: Exactly) -> Element:
     """An element with its exact value."""
-    from fuzz.exact import told
+    from fuzz.reference.exact import told
 
     return replace(one, exact=told(exact.values[one.output][one.index]))
 

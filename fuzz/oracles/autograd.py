@@ -1,6 +1,6 @@
 """autograd: a differentiable kernel has the same gradients in company as alone, and spoils nothing for its company.
 
-The company (`company.py`): some inputs or none require a gradient, operations before, beside and after it keep what
+The company (`autograd_graphs.py`): some inputs or none require a gradient, operations before, beside and after it keep what
 they gave or got, the backward runs again, the function is called again, what it may have saved is written over. What
 the kernel computes has the bits that it has alone, or lies inside the bound of the accuracy oracle. What the others
 compute has the bits that follow from it.
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from fuzz.backends.autodiff import Computation
 from fuzz.backends.execute import run
-from fuzz.backends.gradients import Computation
-from fuzz.case import Case
-from fuzz.finding import Finding
-from fuzz.oracles import company
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.model.outcome import Raised, Rejected, Returned
+from fuzz.oracles import autograd_graphs
 from fuzz.oracles.base import SHOWN, Examination, differing, element
-from fuzz.oracles.expect import STAGES, THOROUGH, Known, expect, plain_tensor
-from fuzz.oracles.judge import judge
-from fuzz.outcome import Raised, Rejected, Returned
-from fuzz.target import Target
+from fuzz.oracles.comparison.compare import judge
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, Known, expect, plain_tensor
+from fuzz.target.spec import Target
 
 Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
@@ -86,18 +86,20 @@ class Autograd:
 def companies(case: Case) -> Iterator[Company]:
     """What the kernel is put among, one after the other."""
     floats = [name for name, value in case.last.arguments.items() if value.is_float]
-    for names in company.subsets(floats):
-        yield Company("subset", f"where only {', '.join(names)} requires a gradient", company.only(names), names)
-    yield Company("no-grad", "under no_grad", company.no_grad)
-    for name, derivative in (("exp", company.exp_backward), ("softmax", company.softmax_backward)):
-        computation = company.after_producers(derivative)
+    for names in autograd_graphs.subsets(floats):
+        yield Company(
+            "subset", f"where only {', '.join(names)} requires a gradient", autograd_graphs.only(names), names
+        )
+    yield Company("no-grad", "under no_grad", autograd_graphs.no_grad)
+    for name, derivative in (("exp", autograd_graphs.exp_backward), ("softmax", autograd_graphs.softmax_backward)):
+        computation = autograd_graphs.after_producers(derivative)
         yield Company("before", f"with {name} before each input", computation, beside=f"{name} before {{}}")
     beside = "square of {} beside it"
-    yield Company("beside", "with the square of each input beside it", company.beside_consumers, beside=beside)
-    yield Company("after", "with a sum after each output", company.before_sums, beside="other term added to {}")
-    yield Company("twice", "when the backward runs again", company.twice)
-    yield Company("saved", "when inputs and outputs are written over before the backward", company.written_over)
-    yield Company("between", "when it is called again before the backward", company.between_calls)
+    yield Company("beside", "with the square of each input beside it", autograd_graphs.beside_consumers, beside=beside)
+    yield Company("after", "with a sum after each output", autograd_graphs.before_sums, beside="other term added to {}")
+    yield Company("twice", "when the backward runs again", autograd_graphs.twice)
+    yield Company("saved", "when inputs and outputs are written over before the backward", autograd_graphs.written_over)
+    yield Company("between", "when it is called again before the backward", autograd_graphs.between_calls)
 
 
 def missing(alone: Alone) -> Finding | None:
@@ -128,7 +130,7 @@ def examined(alone: Alone, one: Company) -> Finding | None:
 
 def neighbour(exam: Examination, one: Company, got: Mapping[str, torch.Tensor]) -> Finding | None:
     """What an operation beside the kernel computes wrongly."""
-    pairs = {name: pair for name, pair in company.pairs_due(got).items() if len(unequal(*pair))}
+    pairs = {name: pair for name, pair in autograd_graphs.pairs_due(got).items() if len(unequal(*pair))}
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")

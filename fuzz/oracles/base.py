@@ -13,13 +13,13 @@ import torch
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import Ran, run
 from fuzz.backends.memory import NAMES, words_of
-from fuzz.case import Call, Case
-from fuzz.dtypes import decimal, hexword
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.finding import Element, Finding
-from fuzz.outcome import Outcome, Returned
-from fuzz.reference import Precision, precision, working
-from fuzz.target import Launcher, Target
+from fuzz.model.case import Call, Case
+from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Element, Finding
+from fuzz.model.outcome import Outcome, Returned
+from fuzz.reference.envelope import Precision, precision, working
+from fuzz.target.spec import Launcher, Target
 
 SHOWN = 4
 """Elements that a finding shows."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from fuzz.backends.allocations import otherwise_filled
 from fuzz.backends.execute import run
-from fuzz.case import Case
-from fuzz.finding import Element, Finding
+from fuzz.model.case import Case
+from fuzz.model.finding import Element, Finding
+from fuzz.model.outcome import CallResult, Returned
 from fuzz.oracles.base import Examination, same_bits
-from fuzz.outcome import CallResult, Returned
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 SYMPTOMS = {
     "overflow": "offset-overflow",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fuzz.case import Case
-from fuzz.finding import Finding
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.oracles.base import Asking, Examination, Rerun, Several, answered, compare_bits, together, values_of
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 ORDERS = (-1, 1, 2)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""

@@ -5,11 +5,11 @@ A death or a hang is seen from outside the worker, and filed under this oracle a
 
 from __future__ import annotations
 
-from fuzz.case import Case
-from fuzz.finding import Finding
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.oracles.base import Examination
-from fuzz.question import fault
-from fuzz.target import Target
+from fuzz.target.spec import Target
+from fuzz.worker.protocol import fault
 
 
 class Fault:

@@ -13,11 +13,13 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fuzz.case import Argument, Call, Case, Split
-from fuzz.dims import resolve
-from fuzz.dtypes import DType
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.finding import Finding
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import DType
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Finding
+from fuzz.model.recipes import exact, generate, recipe
+from fuzz.model.recipes.torch_values import from_words
 from fuzz.oracles.base import (
     Asking,
     Examination,
@@ -30,10 +32,8 @@ from fuzz.oracles.base import (
     compare_values,
     values_of,
 )
-from fuzz.oracles.envelope import bounds
-from fuzz.target import Target
-from fuzz.values import exact, generate, recipe
-from fuzz.values.torch_values import from_words
+from fuzz.oracles.comparison.envelope import bounds
+from fuzz.target.spec import Target
 
 NEIGHBOURS = recipe("normal", 20011)
 Frame = dict[str, tuple[np.ndarray, np.ndarray] | None]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuzz.case import Call, Case
-from fuzz.finding import Finding
-from fuzz.layout import CONTIGUOUS
+from fuzz.model.case import Call, Case
+from fuzz.model.finding import Finding
+from fuzz.model.layout import CONTIGUOUS
 from fuzz.oracles.base import (
     Asking,
     Examination,
@@ -21,8 +21,8 @@ from fuzz.oracles.base import (
     together,
     values_of,
 )
-from fuzz.oracles.envelope import bounds
-from fuzz.target import Target
+from fuzz.oracles.comparison.envelope import bounds
+from fuzz.target.spec import Target
 
 TOLD = "when every argument is contiguous"
 

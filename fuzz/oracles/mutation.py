@@ -5,13 +5,13 @@ Triton's writes do not move a tensor's version counter, so autograd cannot see t
 
 from __future__ import annotations
 
-from fuzz.case import Case
-from fuzz.dtypes import decimal, hexword
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.finding import Element, Finding
+from fuzz.model.case import Case
+from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Element, Finding
+from fuzz.model.outcome import Write
 from fuzz.oracles.base import Examination
-from fuzz.outcome import Write
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 
 class Mutation:

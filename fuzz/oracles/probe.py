@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from fuzz.backends.memory import TORCH_DTYPES
-from fuzz.dims import resolve
 from fuzz.errors import TargetError, one_line
-from fuzz.target import Target
+from fuzz.model.dims import resolve
+from fuzz.target.spec import Target
 
 
 def probed(name: str) -> torch.dtype:

@@ -8,11 +8,11 @@ import torch
 
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import place
-from fuzz.case import Case
 from fuzz.errors import TargetError, one_line
-from fuzz.finding import Finding
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.oracles.base import Examination
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 
 class Rejects:

@@ -11,17 +11,17 @@ import torch
 
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import Ran, run
-from fuzz.backends.together import Played, Recording, alike, recorded
-from fuzz.case import REPLICA, Argument, Call, Case
-from fuzz.dims import resolve
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.finding import Finding
+from fuzz.backends.replay.trace import Played, Recording, alike, recorded
+from fuzz.model.case import REPLICA, Argument, Call, Case
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Finding
+from fuzz.model.outcome import CallResult, Returned
+from fuzz.model.recipes import Recipe
+from fuzz.model.recipes.torch_values import from_words, tensors, to_words
 from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, Row, Several, Stack, chosen, same_bits
-from fuzz.oracles.expect import common
-from fuzz.outcome import CallResult, Returned
-from fuzz.target import Launcher, Target
-from fuzz.values import Recipe
-from fuzz.values.torch_values import from_words, tensors, to_words
+from fuzz.oracles.comparison.expected import common
+from fuzz.target.spec import Launcher, Target
 
 LARGEST = 1 << 26
 """Bytes that the arguments of replicas may have together."""

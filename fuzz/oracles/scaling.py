@@ -16,10 +16,11 @@ import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES
-from fuzz.case import Case
-from fuzz.dtypes import DType, from_words, to_words
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.finding import Finding
+from fuzz.model.case import Case
+from fuzz.model.dtypes import DType, from_words, to_words
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Finding
+from fuzz.model.recipes import exact
 from fuzz.oracles.base import (
     Asking,
     Examination,
@@ -33,10 +34,9 @@ from fuzz.oracles.base import (
     together,
     values_of,
 )
-from fuzz.oracles.expect import STAGES, THOROUGH, expect
-from fuzz.oracles.judge import overflow_threshold
-from fuzz.target import Target
-from fuzz.values import exact
+from fuzz.oracles.comparison.compare import overflow_threshold
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, expect
+from fuzz.target.spec import Target
 
 FACTORS = (8.0, 0.125)
 SHIFTS = (4.0, -64.0)

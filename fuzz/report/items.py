@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fuzz.campaign import Result
-from fuzz.entry import Entry
-from fuzz.report.screen import headline, screen
-from fuzz.target import Target
+from fuzz.model.entry import Entry
+from fuzz.report.text import headline, screen
+from fuzz.run.fuzzer import Result
+from fuzz.target.spec import Target
 
 PLACE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
 """A planted bug stands in brackets behind the file that it changes."""

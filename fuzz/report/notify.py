@@ -16,12 +16,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.campaign import Result
-from fuzz.config import Run
-from fuzz.records import Record
-from fuzz.report.live import Progress
-from fuzz.report.machine import VERSION, finding_json
-from fuzz.target import Target
+from fuzz.report.json import VERSION, finding_json
+from fuzz.report.progress import Progress
+from fuzz.run.fuzzer import Result
+from fuzz.run.options import Run
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Record
 
 PATIENCE = 30.0
 """Seconds that a command may take."""

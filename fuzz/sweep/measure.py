@@ -14,20 +14,20 @@ from torch import Tensor
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import checked
 from fuzz.backends.memory import NAMES
-from fuzz.dtypes import DType, Words, decimal
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.model.dtypes import DType, Words, decimal
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes.torch_values import from_words, to_words
 from fuzz.oracles.accuracy import NARROW_LARGE
-from fuzz.oracles.expect import STAGES, THOROUGH
-from fuzz.oracles.judge import SYMPTOMS, judge
-from fuzz.reference import Expected, wider
+from fuzz.oracles.comparison.compare import SYMPTOMS, judge
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH
+from fuzz.reference.envelope import Expected, wider
+from fuzz.sweep.counts import EACH, OVER, REGIONS, Tally, Wrong, binned, region_of, runs_of
+from fuzz.sweep.exact_values import Inputs, Truth
 from fuzz.sweep.plan import Plan, place_of
-from fuzz.sweep.tally import EACH, OVER, REGIONS, Tally, Wrong, binned, region_of, runs_of
-from fuzz.sweep.truth import Inputs, Truth
-from fuzz.sweep.units import ordinals, ulps
-from fuzz.target import Launcher, Target
-from fuzz.values.torch_values import from_words, to_words
-from fuzz.worker import Final
+from fuzz.sweep.ulps import ordinals, ulps
+from fuzz.target.spec import Launcher, Target
+from fuzz.worker.process import Final
 
 
 @dataclass

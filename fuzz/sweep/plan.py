@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from fuzz.case import Argument, Call, Case, Scalar
-from fuzz.dtypes import DType, Words, neighbours, to_words
-from fuzz.dtypes import dtype as named_dtype
 from fuzz.errors import UsageError
-from fuzz.sweep.tally import BOUNDS
-from fuzz.target import OptionArgument, Target
-from fuzz.values import Exact
+from fuzz.model.case import Argument, Call, Case, Scalar
+from fuzz.model.dtypes import DType, Words, neighbours, to_words
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.recipes import Exact
+from fuzz.sweep.counts import BOUNDS
+from fuzz.target.spec import OptionArgument, Target
 
 SWEPT = ("bfloat16", "float16", "float32")
 PART = 1 << 16

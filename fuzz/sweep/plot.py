@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.dtypes import from_words
 from fuzz.errors import UsageError
+from fuzz.model.dtypes import from_words
+from fuzz.sweep.counts import BINS, BOUNDS, NEAR, Tally
 from fuzz.sweep.plan import Plan, in_order
 from fuzz.sweep.table import fixed_values
-from fuzz.sweep.tally import BINS, BOUNDS, NEAR, Tally
 
 FORMATS = (".png", ".svg", ".pdf")
 RIGHT, WRONG, GUIDE = "#20639b", "#d1495b", "#777777"

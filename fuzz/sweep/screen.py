@@ -15,12 +15,12 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.memory import TORCH_DTYPES
-from fuzz.dtypes import DType, from_words
-from fuzz.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import DType, from_words
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.sweep.counts import BOUNDS, OVER, REGIONS
+from fuzz.sweep.exact_values import Truth
 from fuzz.sweep.plan import Plan
-from fuzz.sweep.tally import BOUNDS, OVER, REGIONS
-from fuzz.sweep.truth import Truth
-from fuzz.sweep.units import ordinals, rounded, ulps
+from fuzz.sweep.ulps import ordinals, rounded, ulps
 
 STRETCHES = 2048
 """Stretches of a part, of each of which the largest error is judged by the target's contract, and drawn."""

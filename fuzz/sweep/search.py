@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from fuzz.campaign import Campaign, Result
-from fuzz.case import Case
-from fuzz.engines import Desk
-from fuzz.outcome import describe
-from fuzz.question import Wave
-from fuzz.report.live import Progress
+from fuzz.model.case import Case
+from fuzz.model.outcome import describe
+from fuzz.report.progress import Progress
+from fuzz.run.fuzzer import Campaign, Result
+from fuzz.search.engines import Desk
+from fuzz.sweep.counts import Tally
 from fuzz.sweep.plan import Plan
-from fuzz.sweep.tally import Tally
-from fuzz.worker import Fate, Worker
+from fuzz.worker.process import Fate, Worker
+from fuzz.worker.protocol import Wave
 
-ENTRY = "fuzz.sweep.service:service"
+ENTRY = "fuzz.sweep.worker:service"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2

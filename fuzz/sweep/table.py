@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fuzz.campaign import Result
-from fuzz.dtypes import decimal
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.report.machine import finding_json
+from fuzz.model.dtypes import decimal
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.report.json import finding_json
+from fuzz.run.fuzzer import Result
+from fuzz.sweep.counts import OVER, Tally
 from fuzz.sweep.plan import Plan
-from fuzz.sweep.tally import OVER, Tally
 
 INTERVALS = 20
 """Intervals of wrong signs that are told one by one."""

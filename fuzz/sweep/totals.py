@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fuzz.sweep.counts import BINS, NEAR, OVER, REGIONS, Tally
 from fuzz.sweep.measure import Bench, Compared, flushes, others
 from fuzz.sweep.screen import COUNTS, OTHERS, Parts, region, unpacked
-from fuzz.sweep.tally import BINS, NEAR, OVER, REGIONS, Tally
-from fuzz.sweep.units import ordinals, ulps
+from fuzz.sweep.ulps import ordinals, ulps
 
 TABLE = ("number", "ulps", "most", "ordinals", "most_ordinals")
 BEFORE = len(COUNTS) - len(OVER)

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend
-from fuzz.backends.cuda import shortage
+from fuzz.backends.cuda.backend import shortage
 from fuzz.backends.execute import Fatal, run
-from fuzz.case import Argument, Call
 from fuzz.errors import BackendError, TargetError
-from fuzz.layout import CONTIGUOUS, Layout
-from fuzz.outcome import CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
-from fuzz.target import Launcher, Target, declare, option, size, tensor
-from fuzz.values import recipe
+from fuzz.model.case import Argument, Call
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.outcome import CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.model.recipes import recipe
+from fuzz.target.spec import Launcher, Target, declare, option, size, tensor
 
 N = size("N", 1, 64)
 USABLE = [name for name, one in BACKENDS.items() if not one.unusable()]
@@ -185,7 +185,7 @@ def test_options_and_sizes_are_passed_by_name() -> None:
 
 
 def test_a_kernels_stray_read_is_told_with_kernel_line_and_argument(gelu: Target) -> None:
-    from fuzz.loader import load, planted
+    from fuzz.target.loader import load, planted
 
     layernorm = load("layernorm_bw")
     launcher = planted(layernorm, "tail_unmasked")[1]

@@ -11,9 +11,9 @@ import torch
 
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import GUARD, POISON, TORCH_DTYPES, Buffer, fill_poison, place, poisoned, words_of
-from fuzz.case import Argument
-from fuzz.layout import CONTIGUOUS, Layout
-from fuzz.values import recipe
+from fuzz.model.case import Argument
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import recipe
 
 LAYOUTS = [
     CONTIGUOUS, Layout(order=(1, 0)), Layout(pad=3), Layout(pad=2, offset=5), Layout(step=2), Layout(offset=1),

@@ -16,8 +16,8 @@ from fuzz.cli import exit_code
 from fuzz.drift import Rows, planned
 from fuzz.drift.measure import Stack, measured, service, truth
 from fuzz.drift.search import broken, cases_of
-from fuzz.loader import load
-from fuzz.values import Exact
+from fuzz.model.recipes import Exact
+from fuzz.target.loader import load
 
 FUZZ = [sys.executable, "-m", "fuzz"]
 EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")

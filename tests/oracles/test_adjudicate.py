@@ -13,17 +13,17 @@ from mpmath import mp, mpf
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
-from fuzz.case import Argument, Call, Case
-from fuzz.contract import ulps
 from fuzz.errors import TargetError, Unadjudicated
-from fuzz.finding import SYMPTOMS, VERDICTS, Finding, Verdict
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.finding import SYMPTOMS, VERDICTS, Finding, Verdict
+from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate, exact_values, sides
 from fuzz.oracles.base import Examination
-from fuzz.oracles.screen import screen
-from fuzz.reference import Expected, precision
-from fuzz.target import declare, size, tensor
-from fuzz.values import Exact
+from fuzz.oracles.comparison.screening import screen
+from fuzz.reference.envelope import Expected, precision
+from fuzz.target.contract import ulps
+from fuzz.target.spec import declare, size, tensor
 
 CPU = precision("cpu")
 N = size("N", 1, 64)
@@ -148,7 +148,7 @@ def test_a_baselines_bits_are_not_adjudicated() -> None:
 
 
 def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fuzz.exact", None)
+    monkeypatch.setitem(sys.modules, "fuzz.reference.exact", None)
     found = Finding("accuracy", ("y",), "value", "wrong")
     verdict = adjudicate(examined(stable, stable, *words(2.0)), found, 1.0)
     assert verdict == Verdict("unadjudicated", "mpmath is not installed", finding=found)

@@ -10,19 +10,19 @@ import torch
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
-from fuzz.campaign import Campaign
-from fuzz.case import Argument, Call, Case
-from fuzz.config import Run
-from fuzz.finding import Finding
-from fuzz.layout import Layout
-from fuzz.loader import load, planted
-from fuzz.oracles import company
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.finding import Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import recipe
+from fuzz.oracles import autograd_graphs
 from fuzz.oracles.autograd import Alone, Autograd, Company, examined
 from fuzz.oracles.base import Examination
-from fuzz.report.live import Quiet
-from fuzz.seeds import seed_cases
-from fuzz.target import Launcher, Target, declare, size, tensor
-from fuzz.values import recipe
+from fuzz.report.progress import Quiet
+from fuzz.run.fuzzer import Campaign
+from fuzz.run.options import Run
+from fuzz.target.loader import load, planted
+from fuzz.target.seeds import seed_cases
+from fuzz.target.spec import Launcher, Target, declare, size, tensor
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = dict[str, torch.Tensor]
@@ -186,7 +186,7 @@ def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:
     weight = Argument(("N",), "float32", recipe("ones"))
     case = Case(target.name, (Call({"M": 1, "N": 1}, {"x": x, "weight": weight}, {}, {"y": x}),))
     exam = examination(target, target.launcher, case)
-    found = examined(Alone(exam), Company("beside", "", company.beside_consumers))
+    found = examined(Alone(exam), Company("beside", "", autograd_graphs.beside_consumers))
     assert found and (found.elements[0].output, found.elements[0].got, found.elements[0].want) == (
         "beside_x", "1.0", "2.0",
     )  # fmt: skip
@@ -208,7 +208,9 @@ def test_the_reported_gradient_before_a_cross_entropy_that_writes_over_its_input
     launcher = planted(target, "gradient_over_input")[1]
     (case,) = seed_cases(target)
     exam = examination(target, launcher, case)
-    softmax = Company("before", "", company.after_producers(company.softmax_backward), beside="softmax before {}")
+    softmax = Company(
+        "before", "", autograd_graphs.after_producers(autograd_graphs.softmax_backward), beside="softmax before {}"
+    )
     assert examined(Alone(examination(target, target.launcher, case)), softmax) is None
     found = examined(Alone(exam), softmax)
     assert found and found.outputs == ("before_logits",)

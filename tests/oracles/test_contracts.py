@@ -12,21 +12,21 @@ import torch
 from fuzz import size, target, tensor, ulps
 from fuzz.backends import BACKENDS, backend
 from fuzz.backends.execute import run
-from fuzz.case import Argument, Call, Case, Split
-from fuzz.contract import Contract
-from fuzz.dtypes import DTYPES
 from fuzz.errors import TargetError
-from fuzz.examine import examine
-from fuzz.layout import Layout
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.dtypes import DTYPES
+from fuzz.model.layout import Layout
+from fuzz.model.outcome import Returned
+from fuzz.model.recipes import exact, recipe
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Examination, compare_values
-from fuzz.oracles.judge import judge
+from fuzz.oracles.comparison.compare import judge
+from fuzz.oracles.examine import examine
 from fuzz.oracles.scaling import changed
-from fuzz.outcome import Returned
-from fuzz.question import Question, Report
-from fuzz.reference import Expected, precision
-from fuzz.target import Target
-from fuzz.values import exact, recipe
+from fuzz.reference.envelope import Expected, precision
+from fuzz.target.contract import Contract
+from fuzz.target.spec import Target
+from fuzz.worker.protocol import Question, Report
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]

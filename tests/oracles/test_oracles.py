@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 import torch
 
-import fuzz.examine as examination
+import fuzz.oracles.examine as examination
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
-from fuzz.case import Argument, Call, Case, Split
-from fuzz.engines import RandomEngine
 from fuzz.errors import TargetError
-from fuzz.examine import examine
-from fuzz.finding import ORACLES as ORDER
-from fuzz.finding import SYMPTOMS
-from fuzz.layout import CONTIGUOUS, Layout
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.finding import ORACLES as ORDER
+from fuzz.model.finding import SYMPTOMS
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, ORACLES, SAMPLED, Oracle
 from fuzz.oracles.base import Examination
-from fuzz.question import Question, Report
-from fuzz.target import Launcher, Target, declare, size, tensor
-from fuzz.values import recipe
+from fuzz.oracles.examine import examine
+from fuzz.search.engines import RandomEngine
+from fuzz.target.spec import Launcher, Target, declare, size, tensor
+from fuzz.worker.protocol import Question, Report
 
 Outputs = dict[str, torch.Tensor]
 M, N = size("M", 1, 64), size("N", 1, 64)

@@ -12,14 +12,14 @@ import torch
 from fuzz import indices, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
-from fuzz.case import Case
-from fuzz.engines import RandomEngine
-from fuzz.examine import examine
-from fuzz.loader import load, planted
+from fuzz.model.case import Case
 from fuzz.oracles.base import Examination
-from fuzz.oracles.screen import screen
-from fuzz.question import Question, Report, Wave
-from fuzz.target import Launcher, Target
+from fuzz.oracles.comparison.screening import screen
+from fuzz.oracles.examine import examine
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Launcher, Target
+from fuzz.worker.protocol import Question, Report, Wave
 
 N = size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]

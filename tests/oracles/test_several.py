@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from fuzz.backends import backend, cpu
-from fuzz.backends.compiled import Compiled
-from fuzz.case import Case
-from fuzz.engines import RandomEngine
-from fuzz.loader import load, planted
+from fuzz.backends.cpu.backend import Compiled
+from fuzz.model.case import Case
+from fuzz.model.recipes.torch_values import to_words
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Examination, Rerun
 from fuzz.oracles.deterministic import Deterministic
 from fuzz.oracles.replicas import Replicas, Rerunning, key, structure, words_of
-from fuzz.values.torch_values import to_words
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load, planted
 
 COUNT = 8
 ORACLES = [oracle for oracle in SAMPLED if isinstance(oracle, Rerunning)]

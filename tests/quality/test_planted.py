@@ -11,7 +11,7 @@ from planted_expectations import PLANTED, TESTED, Expected
 from runs import run
 
 from fuzz.cli.replay import replayed
-from fuzz.loader import load
+from fuzz.target.loader import load
 
 BUGS = [(target, name) for target, bugs in PLANTED.items() for name in TESTED.get(target, bugs)]
 

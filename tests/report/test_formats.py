@@ -13,14 +13,14 @@ from xml.etree.ElementTree import fromstring
 import pytest
 
 from fuzz import cli, corpus
-from fuzz.entry import Entry
-from fuzz.finding import ORACLES
+from fuzz.model.entry import Entry
+from fuzz.model.finding import ORACLES
 from fuzz.report import notify as notifications
 from fuzz.report.items import Item, item
 from fuzz.report.junit import junit
 from fuzz.report.notify import notify
 from fuzz.report.sarif import TITLES, sarif
-from fuzz.target import Target
+from fuzz.target.spec import Target
 
 HOSTILE = "]]><evil/>\x00\x08\x1b[31m\ud800\ufffe&\"'<script>"
 

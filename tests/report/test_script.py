@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.case import Argument, Call, Case, Split
-from fuzz.entry import Entry
-from fuzz.finding import Finding
-from fuzz.layout import Layout
-from fuzz.loader import planted
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import recipe
 from fuzz.oracles.invariance import second_call
-from fuzz.report.script import Due, script
-from fuzz.report.source import Gathering
-from fuzz.target import Target
-from fuzz.values import recipe
+from fuzz.report.reproducer.script import Due, script
+from fuzz.report.reproducer.source import Gathering
+from fuzz.target.loader import planted
+from fuzz.target.spec import Target
 
 
 def entry(target: Target, oracle: str, symptom: str, outputs: tuple[str, ...], split: Split | None = None) -> Entry:

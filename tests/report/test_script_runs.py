@@ -11,19 +11,19 @@ import pytest
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
-from fuzz.case import Argument, Call, Case, Split
-from fuzz.entry import Entry
-from fuzz.finding import Finding
-from fuzz.layout import CONTIGUOUS, Layout
-from fuzz.loader import load, planted
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.outcome import Returned
+from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import expected_values
 from fuzz.oracles.base import Examination
 from fuzz.oracles.invariance import second_call
-from fuzz.outcome import Returned
-from fuzz.report.script import Due, script
-from fuzz.target import Target
-from fuzz.values import recipe
+from fuzz.report.reproducer.script import Due, script
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Target
 
 TOYS = Path(__file__).parent / "toys" / "toy_targets.py"
 FOUND = [

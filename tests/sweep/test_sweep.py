@@ -12,19 +12,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fuzz.case import Case
 from fuzz.cli.sweep import exit_code
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.dtypes import from_words, to_words
-from fuzz.loader import load
-from fuzz.reference import precision
-from fuzz.sweep import Tally, planned, truth
+from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_words, to_words
+from fuzz.reference.envelope import precision
+from fuzz.sweep import Tally, exact_values, planned
+from fuzz.sweep.exact_values import Truth
 from fuzz.sweep.measure import Bench, measured
 from fuzz.sweep.search import cases_of, findings
-from fuzz.sweep.service import service
 from fuzz.sweep.table import text_of
-from fuzz.sweep.truth import Truth
-from fuzz.worker import Final
+from fuzz.sweep.worker import service
+from fuzz.target.loader import load
+from fuzz.worker.process import Final
 
 TOYS = str(Path(__file__).parent / "toy_targets.py")
 FUZZ = [sys.executable, "-m", "fuzz"]
@@ -87,7 +87,7 @@ def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
 
 def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """0.5 * x is a tie for odd subnormal x, and x * x / 4 decides it."""
-    monkeypatch.setattr(truth, "SECONDS", 0.0)
+    monkeypatch.setattr(exact_values, "SECONDS", 0.0)
     found = swept("silu", "bfloat16")
     assert (found.other["undecided"], found.other["settled"], found.wrong) == (256, 0, 0)
     assert float(found.most.max()) == 1
@@ -166,7 +166,7 @@ def test_pairs_cover_every_exponent_of_both(monkeypatch: pytest.MonkeyPatch) -> 
     pairs = [plan.words(part) for part in range(plan.parts)]
     both = np.stack([np.concatenate(side) for side in zip(*pairs, strict=True)]) >> 7
     assert len(set(map(tuple, both.T.tolist()))) == 512 * 512
-    monkeypatch.setattr(truth, "SECONDS", 1.0)
+    monkeypatch.setattr(exact_values, "SECONDS", 1.0)
     found = swept("swiglu", "bfloat16", pairs=True, count=1 << 18)
     assert found.wrong == 0 and found.count == 512 * 512
 

@@ -11,16 +11,16 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from fuzz.backends import backend
-from fuzz.loader import load, planted
-from fuzz.reference import precision
+from fuzz.reference.envelope import precision
 from fuzz.sweep import Plan, Tally, planned
-from fuzz.sweep import device as large
-from fuzz.sweep.device import Device
-from fuzz.sweep.hands import Hands
+from fuzz.sweep import on_device as large
+from fuzz.sweep.exact_values import Truth
+from fuzz.sweep.fork_pool import Hands
 from fuzz.sweep.measure import Bench, measured
+from fuzz.sweep.on_device import Device
 from fuzz.sweep.plan import place_of
 from fuzz.sweep.screen import STRETCHES, parts_of, screen_of, sums_of, words_of
-from fuzz.sweep.truth import Truth
+from fuzz.target.loader import load, planted
 
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
 

@@ -1,4 +1,4 @@
-"""Rounding once, units in the last place, and the order of values, against exact arithmetic and fuzz.dtypes."""
+"""Rounding once, units in the last place, and the order of values, against exact arithmetic and fuzz.model.dtypes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from fuzz.dtypes import dtype as named_dtype
-from fuzz.dtypes import from_words, ordinal, to_words, ulps_between
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_words, ordinal, to_words, ulps_between
+from fuzz.model.recipes.torch_values import from_words as tensor_of
+from fuzz.sweep.counts import REGIONS, Tally, region_of, runs_of
+from fuzz.sweep.exact_values import odd_double
 from fuzz.sweep.plan import drawn, in_order, place_of, sampled
-from fuzz.sweep.tally import REGIONS, Tally, region_of, runs_of
-from fuzz.sweep.truth import odd_double
-from fuzz.sweep.units import ordinals, rounded, ulps
-from fuzz.values.torch_values import from_words as tensor_of
+from fuzz.sweep.ulps import ordinals, rounded, ulps
 
 NAMES = ("bfloat16", "float16", "float32")
 

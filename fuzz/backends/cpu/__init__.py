@@ -9,18 +9,18 @@ with cpu.active(), cpu.observe(order=7, unwritten=True, conflicts=True) as log:
     kernel[grid](...)  # programs in a permuted order; log.violations instead of an exception
 """
 
-from .activation import activate, active, deactivate
-from .compiler import compiler, version
-from .constants import constants
-from .counters import counters
-from .errors import MalformedIR, NoCompiler, UnsupportedOperation
-from .failures import DeviceAssertion, Failure
-from .instruments import INSTRUMENTS
-from .knobs import knobs
-from .runtime import Log, observe
-from .source import c_source
-from .unwritten import Memory
-from .violations import MemoryFault, OutOfBounds, Violation
+from fuzz.backends.cpu.analysis.constants import constants
+from fuzz.backends.cpu.errors import MalformedIR, NoCompiler, UnsupportedOperation
+from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
+from fuzz.backends.cpu.runtime.assertions import DeviceAssertion, Failure
+from fuzz.backends.cpu.runtime.compiler import compiler, version
+from fuzz.backends.cpu.runtime.counters import counters
+from fuzz.backends.cpu.runtime.instruments import INSTRUMENTS
+from fuzz.backends.cpu.runtime.observation import Log, observe
+from fuzz.backends.cpu.runtime.shadow import Memory
+from fuzz.backends.cpu.runtime.source import c_source
+from fuzz.backends.cpu.runtime.violations import MemoryFault, OutOfBounds, Violation
+from fuzz.backends.triton_host.knobs import knobs
 
 __all__ = [
     "DeviceAssertion",

@@ -10,7 +10,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from .activation import active
+from fuzz.backends.cpu.runtime.activation import active
 
 
 def main() -> None:

@@ -1,151 +1,104 @@
-"""The compiler as Triton sees it: options, passes, and the stages TTIR -> C -> shared object."""
+"""The `cpu` backend: Triton kernels compiled for the CPU by `fuzz.backends.cpu`, observed access by access."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, fields
-from types import ModuleType
-from typing import Any
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from triton._C.libtriton import ir, passes
-from triton.backends.compiler import BaseBackend, GPUTarget
+from fuzz.backends.base import Session
+from fuzz.backends.cpu.runtime.features import features
+from fuzz.model.outcome import Access, Returned
 
-from .compiler import build, version
-from .emit import translate
-from .instruments import PLAIN
-from .runtime import instruments
-
-
-@dataclass(frozen=True)
-class CPUOptions:
-    """Every keyword that a launch may carry. None of them changes a result here, but Triton's front end reads some."""
-
-    backend_name: str = "cpu"
-    num_warps: int = 4
-    num_stages: int = 3
-    num_ctas: int = 1
-    num_buffers_warp_spec: int = 0
-    num_consumer_groups: int = 0
-    reg_dec_producer: int = 0
-    reg_inc_consumer: int = 0
-    waves_per_eu: int = 0
-    matrix_instr_nonkdim: int = 0
-    kpack: int = 1
-    cluster_dims: tuple[int, ...] = (1, 1, 1)
-    maxnreg: int | None = None
-    ptx_version: int | None = None
-    ptx_options: str | None = None
-    extern_libs: Any = None
-    debug: bool = False
-    arch: str | None = None
-    ir_override: str | None = None
-    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4nv")
-    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
-    default_dot_input_precision: str = "tf32"
-    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
-    max_num_imprecise_acc_default: int = 0
-    enable_fp_fusion: bool = False
-    enable_reflect_ftz: bool = False
-    launch_cooperative_grid: bool = False
-    launch_cluster: bool = False
-    launch_pdl: bool = False
-    sanitize_overflow: bool = False
-    instrumentation_mode: str = ""
-    fpsan_homomorphic_casts: bool = False
-    fpsan_options: str = ""
-    instruments: tuple[str, ...] = PLAIN
-
-    def hash(self) -> str:
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+if TYPE_CHECKING:
+    from fuzz.backends.cpu import Violation
 
 
-class CPUBackend(BaseBackend):  # type: ignore[misc]
-    """Compiles for the processor this runs on."""
+class Compiled:
+    """Kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
-    binary_ext = "so"
-    # Alignment has no meaning here: without it a kernel has fewer specialisations.
-    supports_native_tensor_specialization = False
+    name = "cpu"
+    device = "cpu"
 
-    @staticmethod
-    def supports_target(target: GPUTarget) -> bool:
-        return bool(target.backend == "cpu")
+    def __init__(self) -> None:
+        self.counting = False
+        self._numbers: list[int] = []
+        self._features: set[int] = set()
+        self._constants = 0
 
-    @staticmethod
-    def parse_attr(desc: str) -> list[Any]:
-        """Newer versions decide on integers without asking the backend; the same IR then comes from the disk cache."""
-        return []
+    def unusable(self) -> str:
+        try:
+            from fuzz.backends import cpu
 
-    @staticmethod
-    def get_int_specialization(arg: Any, **kwargs: Any) -> str:
+            cpu.compiler()
+        except ImportError as error:
+            return f"backend cpu needs triton and torch: {error}"
+        except RuntimeError as error:
+            return str(error)
         return ""
 
-    @staticmethod
-    def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
+    def prepare(self, counters: bool = False) -> None:
+        from fuzz.backends import cpu
+
+        self.counting = counters
+        cpu.activate()
+
+    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        from fuzz.backends import cpu
+
+        did = (features(call.counted, cpu.counters.sites, self._numbers) for call in outcome.calls if call.counted)
+        fresh = set().union(*did) - self._features
+        self._features |= fresh
+        compared = tuple(cpu.constants.numbers[self._constants :])
+        self._constants += len(compared)
+        return tuple(sorted(fresh)), compared
+
+    @contextmanager
+    def session(self, order: int | None) -> Iterator[Session]:
+        from fuzz.backends import cpu
+
+        memory = cpu.Memory(filled=True)
+        watched = cpu.observe(order, unwritten=memory, conflicts=True, overflow=True, counters=self.counting)
+        with cpu.active(), watched as log:
+            accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
+            cpu.counters.clear()
+            told = memory.after, log.launched, memory.allocations
+            yield Session(accesses, lambda: list(log.launches), *told, counted=self._counted)
+
+    def _counted(self) -> bytes:
+        from fuzz.backends import cpu
+
+        return bytes(cpu.counters.values()) if self.counting else b""
+
+    @contextmanager
+    def unwatched(self) -> Iterator[None]:
+        from fuzz.backends import cpu
+
+        with cpu.active():
+            yield
+
+    def finish(self) -> None:
+        """Nothing: a launch has ended when it returns."""
+
+    def fatal(self, error: BaseException) -> bool:
+        return False
+
+    def crowded(self, error: BaseException) -> str:
         return ""
 
-    def hash(self) -> str:
-        return version()
 
-    def parse_options(self, options: dict[str, Any]) -> CPUOptions:
-        known = {field.name for field in fields(CPUOptions)}
-        given: dict[str, Any] = {"instruments": instruments()}
-        for name, value in options.items():
-            if name in known and value is not None:
-                given[name] = tuple(value) if isinstance(value, list) else value
-        # As for CUDA, debug mode also asserts that integers do not overflow.
-        given.setdefault("sanitize_overflow", bool(given.get("debug")))
-        return CPUOptions(**given)
-
-    def pack_metadata(self, metadata: Any) -> Any:
-        return metadata
-
-    def get_codegen_implementation(self, options: CPUOptions) -> dict[str, Any]:
-        return {"min_dot_size": lambda left, right: (1, 1, 1)}
-
-    def get_module_map(self) -> dict[str, ModuleType]:
-        from triton.language.extra.cuda import libdevice
-
-        return {"triton.language.extra.libdevice": libdevice}
-
-    def load_dialects(self, context: Any) -> None:
-        """TTIR needs no dialect of its own."""
-
-    def add_stages(self, stages: dict[str, Any], options: CPUOptions, language: Any = None) -> None:
-        stages["ttir"] = make_ttir
-        stages["c"] = make_c
-        stages["so"] = make_so
+def _access(seen: Violation) -> Access:
+    seen = replace(seen, file=portable(seen.file))
+    kind = seen.kind if seen.problem == "out-of-bounds" else seen.problem
+    return Access(seen.argument, kind, str(seen), f"{seen.file}:{seen.line}")
 
 
-def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
-    """The passes that every backend runs on TTIR."""
-    manager = ir.pass_manager(module.context)
-    manager.enable_debug()
-    passes.common.add_inliner(manager)
-    if hasattr(passes.ttir, "add_rewrite_tensor_pointer"):
-        passes.ttir.add_rewrite_tensor_pointer(manager)
-    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
-    passes.common.add_canonicalizer(manager)
-    passes.ttir.add_combine(manager)
-    passes.ttir.add_reorder_broadcast(manager)
-    passes.common.add_cse(manager)
-    passes.ttir.add_triton_licm(manager)
-    passes.common.add_symbol_dce(manager)
-    manager.run(module, "make_ttir")
-    return module
-
-
-def make_c(module: Any, metadata: dict[str, Any]) -> str:
-    program = translate(str(module), metadata["instruments"])
-    metadata["name"] = program.name
-    metadata["shared"] = 0
-    metadata["warp_size"] = 1
-    metadata["sites"] = [site.as_json() for site in program.sites]
-    metadata["parameters"] = program.parameters
-    metadata["counters"] = [counter.as_json() for counter in program.counters]
-    metadata["compared"] = program.compared
-    metadata["wraps"] = [(place.file, place.line) for place in program.wraps]
-    return program.c
-
-
-def make_so(c: str, metadata: dict[str, Any]) -> bytes:
-    return build(c, metadata["name"])
+def portable(path: str) -> str:
+    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
+    _, installed, inside = path.rpartition("site-packages/")
+    if installed:
+        return inside
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)

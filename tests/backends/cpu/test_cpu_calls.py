@@ -8,7 +8,7 @@ import triton.language as tl
 from cpu_values import assert_same, bit_patterns
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.emit import translate
+from fuzz.backends.cpu.codegen.emit import translate
 
 
 @triton.jit(noinline=True)

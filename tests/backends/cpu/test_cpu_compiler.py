@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.compiler import LEVELS, build, compiler, flags
+from fuzz.backends.cpu.runtime.compiler import LEVELS, build, compiler, flags
 
 ARITHMETIC = """
 float steps(float x, float y) { float s = 0; for (int i = 1; i < 40; i++) s = s * x + y / i - x * y; return s; }

@@ -15,12 +15,13 @@ from triton.runtime.driver import driver as drivers
 from triton.runtime.errors import OutOfResources
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu import driver, hosts, tuning
+from fuzz.backends.cpu.runtime import driver
+from fuzz.backends.triton_host import autotune, fake_cuda
 
 
 def state():
     """Everything that activation may touch."""
-    patches = (*hosts.PATCHES, *tuning.PATCHES, *driver.PATCHES)
+    patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *driver.PATCHES)
     patched = [vars(patch.owner).get(patch.name, "absent") for patch in patches]
     return [*patched, backends.get("cpu"), drivers._active]
 
@@ -49,7 +50,9 @@ def test_everything_is_restored_also_after_errors_and_nesting(inactive):
 
 def test_an_activation_that_fails_leaves_nothing_behind(inactive, monkeypatch):
     before = state()
-    monkeypatch.setattr(tuning, "PATCHES", [hosts.Patch(torch.cuda, "is_available", None), hosts.Patch(1, "real", 2)])
+    monkeypatch.setattr(
+        autotune, "PATCHES", [fake_cuda.Patch(torch.cuda, "is_available", None), fake_cuda.Patch(1, "real", 2)]
+    )
     with pytest.raises(TypeError):
         cpu.activate()
     monkeypatch.undo()

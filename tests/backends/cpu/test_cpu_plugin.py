@@ -13,7 +13,7 @@ from triton.backends import backends
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.parse import parse
+from fuzz.backends.cpu.frontend.parser import parse
 
 
 @triton.jit
@@ -264,7 +264,7 @@ def test_warmup_and_handles():
 
 
 def test_a_compiler_that_fails_is_quoted():
-    from fuzz.backends.cpu.compiler import build
+    from fuzz.backends.cpu.runtime.compiler import build
 
     with pytest.raises(RuntimeError, match="failed on kernel k"):
         build("int main(", "k")

@@ -8,7 +8,7 @@ from cpu_lines import line_of
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.emit import translate
+from fuzz.backends.cpu.codegen.emit import translate
 
 
 @triton.jit

@@ -1,0 +1,1 @@
+"""What can be proved of a kernel before its C is written."""

@@ -1,0 +1,1 @@
+"""Tree of operations -> C."""

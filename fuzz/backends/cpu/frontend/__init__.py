@@ -1,0 +1,1 @@
+"""TTIR text -> tree of operations."""

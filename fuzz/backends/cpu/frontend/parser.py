@@ -1,0 +1,318 @@
+"""TTIR text -> op tree. Strict: what is not known is refused, nothing is skipped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
+from fuzz.backends.cpu.frontend.ir import Attribute, Block, Function, Location, Op, Value
+from fuzz.backends.cpu.frontend.signatures import check
+from fuzz.backends.cpu.frontend.source_locations import Locations
+from fuzz.backends.cpu.frontend.tokens import Tokens
+from fuzz.backends.cpu.frontend.types import SIZES, Type
+
+TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
+POINTER = re.compile(r"!tt\.ptr<(.*?)(?:, (\d+))?>$")
+NO_RESULTS = ("tt.store", "tt.return", "tt.assert", "llvm.intr.assume")
+Scope = dict[str, Value]
+
+
+def parse(text: str) -> list[Function]:
+    """The functions of a module, as `str(module)` prints it (with locations)."""
+    return Parser(text).module()
+
+
+def parse_type(text: str) -> Type:
+    """A scalar, pointer or tensor type."""
+    if match := TENSOR.match(text):
+        return Type(parse_element(match[2]), tuple(int(size) for size in match[1].split("x") if size))
+    return Type(parse_element(text))
+
+
+def parse_element(text: str) -> str:
+    if match := POINTER.match(text):
+        if match[2] not in (None, "1"):
+            raise UnsupportedOperation(f"address space {match[2]}")
+        return "*" + parse_element(match[1])
+    if text not in SIZES:
+        raise UnsupportedOperation(f"type {text}")
+    return text
+
+
+class Parser:
+    """Recursive descent over one module. Names live in nested scopes, as regions do."""
+
+    def __init__(self, text: str) -> None:
+        self.tokens = Tokens(text)
+        self.locations = Locations(text)
+        self.scopes: list[Scope] = []
+        self.kernel = "?"
+
+    def module(self) -> list[Function]:
+        tokens = self.tokens
+        tokens.expect("module")
+        if tokens.accept("attributes"):
+            tokens.balanced("{", "}")
+        tokens.expect("{")
+        functions = []
+        while not tokens.accept("}"):
+            functions.append(self.function())
+        self.location()
+        tokens.expect_kind("end")
+        return functions
+
+    def function(self) -> Function:
+        tokens = self.tokens
+        tokens.expect("tt.func")
+        public = not tokens.accept("private")
+        tokens.accept("public")
+        start = tokens.next.start
+        self.kernel = tokens.expect_kind("symbol").text[1:].strip('"')
+        self.scopes = [{}]
+        try:
+            parameters = self.block_arguments()
+            if tokens.accept("->"):
+                self.types()
+        except UnsupportedOperation as refused:
+            raise self.refusal(refused, "tt.func", start) from None
+        if tokens.accept("attributes"):
+            tokens.balanced("{", "}")
+        blocks = self.region(parameters, own_scope=False)
+        return Function(self.kernel, blocks, self.location(), public)
+
+    # names
+
+    def define(self, name: str, type: Type | None = None) -> Value:
+        scope = self.scopes[-1]
+        known = scope.get(name)
+        if known is not None and known.type is not None:
+            raise MalformedIR(f"%{name} is defined twice")
+        value = known or Value(name.replace("#", "_"))
+        value.type = type
+        scope[name] = value
+        return value
+
+    def use(self, token_text: str) -> Value:
+        name = token_text[1:]
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        # Blocks are not always printed in the order of dominance: the definition may follow.
+        return self.scopes[-1].setdefault(name, Value(name.replace("#", "_")))
+
+    def operand(self) -> Value:
+        return self.use(self.tokens.expect_kind("value").text)
+
+    # regions
+
+    def region(self, arguments: list[Value], own_scope: bool = True) -> list[Block]:
+        """`{ ... }` with the arguments of its first block."""
+        tokens = self.tokens
+        tokens.expect("{")
+        if own_scope:
+            self.scopes.append({})
+        blocks = [Block("", arguments)]
+        while not tokens.accept("}"):
+            if tokens.next.kind == "block":
+                self.open_block(blocks)
+            else:
+                blocks[-1].ops.append(self.op())
+        missing = [value.name for value in self.scopes[-1].values() if value.type is None]
+        if missing:
+            raise MalformedIR(f"%{missing[0]} is used but not defined")
+        if own_scope:
+            self.scopes.pop()
+        return blocks
+
+    def open_block(self, blocks: list[Block]) -> None:
+        label = self.tokens.take().text[1:]
+        arguments = self.block_arguments() if self.tokens.next.text == "(" else []
+        self.tokens.expect(":")
+        if len(blocks) == 1 and not blocks[0].ops:
+            blocks[0] = Block(label, blocks[0].arguments + arguments)
+        else:
+            blocks.append(Block(label, arguments))
+
+    def block_arguments(self) -> list[Value]:
+        """`(%a: type {attributes} loc(...), ...)`."""
+        tokens, found = self.tokens, []
+        tokens.expect("(")
+        while not tokens.accept(")"):
+            name = tokens.expect_kind("value").text[1:]
+            tokens.expect(":")
+            found.append(self.define(name, self.type()))
+            if tokens.next.text == "{":
+                tokens.balanced("{", "}")
+            if tokens.next.text == "loc":
+                self.location()
+            tokens.accept(",")
+        return found
+
+    # operations
+
+    def op(self) -> Op:
+        names = self.result_names()
+        token = self.tokens.take()
+        name = token.text.strip('"')
+        try:
+            op = self.by_syntax(token.kind, name)(self, name)
+            op.location = self.location()
+            check(op)
+            self.define_results(op, names)
+        except (UnsupportedOperation, MalformedIR) as refused:
+            raise self.refusal(refused, name, token.start) from None
+        return op
+
+    def refusal(self, error: UnsupportedOperation | MalformedIR, name: str, offset: int) -> UnsupportedOperation:
+        """The error with the kernel and the source line, which the innermost operation knows best."""
+        if isinstance(error, MalformedIR):
+            return UnsupportedOperation(f"{name} ({error})", self.kernel, str(self.location_near(offset)))
+        if error.located:
+            return error
+        return UnsupportedOperation(error.what, self.kernel, str(self.location_near(offset)))
+
+    def by_syntax(self, kind: str, name: str) -> Callable[[Parser, str], Op]:
+        from fuzz.backends.cpu.frontend.structured import STRUCTURED, generic
+
+        if name in STRUCTURED:
+            return STRUCTURED[name]
+        return generic if kind == "string" else Parser.plain
+
+    def location_near(self, offset: int) -> Location:
+        """The location printed first after the start of an operation that could not be parsed."""
+        match = re.compile(r"loc\((#\w+)\)").search(self.tokens.text, offset)
+        return self.locations.resolve(match[1] if match else "unknown")
+
+    def result_names(self) -> list[str]:
+        tokens = self.tokens
+        names: list[str] = []
+        if tokens.next.kind != "value":
+            return names
+        while not tokens.accept("="):
+            name = tokens.expect_kind("value").text[1:]
+            if tokens.accept(":"):
+                names += [f"{name}#{k}" for k in range(int(tokens.expect_kind("number").text))]
+            else:
+                names.append(name)
+            tokens.accept(",")
+        return names
+
+    def define_results(self, op: Op, names: list[str]) -> None:
+        if len(names) != len(op.results):
+            raise UnsupportedOperation(f"{op.name} with {len(op.results)} results")
+        scope = self.scopes[-1]
+        for index, (name, result) in enumerate(zip(names, op.results, strict=True)):
+            placeholder = scope.get(name)
+            if placeholder is None:
+                result.name = name.replace("#", "_")
+                scope[name] = result
+            else:
+                op.results[index] = self.define(name, result.type)
+
+    def plain(self, name: str) -> Op:
+        """`name operands, words, key = value {attributes} : types -> types`."""
+        tokens, op = self.tokens, Op(name)
+        while tokens.next.text not in (":", "->", "loc"):
+            self.piece(op)
+        inputs, outputs = self.type_section(op)
+        op.results = [Value("", type) for type in result_types(op, inputs, outputs)]
+        return op
+
+    def piece(self, op: Op) -> None:
+        """One operand, keyword, named word or attribute list."""
+        tokens = self.tokens
+        token = tokens.next
+        if token.kind == "value":
+            op.operands.append(self.operand())
+        elif token.kind == "word" and tokens.peek().text == "=":
+            tokens.position += 2
+            op.attributes[token.text] = self.attribute_value()
+        elif token.kind == "word" and tokens.peek().text == "<":
+            tokens.take()
+            op.attributes[token.text] = tokens.balanced("<", ">")
+        elif token.kind in ("word", "string"):
+            op.words.append(tokens.take().text)
+        elif token.text == "{":
+            self.attributes(op)
+        elif token.text == "<" and tokens.peek().text == "{":
+            tokens.take()
+            self.attributes(op)
+            tokens.expect(">")
+        elif not tokens.accept(","):
+            raise UnsupportedOperation(f"{op.name} (unknown syntax {tokens.line_at(token.start)!r})")
+
+    def type_section(self, op: Op) -> tuple[list[Type], list[Type]]:
+        tokens = self.tokens
+        inputs = self.types() if tokens.accept(":") else []
+        if tokens.accept("->") or tokens.accept("to"):
+            return inputs, self.types()
+        return inputs, []
+
+    def types(self) -> list[Type]:
+        """Types separated by `,` or `*`, with or without parentheses."""
+        tokens, found = self.tokens, []
+        closed = not tokens.accept("(")
+        while tokens.next.kind in ("type", "word") and tokens.next.text not in ("loc", "to"):
+            found.append(self.type())
+            if not (tokens.accept(",") or tokens.accept("*")):
+                break
+        if not closed:
+            tokens.expect(")")
+        return found
+
+    def type(self) -> Type:
+        return parse_type(self.tokens.take().text)
+
+    # attributes and locations
+
+    def attributes(self, op: Op) -> None:
+        """`{name = value, flag, ...}`."""
+        tokens = self.tokens
+        tokens.expect("{")
+        while not tokens.accept("}"):
+            name = tokens.take().text
+            op.attributes[name] = self.attribute_value() if tokens.accept("=") else True
+            tokens.accept(",")
+
+    def attribute_value(self) -> Attribute:
+        tokens = self.tokens
+        token = tokens.take()
+        if token.kind == "string":
+            return token.text[1:-1]
+        if token.text in ("true", "false"):
+            return token.text == "true"
+        if token.text == "array":
+            items = tokens.balanced("<", ">").partition(":")[2]
+            return [int(item) for item in items.split(",")] if items.strip() else []
+        if token.text == "dense":
+            text = tokens.balanced("<", ">")
+            tokens.expect(":")
+            tokens.take()
+            return text
+        if token.kind == "number":
+            if tokens.accept(":"):
+                tokens.take()
+            return float(token.text) if re.search(r"[.eE]", token.text) else int(token.text, 0)
+        if token.kind == "word":
+            return token.text
+        raise UnsupportedOperation(f"attribute value {token.text!r}")
+
+    def location(self) -> Location:
+        self.tokens.expect("loc")
+        return self.locations.resolve(self.tokens.balanced("(", ")"))
+
+
+def result_types(op: Op, inputs: list[Type], outputs: list[Type]) -> list[Type]:
+    """Types of an operation's results: written out, or implied by the operation."""
+    if op.name == "tt.split":
+        return outputs * 2
+    if outputs:
+        return outputs
+    if op.name in NO_RESULTS or not inputs or op.name.endswith((".yield", ".return")):
+        return []
+    if op.name in ("arith.cmpi", "arith.cmpf"):
+        return [inputs[0].with_element("i1")]
+    if op.name == "tt.load":
+        return [inputs[0].with_element(inputs[0].pointee)]
+    return [inputs[0]] if op.name == "tt.addptr" else [inputs[-1]]

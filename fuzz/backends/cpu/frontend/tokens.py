@@ -1,0 +1,103 @@
+"""TTIR text -> tokens."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fuzz.backends.cpu.errors import MalformedIR
+
+PATTERN = re.compile(
+    r"""
+      (?P<space>\s+|//[^\n]*)
+    | (?P<value>%[\w$.-]+(?:\#\d+)?)
+    | (?P<type>tensor<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|!tt\.ptr<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|![\w.]+(?:<[^>]*>+)?)
+    | (?P<block>\^\w+)
+    | (?P<symbol>@(?:"[^"]*"|[\w$.-]+))
+    | (?P<alias>\#[\w.]+)
+    | (?P<arrow>->)
+    | (?P<number>-?(?:0x[0-9A-Fa-f]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
+    | (?P<string>"(?:[^"\\]|\\.)*")
+    | (?P<word>[A-Za-z_][\w.$]*)
+    | (?P<punctuation>[()<>{}\[\]:,=*?|+])
+    """,
+    re.VERBOSE,
+)
+ALIAS_LINE = re.compile(r"^#\w+ = .*$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Tokens:
+    """A cursor over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = ALIAS_LINE.sub(lambda match: " " * len(match[0]), text)
+        self.all = self.split()
+        self.position = 0
+
+    def split(self) -> list[Token]:
+        found, at = [], 0
+        while at < len(self.text):
+            match = PATTERN.match(self.text, at)
+            if match is None:
+                raise MalformedIR(f"unknown character in TTIR: {self.line_at(at)!r}")
+            if match.lastgroup != "space":
+                found.append(Token(str(match.lastgroup), match[0], at, match.end()))
+            at = match.end()
+        found.append(Token("end", "", at, at))
+        return found
+
+    def line_at(self, offset: int) -> str:
+        start = self.text.rfind("\n", 0, offset) + 1
+        end = self.text.find("\n", offset)
+        return self.text[start : len(self.text) if end < 0 else end].strip()
+
+    @property
+    def next(self) -> Token:
+        return self.all[self.position]
+
+    def peek(self, ahead: int = 1) -> Token:
+        return self.all[min(self.position + ahead, len(self.all) - 1)]
+
+    def take(self) -> Token:
+        token = self.next
+        self.position += 1
+        return token
+
+    def accept(self, text: str) -> bool:
+        """Step over the token if it is this one."""
+        if self.next.text != text or self.next.kind == "string":
+            return False
+        self.position += 1
+        return True
+
+    def expect(self, text: str) -> Token:
+        if self.next.text != text:
+            raise self.malformed(f"expected {text!r}")
+        return self.take()
+
+    def expect_kind(self, kind: str) -> Token:
+        if self.next.kind != kind:
+            raise self.malformed(f"expected a {kind}")
+        return self.take()
+
+    def malformed(self, why: str) -> MalformedIR:
+        return MalformedIR(f"{why} at {self.next.text!r} in TTIR line: {self.line_at(self.next.start)}")
+
+    def balanced(self, opening: str, closing: str) -> str:
+        """The text between the next pair of brackets, nested ones included."""
+        start = self.expect(opening).end
+        depth = 1
+        while depth:
+            token = self.take()
+            if token.kind == "end":
+                raise self.malformed(f"no closing {closing!r}")
+            depth += (token.text == opening) - (token.text == closing)
+        return self.text[start : self.all[self.position - 1].start]

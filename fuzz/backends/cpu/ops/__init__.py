@@ -1,0 +1,1 @@
+"""What each operation of TTIR becomes in C."""

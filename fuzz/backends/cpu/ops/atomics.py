@@ -1,0 +1,99 @@
+"""Read-modify-write and compare-and-swap, lane by lane, as one step where programs run on several threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fuzz.backends.cpu.codegen.lower import Lowering, lowers
+from fuzz.backends.cpu.codegen.views import Uniform, identity
+from fuzz.backends.cpu.errors import UnsupportedOperation
+from fuzz.backends.cpu.frontend.ir import Op
+from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.ops.access import Access
+
+# (the old value, the operands' texts) -> C expression of what is stored.
+NewValue = Callable[[str, list[str]], str]
+
+
+@lowers("tt.atomic_rmw")
+def atomic_rmw(lowering: Lowering, op: Op) -> None:
+    mask = op.operands[2] if len(op.operands) > 2 else None
+    access = Access(lowering, op.operands[0], "atomic", mask)
+    combined = Combine(op.words[0], op.result.typed)
+    update(lowering, op, access, lambda old, texts: combined(old, texts[1]), masked=mask is not None)
+
+
+@lowers("tt.atomic_cas")
+def atomic_cas(lowering: Lowering, op: Op) -> None:
+    access = Access(lowering, op.operands[0], "atomic")
+    type = op.result.typed
+    same = equal_bits(type)
+    update(lowering, op, access, lambda old, texts: f"{same(old, texts[1])} ? {texts[2]} : {old}", masked=False)
+
+
+def equal_bits(type: Type) -> Callable[[str, str], str]:
+    """Compare and swap compares bits, also of floats."""
+    bits = f"bits_{type.element}" if type.is_float else ""
+    return lambda first, second: f"{bits}({first}) == {bits}({second})"
+
+
+def update(lowering: Lowering, op: Op, access: Access, new: NewValue, masked: bool) -> None:
+    """Lane by lane: read the old value, write the new one; the old one is the result, 0 where masked off."""
+    type = op.result.typed
+    old = lowering.names.pick(f"{op.result.name or 'atomic'}")
+    operands = lowering.operands(op)
+    lowering.close()
+    target = lowering.array(type, old) if type.is_tensor else None
+    if target is None:
+        lowering.statement(f"{type.c} {old};")
+    place = target.at(identity(type.shape), None) if target else old
+
+    def compute(texts: list[str]) -> str:
+        wanted = f"!({texts[2]})" if masked else "0"
+        swap = access.unwritten("address") + synchronised(lowering) + exchanged(access, place, texts, new)
+        refused = f"{place} = {access.outside('address', f'_{access.element}')};"
+        inside = f"if ({access.inside('address')}) {{ {swap} }} else {refused}"
+        return f"if ({wanted}) {place} = 0; else {{ i64 address = {texts[0]}; {access.untagged()}{inside} }}"
+
+    lowering.effect(access.shape, operands, compute, "atomic")
+    lowering.close()
+    lowering.values[op.result] = target or Uniform(type, old)
+
+
+def synchronised(lowering: Lowering) -> str:
+    return "synchronise(run); " if "conflicts" in lowering.instruments else ""
+
+
+def exchanged(access: Access, place: str, texts: list[str], new: NewValue) -> str:
+    """The statements that put the old value in its place and the new one into memory."""
+    element, written = access.element, access.now_written("address")
+    if not access.has("threads"):
+        return f"{place} = load_{element}(address); {written}store_{element}(address, {new(place, texts)});"
+    word = f"u{8 * access.size}"
+    read = f"{word} before = __atomic_load_n(({word} *)address, __ATOMIC_SEQ_CST), after;"
+    step = f"{place} = load_{element}((i64)&before); store_{element}((i64)&after, {new(place, texts)});"
+    swap = f"__atomic_compare_exchange_n(({word} *)address, &before, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)"
+    # A program that changes nothing may be waiting for another one.
+    return f"{read} do {{ {step} }} while (!{swap}); {written}if (before == after) sched_yield();"
+
+
+class Combine:
+    """The new value that a read-modify-write stores."""
+
+    OPERATORS = {"add": "+", "and": "&", "or": "|", "xor": "^"}
+
+    def __init__(self, kind: str, type: Type) -> None:
+        self.kind, self.type = kind, type
+
+    def __call__(self, old: str, value: str) -> str:
+        kind, type = self.kind, self.type
+        if kind == "exch":
+            return value
+        if kind == "fadd":
+            return f"round_{type.element}({old} + {value})" if type.is_narrow else f"{old} + {value}"
+        if kind in self.OPERATORS:
+            return f"({type.c})({old} {self.OPERATORS[kind]} {value})"
+        if kind in ("max", "min", "umax", "umin") and not type.is_float and type.element != "i1":
+            sign = "ui" if kind.startswith("u") else "si"
+            return f"{kind.removeprefix('u')}{sign}_{type.element}({old}, {value})"
+        raise UnsupportedOperation(f"tt.atomic_rmw {kind} on {type.element}")

@@ -1,0 +1,75 @@
+"""Conversions between types, each with one rounding to nearest even unless it says otherwise."""
+
+from __future__ import annotations
+
+from fuzz.backends.cpu.errors import UnsupportedOperation
+from fuzz.backends.cpu.frontend.ir import Op
+from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.ops.elementwise import expression, rounded
+
+
+@expression("arith.extf")
+def extend_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    return f"({type.c}){texts[0]}"
+
+
+@expression("arith.truncf", "tt.fp_to_fp")
+def round_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    source, text = types[0], texts[0]
+    if op.attributes.get("rounding") == "rtz" and source.size > type.size:
+        # No GPU rounds to e4m3 towards zero: Triton's own backends refuse it.
+        if type.element == "f8E4M3FN":
+            raise UnsupportedOperation(f"{op.name} rounding = rtz from {source.element} to {type.element}")
+        text = f"cut_f32({text})" if source.element == "f64" else text
+        return f"cut_{type.element}({text})" if type.is_narrow else text
+    if type.is_narrow:
+        return rounded(type, f"odd_f32({text})" if source.element == "f64" else text)
+    return f"({type.c}){text}"
+
+
+@expression("arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast")
+def resize_integer(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    source, text = types[0], texts[0]
+    if op.name == "arith.trunci" and type.element == "i1":
+        return f"(i1)({text} & 1)"
+    if op.name == "arith.extsi" and source.element == "i1":
+        return f"({type.c})-(i8){text}"
+    if op.name == "arith.extui" and source.element != "i1":
+        return f"({type.c})({source.unsigned}){text}"
+    return f"({type.c}){text}"
+
+
+@expression("arith.sitofp", "arith.uitofp")
+def integer_to_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    source, text = types[0], texts[0]
+    unsigned = op.name == "arith.uitofp"
+    if source.element == "i1":
+        number = text if unsigned else f"-(i8){text}"
+    else:
+        number = f"({source.unsigned}){text}" if unsigned else text
+    if not type.is_narrow:
+        return f"({type.c}){number}"
+    # Through a double that is exact, or rounded to odd, so that only the last step rounds.
+    wide = f"odd_{'u64' if unsigned else 'i64'}({number})" if source.size == 8 else f"(f64){number}"
+    return rounded(type, f"odd_f32({wide})")
+
+
+@expression("arith.fptosi", "arith.fptoui")
+def float_to_integer(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    # PTX has no conversion to 8 bits: the compiler converts to 16 and cuts.
+    width = max(type.bits, 16)
+    target = f"{'i' if op.name == 'arith.fptosi' else 'u'}{width}"
+    converted = f"to_{target}_{types[0].c}({texts[0]})"
+    return f"(i1)({converted} & 1)" if type.element == "i1" else f"({type.c}){converted}"
+
+
+@expression("arith.bitcast", "tt.bitcast")
+def bitcast(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
+    source, text = types[0], texts[0]
+    if source.element == type.element or (source.is_pointer and type.is_pointer):
+        return text
+    if source.is_pointer or type.is_pointer or source.bits != type.bits:
+        raise UnsupportedOperation(f"{op.name} from {source.element} to {type.element}")
+    if source.is_float:
+        text = f"(i{source.bits})bits_{source.element}({text})"
+    return f"{type.element}_bits({text})" if type.is_float else text

@@ -1,0 +1,87 @@
+"""Messages from a kernel: `device_print`, `device_assert` and `assume`."""
+
+from __future__ import annotations
+
+import re
+
+from fuzz.backends.cpu.codegen.lower import Lowering, lowers
+from fuzz.backends.cpu.codegen.sites import Site
+from fuzz.backends.cpu.codegen.views import current, identity
+from fuzz.backends.cpu.frontend.ir import Op
+from fuzz.backends.cpu.frontend.types import Type
+
+
+@lowers("tt.assert")
+def check(lowering: Lowering, op: Op) -> None:
+    """A lane where the condition is false is reported; Triton emits this only for `debug=True` or TRITON_DEBUG=1."""
+    demand(lowering, op, "assert", unescaped(op.words[0]))
+
+
+@lowers("llvm.intr.assume")
+def assume(lowering: Lowering, op: Op) -> None:
+    """A GPU's compiler builds on it unchecked, so that a false one may give anything: reported as an assertion."""
+    demand(lowering, op, "assume", "")
+
+
+def demand(lowering: Lowering, op: Op, kind: str, message: str) -> None:
+    condition = lowering.operand(op.operands[0])
+    shape, place = condition.type.shape, lowering.location
+    number = len(lowering.sites)
+    lowering.sites.append(Site(kind, place.file, place.line, shape, (), 1, message))
+    lane = current(shape)
+    lowering.effect(shape, [condition], lambda texts: f"if (!({texts[0]})) failed(run, {number}, {lane});", "atomic")
+    lowering.close()
+
+
+@lowers("tt.print")
+def display(lowering: Lowering, op: Op) -> None:
+    """A line a lane on standard error, in row-major order: `pid (x, y, z) idx (i, j) prefix(operand k) value`."""
+    prefix = unescaped(op.words[0])
+    if not op.operands:
+        lowering.statement(printing(prefix, (), [], []))
+        return
+    signed = op.attributes.get("isSigned", [])
+    for number, value in enumerate(op.operands):
+        type = value.typed
+        label = f"{prefix}(operand {number}) " if len(op.operands) > 1 else prefix
+        is_signed = isinstance(signed, list) and (number >= len(signed) or bool(signed[number]))
+        form, convert = conversion(type, op.attributes.get("hex") is True, is_signed)
+        show = lambda texts, form=form, convert=convert, label=label, shape=type.shape: printing(  # noqa: E731
+            label, shape, [form], [convert.format(texts[0])]
+        )
+        lowering.effect(type.shape, [lowering.operand(value)], show, "atomic")
+        lowering.close()
+
+
+def conversion(type: Type, hexadecimal: bool, signed: bool) -> tuple[str, str]:
+    """printf's conversion of a value and the C expression that it wants; floats with digits that tell them apart."""
+    if type.is_pointer:
+        return "0x%016llx", "(unsigned long long)({})"
+    if hexadecimal:
+        bits = f"bits_{type.element}({{}})" if type.is_float else f"({type.unsigned})({{}})"
+        return f"0x%0{2 * type.size}llx", f"(unsigned long long){bits}"
+    if type.is_float:
+        return "%.17g" if type.element == "f64" else "%.9g", "(f64)({})"
+    if signed and type.element != "i1":
+        return "%lld", "(long long)({})"
+    return "%llu", f"(unsigned long long)({type.unsigned})({{}})"
+
+
+def printing(prefix: str, shape: tuple[int, ...], forms: list[str], values: list[str]) -> str:
+    text = prefix.replace("%", "%%") + "".join(forms)
+    index = ", ".join("%d" for _ in shape)
+    form = c_string(f"pid (%d, %d, %d) idx ({index}){text}\n")
+    arguments = ["(int)run->x", "(int)run->y", "(int)run->z", *identity(shape), *values]
+    return f"fprintf(stderr, {form}, {', '.join(arguments)});"
+
+
+def unescaped(word: str) -> str:
+    """The text of a string as MLIR prints it: quotes around, bytes as two hexadecimal digits after a backslash."""
+    text = re.sub(r"\\([0-9A-Fa-f]{2}|.)", lambda m: chr(int(m[1], 16)) if len(m[1]) == 2 else m[1], word[1:-1])
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def c_string(text: str) -> str:
+    """A C string literal; what is not printable ASCII as three octal digits, so that no digit after joins it."""
+    plain = [chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode()]
+    return f'"{"".join(plain)}"'

@@ -1,0 +1,96 @@
+"""Matrix products, accumulated element after element along K in the type of the accumulator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fuzz.backends.cpu.codegen.lower import Lowering, lowers
+from fuzz.backends.cpu.codegen.views import Lane, Operand, Uniform, View, identity
+from fuzz.backends.cpu.errors import UnsupportedOperation
+from fuzz.backends.cpu.frontend.ir import Op
+from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type
+
+
+@lowers("tt.dot")
+def dot(lowering: Lowering, op: Op) -> None:
+    """`tf32` and `tf32x3` cut operands only where the run asks for it (knob `dot_precision`)."""
+    first, second, initial = lowering.operands(op)
+    check_types(first.type, second.type, op.result.typed)
+    precision = op.attributes.get("inputPrecision")
+    if first.type.element != "f32" or precision in (None, "ieee"):
+        accumulate(lowering, op, first, second, initial)
+    elif precision == "tf32":
+        accumulate(lowering, op, rounded_operand(first), rounded_operand(second), initial)
+    else:
+        three_products(lowering, op, first, second, initial)
+
+
+def check_types(first: Type, second: Type, result: Type) -> None:
+    mixed = first.element != second.element and not {first.element, second.element} <= set(EIGHT_BIT_FLOATS)
+    if first.is_float != result.is_float or mixed:
+        raise UnsupportedOperation(f"tt.dot of {first.element} and {second.element} into {result.element}")
+
+
+def rounded_operand(operand: Operand) -> Operand:
+    """The operand as a tensor core reads it, if the run asks for that."""
+    return mapped(operand, lambda text: f"(run->tf32 ? cut_tf32({text}) : {text})")
+
+
+def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> None:
+    """tf32x3 as Triton's pass for NVIDIA splits it: each operand is a rounded part and a rest, of which the tensor core
+    cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
+    left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
+    result = lowering.array(op.result.typed, lowering.names.pick(op.result.name))
+    parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
+    rests = [mapped(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
+    lowering.statement("if (run->tf32) {")
+    low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.typed, "0"))
+    low = accumulate(lowering, op, parts[0], rests[1], low)
+    known = mapped(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
+    high = accumulate(lowering, op, parts[0], parts[1], known)
+    here = identity(result.type.shape)
+    lowering.assign(result, mapped(high, lambda text: f"({text} + {initial.at(here, None)})"))
+    lowering.statement("} else {")
+    lowering.assign(result, accumulate(lowering, op, left, right, initial))
+    lowering.statement("}")
+    lowering.values[op.result] = result
+
+
+def mapped(operand: Operand, compute: Callable[[str], str]) -> Operand:
+    """The operand with an expression around each element."""
+    return View(operand.type, lambda index, loop: compute(operand.at(index, loop)), [(operand, lambda index: index)])
+
+
+def accumulate(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> Lane:
+    """The result: `initial` and the sum of products."""
+    left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
+    type = op.result.typed
+    total = lowering.array(type, lowering.names.pick(op.result.name))
+    lowering.assign(total, initial)
+    lowering.close()
+    for line in product(left, right, total):
+        lowering.statement(line)
+    lowering.values[op.result] = total
+    return total
+
+
+def product(left: Lane, right: Lane, total: Lane) -> list[str]:
+    """Loops in the order i, k, j: rows of the right operand are read in their order in memory. A run that permutes
+    reductions goes through k in another order: `k ^ mask` is a permutation, as sizes are powers of two."""
+    *batch, rows, columns = total.type.shape
+    depth = left.type.shape[-1]
+    c, element = total.type.c, total.type.element
+    term = f"scale * ({c})right_row[j]"
+    added = f"round_{element}(row[j] + {term})" if total.type.is_narrow else f"row[j] + {term}"
+    return [
+        f"for (int z = 0; z < {batch[0] if batch else 1}; z++)",
+        f"for (int i = 0; i < {rows}; i++)",
+        f"for (int step = 0; step < {depth}; step++) {{",
+        f"const int k = step ^ (run->shuffle & {depth - 1});",
+        f"const {c} scale = ({c}){left.array}[(z * {rows} + i) * {depth} + k];",
+        f"const {right.type.c} *right_row = {right.array} + (z * {depth} + k) * {columns};",
+        f"{c} *row = {total.array} + (z * {rows} + i) * {columns};",
+        "INDEPENDENT",
+        f"for (int j = 0; j < {columns}; j++) row[j] = {added};",
+        "}",
+    ]

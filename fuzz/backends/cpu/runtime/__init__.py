@@ -1,0 +1,1 @@
+"""C -> shared object, launched and observed as Triton's runtime expects."""

@@ -1,0 +1,158 @@
+"""Memory that a launcher allocates and nobody has written yet.
+
+While a `Memory` is told of torch's operations, what `torch.empty` and its kin return is filled with poison and gets a
+shadow, one byte for each byte. An element is unwritten while its bits are those of the poison and its shadow is 0.
+Whoever writes other bits thereby writes it; kernels set the shadow where they store the bits of the poison, torch's own
+operations wherever they write. So only somebody else who writes the very bits of the poison (numpy, ctypes) is mistaken
+for one who wrote nothing.
+Elements of one byte are not watched: there the poison is a likely value.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fuzz.backends.poison import POISON
+
+aten = torch.ops.aten
+UNFILLED = {
+    aten.empty.memory_format,
+    aten.empty_strided.default,
+    aten.empty_like.default,
+    aten.new_empty.default,
+    aten.new_empty_strided.default,
+}
+WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
+# For memory that is not watched, a poison that data seldom equals.
+NOTHING = (0, 0x5A5A5A5A5A5A5A5A)
+
+
+def pattern(dtype: torch.dtype) -> int:
+    """A dtype's poison as often as 8 bytes hold it, as a signed integer."""
+    size = dtype.itemsize
+    word = sum(POISON[NAMES[dtype]] << 8 * size * k for k in range(8 // size))
+    return word - (1 << 64) if word >> 63 else word
+
+
+NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in POISON}
+PATTERNS = {dtype: pattern(dtype) for dtype in NAMES}
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """One allocation; `poison` fills 8 bytes. The tensor is kept, so that its memory is not used again."""
+
+    tensor: torch.Tensor
+    shadow: numpy.ndarray
+    start: int
+    end: int
+    poison: int
+
+
+class Memory:
+    """Allocations that are watched. Whoever sees torch's operations has to tell of each by `after`; whoever fills what
+    they allocate with this very poison (../poison.py) need not have that done again."""
+
+    def __init__(self, filled: bool = False) -> None:
+        self.allocations: list[Allocation] = []
+        self.filled = filled
+
+    def after(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """An operation of torch has run."""
+        if func in UNFILLED:
+            self.watch(result)
+        elif self.allocations and func._schema.is_mutable:
+            for tensor in written(func._schema, args, kwargs):
+                self.wrote(tensor)
+
+    def watch(self, tensor: torch.Tensor) -> None:
+        """Fill a dense tensor with poison and watch who reads it."""
+        size = tensor.element_size()
+        if tensor.dtype not in PATTERNS or size == 1 or not tensor.is_cpu or not tensor.numel() or not is_dense(tensor):
+            return
+        start, length = tensor.data_ptr(), tensor.numel() * size
+        if not self.filled:
+            # Not by torch, whose operations other dispatch modes may observe.
+            words = (WORDS[size] * tensor.numel()).from_address(start)
+            numpy.ctypeslib.as_array(words)[:] = POISON[NAMES[tensor.dtype]]
+        shadow = numpy.zeros(length, numpy.uint8)
+        self.allocations.append(Allocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
+
+    def wrote(self, tensor: torch.Tensor) -> None:
+        """Everything in the tensor has been written, by whom else than a kernel."""
+        if not isinstance(tensor, torch.Tensor) or not tensor.is_cpu or not tensor.numel():
+            return
+        found = self.holding(*extent(tensor))
+        if found is not None:
+            size = tensor.element_size()
+            strides = (*(stride * size for stride in tensor.stride()), 1)
+            start = found.shadow[tensor.data_ptr() - found.start :]
+            numpy.lib.stride_tricks.as_strided(start, (*tensor.shape, size), strides)[...] = 1
+
+    def holding(self, start: int, end: int) -> Allocation | None:
+        """The allocation that a range of addresses lies in."""
+        for allocation in self.allocations:
+            if allocation.start <= start and end <= allocation.end:
+                return allocation
+        return None
+
+    def shadow(self, tensor: Any) -> tuple[int, int]:
+        """How far the shadow of a tensor is from it, and its poison; 0 where it is not watched."""
+        if tensor is None or not self.allocations:
+            return NOTHING
+        at = tensor.data_ptr()
+        if not any(allocation.start <= at < allocation.end for allocation in self.allocations):
+            return NOTHING
+        found = self.holding(*extent(tensor)) if tensor.numel() else None
+        if found is None or found.tensor.element_size() != tensor.element_size():
+            return NOTHING
+        return found.shadow.ctypes.data - found.start, found.poison
+
+
+class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, tells of torch's operations."""
+
+    def __init__(self, memory: Memory) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.memory = memory
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing here is ever compiled; skipping would import torch._dynamo, which takes a second and a half."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.memory.after(func, args, kwargs or {}, result)
+        return result
+
+
+def written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+    """The tensors that an operation changes."""
+    for number, argument in enumerate(schema.arguments):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            value = args[number] if number < len(args) else kwargs.get(argument.name)
+            yield from value if isinstance(value, list | tuple) else (value,)
+
+
+def extent(tensor: Any) -> tuple[int, int]:
+    """The addresses that a tensor with elements takes."""
+    start = tensor.data_ptr()
+    if tensor.is_contiguous():
+        return start, start + tensor.nbytes
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return start, start + (last + 1) * tensor.element_size()
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    start, end = extent(tensor)
+    return bool(end - start == tensor.nbytes)

@@ -1,0 +1,151 @@
+"""The compiler as Triton sees it: options, passes, and the stages TTIR -> C -> shared object."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from types import ModuleType
+from typing import Any
+
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import BaseBackend, GPUTarget
+
+from fuzz.backends.cpu.codegen.emit import translate
+from fuzz.backends.cpu.runtime.compiler import build, version
+from fuzz.backends.cpu.runtime.instruments import PLAIN
+from fuzz.backends.cpu.runtime.observation import instruments
+
+
+@dataclass(frozen=True)
+class CPUOptions:
+    """Every keyword that a launch may carry. None of them changes a result here, but Triton's front end reads some."""
+
+    backend_name: str = "cpu"
+    num_warps: int = 4
+    num_stages: int = 3
+    num_ctas: int = 1
+    num_buffers_warp_spec: int = 0
+    num_consumer_groups: int = 0
+    reg_dec_producer: int = 0
+    reg_inc_consumer: int = 0
+    waves_per_eu: int = 0
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    cluster_dims: tuple[int, ...] = (1, 1, 1)
+    maxnreg: int | None = None
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    extern_libs: Any = None
+    debug: bool = False
+    arch: str | None = None
+    ir_override: str | None = None
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4nv")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "tf32"
+    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
+    max_num_imprecise_acc_default: int = 0
+    enable_fp_fusion: bool = False
+    enable_reflect_ftz: bool = False
+    launch_cooperative_grid: bool = False
+    launch_cluster: bool = False
+    launch_pdl: bool = False
+    sanitize_overflow: bool = False
+    instrumentation_mode: str = ""
+    fpsan_homomorphic_casts: bool = False
+    fpsan_options: str = ""
+    instruments: tuple[str, ...] = PLAIN
+
+    def hash(self) -> str:
+        return hashlib.sha256(repr(self).encode()).hexdigest()
+
+
+class CPUBackend(BaseBackend):  # type: ignore[misc]
+    """Compiles for the processor this runs on."""
+
+    binary_ext = "so"
+    # Alignment has no meaning here: without it a kernel has fewer specialisations.
+    supports_native_tensor_specialization = False
+
+    @staticmethod
+    def supports_target(target: GPUTarget) -> bool:
+        return bool(target.backend == "cpu")
+
+    @staticmethod
+    def parse_attr(desc: str) -> list[Any]:
+        """Newer versions decide on integers without asking the backend; the same IR then comes from the disk cache."""
+        return []
+
+    @staticmethod
+    def get_int_specialization(arg: Any, **kwargs: Any) -> str:
+        return ""
+
+    @staticmethod
+    def get_tensor_specialization(arg: Any, **kwargs: Any) -> str:
+        return ""
+
+    def hash(self) -> str:
+        return version()
+
+    def parse_options(self, options: dict[str, Any]) -> CPUOptions:
+        known = {field.name for field in fields(CPUOptions)}
+        given: dict[str, Any] = {"instruments": instruments()}
+        for name, value in options.items():
+            if name in known and value is not None:
+                given[name] = tuple(value) if isinstance(value, list) else value
+        # As for CUDA, debug mode also asserts that integers do not overflow.
+        given.setdefault("sanitize_overflow", bool(given.get("debug")))
+        return CPUOptions(**given)
+
+    def pack_metadata(self, metadata: Any) -> Any:
+        return metadata
+
+    def get_codegen_implementation(self, options: CPUOptions) -> dict[str, Any]:
+        return {"min_dot_size": lambda left, right: (1, 1, 1)}
+
+    def get_module_map(self) -> dict[str, ModuleType]:
+        from triton.language.extra.cuda import libdevice
+
+        return {"triton.language.extra.libdevice": libdevice}
+
+    def load_dialects(self, context: Any) -> None:
+        """TTIR needs no dialect of its own."""
+
+    def add_stages(self, stages: dict[str, Any], options: CPUOptions, language: Any = None) -> None:
+        stages["ttir"] = make_ttir
+        stages["c"] = make_c
+        stages["so"] = make_so
+
+
+def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
+    """The passes that every backend runs on TTIR."""
+    manager = ir.pass_manager(module.context)
+    manager.enable_debug()
+    passes.common.add_inliner(manager)
+    if hasattr(passes.ttir, "add_rewrite_tensor_pointer"):
+        passes.ttir.add_rewrite_tensor_pointer(manager)
+    passes.ttir.add_rewrite_tensor_descriptor_to_pointer(manager)
+    passes.common.add_canonicalizer(manager)
+    passes.ttir.add_combine(manager)
+    passes.ttir.add_reorder_broadcast(manager)
+    passes.common.add_cse(manager)
+    passes.ttir.add_triton_licm(manager)
+    passes.common.add_symbol_dce(manager)
+    manager.run(module, "make_ttir")
+    return module
+
+
+def make_c(module: Any, metadata: dict[str, Any]) -> str:
+    program = translate(str(module), metadata["instruments"])
+    metadata["name"] = program.name
+    metadata["shared"] = 0
+    metadata["warp_size"] = 1
+    metadata["sites"] = [site.as_json() for site in program.sites]
+    metadata["parameters"] = program.parameters
+    metadata["counters"] = [counter.as_json() for counter in program.counters]
+    metadata["compared"] = program.compared
+    metadata["wraps"] = [(place.file, place.line) for place in program.wraps]
+    return program.c
+
+
+def make_so(c: str, metadata: dict[str, Any]) -> bytes:
+    return build(c, metadata["name"])

@@ -1,0 +1,1 @@
+"""The `cuda` backend: kernels as Triton compiles them for an NVIDIA GPU."""

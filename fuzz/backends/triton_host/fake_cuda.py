@@ -1,0 +1,186 @@
+"""What launchers ask `torch.cuda` and tensors about a GPU, answered for the CPU by the knobs.
+
+`PATCHES` names what is replaced while the backend is active. It answers the code around kernels, which is written for
+a GPU; a tensor's `device` stays `cpu`, and memory for `device="cuda"` is not given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from fuzz.backends.triton_host.knobs import knobs
+
+WARP = 32
+really_available, really_synchronize = torch.cuda.is_available, torch.cuda.synchronize
+really_get_state, really_set_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
+
+
+class Patch(NamedTuple):
+    """One attribute that has another value while the backend is active."""
+
+    owner: Any
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Properties:
+    """`torch.cuda.get_device_properties`. Sizes in bytes."""
+
+    name: str
+    major: int
+    minor: int
+    multi_processor_count: int
+    total_memory: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    shared_memory_per_block: int = 48 << 10
+    regs_per_multiprocessor: int = 65536
+    max_threads_per_multi_processor: int = 2048
+    max_threads_per_block: int = 1024
+    warp_size: int = WARP
+    L2_cache_size: int = 50 << 20
+    gcnArchName: str = ""
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+
+
+def properties(device: Any = None) -> Properties:
+    major, minor = knobs.capability
+    return Properties(
+        name=knobs.device_name,
+        major=major,
+        minor=minor,
+        multi_processor_count=knobs.multiprocessor_count,
+        total_memory=knobs.total_memory,
+        shared_memory_per_block_optin=knobs.max_shared_mem,
+        shared_memory_per_multiprocessor=knobs.max_shared_mem,
+    )
+
+
+class Stream:
+    """The one stream there is: launches have ended when they return."""
+
+    cuda_stream = 0
+    stream_id = 0
+    device_index = 0
+    priority = 0
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.device = torch.device("cpu")
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        """Nothing to leave."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def query(self) -> bool:
+        return True
+
+    def record_event(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.record()
+        return event
+
+    def synchronize(self, *_: Any) -> None:
+        """Everything before has ended."""
+
+    wait_event = wait_stream = synchronize
+
+
+class Event:
+    """A point in time."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.time = 0.0
+
+    def record(self, stream: Any = None) -> None:
+        self.time = time.perf_counter()
+
+    def elapsed_time(self, end: Event) -> float:
+        """Milliseconds."""
+        return 1e3 * (end.time - self.time)
+
+    def query(self) -> bool:
+        return True
+
+    def synchronize(self, *_: Any) -> None:
+        """Everything before has ended."""
+
+    wait = synchronize
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for a GPU only where one is in use beside the CPU."""
+    if getattr(torch.cuda, "_initialized", False):
+        really_synchronize()
+
+
+def get_rng_state(device: Any = "cuda") -> torch.Tensor:
+    """`torch.compile` keeps it; without a GPU there is nothing to keep."""
+    return really_get_state(device) if really_available() else torch.empty(0, dtype=torch.uint8)
+
+
+def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
+    if state.numel():
+        really_set_state(state, device)
+
+
+def no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """There is nothing to do on a CPU."""
+
+
+def is_cuda(tensor: torch.Tensor) -> bool:
+    """Whether kernels take this tensor: launchers refuse others by it."""
+    return knobs.available and tensor.device.type in ("cpu", "cuda")
+
+
+def same(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    return tensor
+
+
+ANSWERS: dict[str, Any] = {
+    "is_available": lambda: knobs.available,
+    "is_bf16_supported": lambda *_, **__: True,
+    "is_current_stream_capturing": lambda: False,
+    "device_count": lambda: int(knobs.available),
+    "current_device": lambda: 0,
+    "set_device": nothing,
+    "get_device_name": lambda device=None: knobs.device_name,
+    "get_device_capability": lambda device=None: knobs.capability,
+    "get_device_properties": properties,
+    "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
+    "empty_cache": nothing,
+    "synchronize": synchronize,
+    "get_rng_state": get_rng_state,
+    "set_rng_state": set_rng_state,
+    "device": no_context,
+    "device_of": no_context,
+    "stream": no_context,
+    "set_stream": nothing,
+    "Stream": Stream,
+    "Event": Event,
+    "current_stream": Stream,
+    "default_stream": Stream,
+}
+PATCHES = [
+    *(Patch(torch.cuda, name, value) for name, value in ANSWERS.items()),
+    Patch(torch.Tensor, "is_cuda", property(is_cuda)),
+    Patch(torch.Tensor, "cuda", same),
+]

@@ -1,0 +1,76 @@
+"""What the backend answers about its device, which configuration autotuners take, how dots round, what is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from fuzz.backends.cpu.runtime.instruments import PLAIN, Instruments, ordered
+
+DOT_PRECISIONS = ("ieee", "tf32")
+
+
+@dataclass
+class Knobs:
+    """Set attributes directly, or for a block by `with knobs.set(multiprocessor_count=1):`.
+
+    The device: `available` is `torch.cuda.is_available()`; `capability`, `device_name`, `multiprocessor_count`,
+    `max_shared_mem` and `total_memory` (bytes) are its properties. Launchers may keep an answer: ask before they do.
+
+    Autotuners: `config` is the index of the configuration that they take, among those that pruning leaves and modulo
+    their number; the next ones where it cannot be launched. With a `config_seed` each kernel draws its index instead.
+
+    Dots: `tf32` cuts operands of float32 dots to 10 mantissa bits where the kernel's dot asks for tf32 (as it does
+    by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another order in which reductions and
+    dots combine their elements: a kernel that depends on the order changes its bits.
+
+    Checks: `instruments` are those of instruments.py that kernels are compiled with, `threads` how many programs run at
+    once where `threads` is among them.
+    """
+
+    available: bool = True
+    capability: tuple[int, int] = (9, 0)
+    device_name: str = "cpu"
+    multiprocessor_count: int = 4
+    max_shared_mem: int = 232448
+    total_memory: int = 80 << 30
+    config: int = 0
+    config_seed: int | None = None
+    dot_precision: str = "ieee"
+    reduction_order: int = 0
+    instruments: Instruments = PLAIN
+    threads: int = 1
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in {field.name for field in fields(self)}:
+            raise AttributeError(f"no such knob: {name}")
+        if name == "dot_precision" and value not in DOT_PRECISIONS:
+            raise ValueError(f"dot_precision is one of {DOT_PRECISIONS}, not {value!r}")
+        if name == "reduction_order" and not 0 <= value < 1 << 31:
+            raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
+        if name == "instruments":
+            value = ordered(value)
+        super().__setattr__(name, value)
+
+    @property
+    def modes(self) -> int:
+        """What every launch is told of these."""
+        return (self.dot_precision == "tf32") | self.reduction_order << 1
+
+    @contextmanager
+    def set(self, **values: Any) -> Iterator[None]:
+        """Other values for a block."""
+        before = {name: getattr(self, name, None) for name in values}
+        try:
+            for name, value in values.items():
+                setattr(self, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                if name in vars(self):
+                    setattr(self, name, value)
+
+
+knobs = Knobs()

@@ -1,0 +1,20 @@
+"""Store: campaigns, statistics, findings and their occurrences in a database; the corpus stays the truth of findings.
+
+`Store(url)` opens it, makes or upgrades its tables, and is closed by `close` or by the end of a `with`.
+"""
+
+from fuzz.campaign.store.rebuild import finding_of, rebuild
+from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic
+from fuzz.campaign.store.store import Store
+
+__all__ = [
+    "Campaign",
+    "Finding",
+    "Heartbeat",
+    "Lane",
+    "Occurrence",
+    "Statistic",
+    "Store",
+    "finding_of",
+    "rebuild",
+]

@@ -1,0 +1,11 @@
+"""Codec: Entry <-> text. A strict subset of YAML: no tags, anchors, aliases, repeated keys or implicit types.
+
+Tensors are hex words with their decimal values as a comment, or a versioned recipe with overrides; options are decimal
+numbers that read back exactly. Reading never executes anything, and is capped in size before it starts.
+"""
+
+from fuzz.corpus.codec.reader import loads
+from fuzz.corpus.codec.strict import FORMAT, LARGEST
+from fuzz.corpus.codec.writer import dumps
+
+__all__ = ["FORMAT", "LARGEST", "dumps", "loads"]

@@ -1,0 +1,190 @@
+"""Text -> Entry: every field is checked before anything is made of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fuzz.corpus.codec.strict import fields_of, mapping, name, natural, sequence, shown, text, texts
+from fuzz.errors import CorpusError, FuzzError
+from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import DTYPES
+from fuzz.model.entry import STATUSES, Entry
+from fuzz.model.finding import SYMPTOMS, Element, Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Exact, Patched, Recipe, Values
+
+ELEMENTS = 1 << 26
+"""Stored elements of all tensors of the largest case that is read."""
+STEPS = 1 << 20
+"""The largest step, pad or offset of a layout."""
+REACH = 40
+EXPRESSION = 200
+"""Characters of the longest size expression."""
+WORDS = re.compile(r"(0x[0-9a-f]{1,16}( 0x[0-9a-f]{1,16})*)?")
+NUMBER = re.compile(r"-?(inf|nan|[0-9]{1,300}(\.[0-9]{1,300})?(e[+-]?[0-9]{1,4})?)")
+
+
+def loads(data: bytes, *, digest: bool = True) -> Entry:
+    """The entry of a file's bytes, its digest checked. CorpusError says in one line what is wrong."""
+    try:
+        return _entry(fields_of(data), digest)
+    except CorpusError:
+        raise
+    except (FuzzError, ValueError, ArithmeticError) as error:
+        raise CorpusError(f"not an entry: {error}") from None
+
+
+def _entry(given: Any, digest: bool) -> Entry:
+    allowed = "format target planted status why digest case finding seen"
+    fields = mapping(given, "an entry", allowed, needed="target status digest case")
+    status = text(fields["status"], "status")
+    if status not in STATUSES:
+        raise CorpusError(f"status {shown(status)} is not one of {', '.join(STATUSES)}")
+    case = _case(fields["case"], name(fields["target"], "target"))
+    finding = fields.get("finding", {})
+    entry = Entry(
+        case=case,
+        finding=_finding(finding, len(case.calls)) if "finding" in fields else None,
+        status=status,
+        why=text(fields.get("why", ""), "why"),
+        planted=name(fields["planted"], "planted") if "planted" in fields else "",
+        also=texts(finding.get("also", []), "also"),
+        seen={key: text(value, key) for key, value in mapping(fields.get("seen", {}), "seen").items()},
+    )
+    if digest and entry.digest != text(fields["digest"], "digest"):
+        raise CorpusError(f"digest is {shown(fields['digest'])}, but the case's bytes give {entry.digest!r}")
+    return entry
+
+
+def _case(given: Any, target: str) -> Case:
+    fields = mapping(given, "case", "calls split", needed="calls")
+    calls = tuple(_call(call) for call in sequence(fields["calls"], "calls"))
+    if not calls:
+        raise CorpusError("calls is empty")
+    stored = 0
+    for call in calls:
+        for title, value in call.tensors.items():
+            shape = value.layout.stored(resolve(value.shape, call.dims))
+            if min(shape, default=0) < 0:
+                raise CorpusError(f"{title} has a negative size")
+            stored += math.prod(shape)
+    if stored > ELEMENTS:
+        raise CorpusError(f"the case has {stored} elements, more than the {ELEMENTS} that are read")
+    return Case(target, calls, _split(fields["split"]) if "split" in fields else None)
+
+
+def _split(given: Any) -> Split:
+    keys = "start length before after"
+    fields = mapping(given, "split", keys, needed=keys)
+    return Split(**{key: natural(fields[key], key) for key in keys.split()})
+
+
+def _call(given: Any) -> Call:
+    fields = mapping(given, "a call", "dims options arguments cotangents", needed="dims arguments")
+    dims = {key: natural(size, key) for key, size in mapping(fields["dims"], "dims").items()}
+    arguments, cotangents = (
+        {key: _argument(value, key, dims) for key, value in mapping(fields.get(part, {}), part).items()}
+        for part in ("arguments", "cotangents")
+    )
+    options = {key: _scalar(value, key) for key, value in mapping(fields.get("options", {}), "options").items()}
+    return Call(dims, arguments, options, cotangents)
+
+
+def _argument(given: Any, title: str, dims: Mapping[str, int]) -> Argument:
+    fields = mapping(given, title, "shape dtype layout bits recipe overrides", needed="shape dtype")
+    shape = texts(fields["shape"], f"the shape of {title}")
+    if any(len(size) > EXPRESSION for size in shape):
+        raise CorpusError(f"the shape of {title} has more than {EXPRESSION} characters")
+    resolve(shape, dims)
+    dtype = text(fields["dtype"], f"the dtype of {title}")
+    if dtype not in DTYPES:
+        raise CorpusError(f"unknown dtype {shown(dtype)}; known: {', '.join(DTYPES)}")
+    layout = _layout(fields.get("layout", {}))
+    if not layout.fits(len(shape)):
+        raise CorpusError(f"the layout of {title} does not fit {len(shape)} dims")
+    return Argument(shape, dtype, _values(fields, title, dtype), layout)
+
+
+def _layout(given: Any) -> Layout:
+    fields = mapping(given, "a layout", "order step pad offset expand reach")
+    plain = Layout()
+    numbers = (
+        natural(fields[key], key, STEPS) if key in fields else getattr(plain, key)
+        for key in ("step", "pad", "offset", "reach")
+    )
+    order, expand = (
+        tuple(natural(dim, key, STEPS) for dim in sequence(fields.get(key, []), key)) for key in ("order", "expand")
+    )
+    step, pad, offset, reach = numbers
+    layout = Layout(order, step, pad, offset, expand, reach)
+    if layout.step < 1 or layout.reach > REACH or len(set(layout.expand)) < len(layout.expand):
+        raise CorpusError(f"a layout has a step of 0, a reach over {REACH}, or expands a dim twice")
+    return layout
+
+
+def _values(fields: Mapping[str, Any], title: str, dtype: str) -> Values:
+    if ("bits" in fields) == ("recipe" in fields):
+        raise CorpusError(f"{title} has neither bits nor a recipe, or both")
+    if "bits" in fields:
+        bits = text(fields["bits"], "bits")
+        if not WORDS.fullmatch(bits) or "overrides" in fields:
+            raise CorpusError(f"the bits of {title} are not hex words, such as 0x3f800000, or have overrides")
+        return Exact(tuple(int(word, 16) for word in bits.split()), dtype)
+    made = Recipe.parse(text(fields["recipe"], "recipe"))
+    if "overrides" not in fields:
+        return made
+    return Patched(made, tuple(_override(pair) for pair in text(fields["overrides"], "overrides").split(", ")))
+
+
+def _override(pair: str) -> tuple[int, int]:
+    found = re.fullmatch(r"([0-9]{1,18}): ([0-9a-f]{1,16})", pair, re.ASCII)
+    if found is None:
+        raise CorpusError(f"override {shown(pair)} is not an index and a hex word, such as 3: 7fc00000")
+    return int(found[1]), int(found[2], 16)
+
+
+def _finding(given: Any, calls: int) -> Finding:
+    allowed = "oracle outputs symptom message call ratio disagreeing compared place elements also"
+    fields = mapping(given, "a finding", allowed, needed="oracle outputs symptom message call")
+    oracle, symptom = text(fields["oracle"], "oracle"), text(fields["symptom"], "symptom")
+    if symptom not in SYMPTOMS.get(oracle, ()):
+        raise CorpusError(f"oracle {shown(oracle)} has no symptom {shown(symptom)}")
+    return Finding(
+        oracle,
+        texts(fields["outputs"], "outputs"),
+        symptom,
+        text(fields["message"], "message"),
+        tuple(_element(element) for element in sequence(fields.get("elements", []), "elements")),
+        natural(fields["call"], "call", calls - 1),
+        _number(fields.get("ratio", "0.0"), "ratio"),
+        natural(fields.get("disagreeing", "0"), "disagreeing"),
+        natural(fields.get("compared", "0"), "compared"),
+        text(fields.get("place", ""), "place"),
+    )
+
+
+def _element(given: Any) -> Element:
+    needed = "output index got got_word want"
+    fields = mapping(given, "an element", f"{needed} bound ulps exact", needed=needed)
+    told = {key: text(value, key) for key, value in fields.items()}
+    index = tuple(natural(place, "index") for place in told.pop("index").split())
+    return Element(index=index, **told)
+
+
+def _number(value: Any, what: str) -> float:
+    if not NUMBER.fullmatch(text(value, what)):
+        raise CorpusError(f"{what} is {shown(value)}, not a number")
+    return float(value)
+
+
+def _scalar(value: Any, what: str) -> Scalar:
+    if text(value, what) in ("true", "false"):
+        return bool(value == "true")
+    if value.startswith("str "):
+        return str(value[4:])
+    number = _number(value, what)
+    return int(value) if re.fullmatch(r"-?[0-9]+", value) else number

@@ -1,0 +1,134 @@
+"""Entry -> text, the same text for equal entries."""
+
+from __future__ import annotations
+
+import re
+
+from fuzz.corpus.codec.strict import FORMAT, UNKNOWN
+from fuzz.model.case import Argument, Call, Scalar
+from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Element
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Exact, Patched, Values
+
+COMMENTED = 16
+"""Words whose decimal values are told in a comment."""
+SPECIAL = re.compile(r"[^\w ./+()-]|^[ -]|^$| $", re.ASCII)
+
+
+def dumps(entry: Entry, *, digest: bool = True) -> str:
+    """The entry's text; loads(dumps(entry).encode()) == entry. Without its digest it is text for one run only."""
+    lines = [f"format: {FORMAT}", f"target: {entry.case.target}"]
+    if entry.planted:
+        lines.append(f"planted: {entry.planted}")
+    lines += [
+        f"status: {entry.status}",
+        f"why: {_quoted(entry.why)}",
+        f"digest: {_quoted(entry.digest if digest else UNKNOWN)}",
+    ]
+    lines += ["case:", "  calls:"]
+    for call in entry.case.calls:
+        lines += _call_lines(call)
+    if entry.case.split:
+        split = entry.case.split
+        lines.append(
+            f"  split: {{start: {split.start}, length: {split.length}, before: {split.before}, after: {split.after}}}"
+        )
+    if entry.finding:
+        lines += _finding_lines(entry)
+    if entry.seen:
+        lines += ["seen:", *(f"  {key}: {_quoted(value)}" for key, value in entry.seen.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _call_lines(call: Call) -> list[str]:
+    dims = ", ".join(f"{name}: {size}" for name, size in call.dims.items())
+    lines = [f"  - dims: {{{dims}}}"]
+    if call.options:
+        options = ", ".join(f"{name}: {_scalar(value)}" for name, value in call.options.items())
+        lines.append(f"    options: {{{options}}}")
+    for title, part in (("arguments", call.arguments), ("cotangents", call.cotangents)):
+        if part:
+            lines.append(f"    {title}:")
+            for name, value in part.items():
+                lines += _argument_lines(name, value)
+    return lines
+
+
+def _argument_lines(name: str, value: Argument) -> list[str]:
+    shape = ", ".join(_quoted(text) for text in value.shape)
+    lines = [f"      {name}:", f"        shape: [{shape}]", f"        dtype: {value.dtype}"]
+    if value.layout != Layout():
+        parts = [
+            f"{field}: {list(number) if isinstance(number, tuple) else number}"
+            for field, number in vars(value.layout).items()
+            if number != getattr(Layout(), field)
+        ]
+        lines.append(f"        layout: {{{', '.join(parts)}}}")
+    return lines + [f"        {line}" for line in _values_lines(value.values)]
+
+
+def _values_lines(values: Values) -> list[str]:
+    if isinstance(values, Exact):
+        kind = named_dtype(values.dtype)
+        words = " ".join(hexword(word, kind) for word in values.words)
+        comment = " ".join(decimal(word, kind) for word in values.words[:COMMENTED])
+        more = " .." if len(values.words) > COMMENTED else ""
+        return [f'bits: "{words}"  # {comment}{more}']
+    if isinstance(values, Patched):
+        overrides = ", ".join(f"{index}: {word:x}" for index, word in values.overrides)
+        return [f'recipe: "{values.recipe.text()}"', f'overrides: "{overrides}"']
+    return [f'recipe: "{values.text()}"']
+
+
+def _finding_lines(entry: Entry) -> list[str]:
+    finding = entry.finding
+    assert finding is not None
+    lines = [
+        "finding:",
+        f"  oracle: {finding.oracle}",
+        f"  outputs: [{', '.join(_quoted(name) for name in finding.outputs)}]",
+        f"  symptom: {finding.symptom}",
+        f"  message: {_quoted(finding.message)}",
+        f"  call: {finding.call}",
+        f"  ratio: {finding.ratio!r}",
+        f"  disagreeing: {finding.disagreeing}",
+        f"  compared: {finding.compared}",
+        *([f"  place: {_quoted(finding.place)}"] if finding.place else []),
+    ]
+    if finding.elements:
+        lines.append("  elements:")
+        lines += [f"  - {_element_text(element)}" for element in finding.elements]
+    if entry.also:
+        lines.append(f"  also: [{', '.join(_quoted(text) for text in entry.also)}]")
+    return lines
+
+
+def _element_text(element: Element) -> str:
+    fields = {**vars(element), "index": " ".join(map(str, element.index))}
+    if not element.exact:
+        del fields["exact"]
+    return "{" + ", ".join(f"{key}: {_quoted(str(value))}" for key, value in fields.items()) + "}"
+
+
+def _scalar(value: Scalar) -> str:
+    if isinstance(value, str):
+        return _quoted(f"str {value}")
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    """The text as a YAML scalar on one line: plain where nothing in it is special."""
+    if not SPECIAL.search(text):
+        return text
+    return '"' + "".join(map(_escaped, text)) + '"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    return f"\\u{ord(character):04x}" if ord(character) < 1 << 16 else f"\\U{ord(character):08x}"

@@ -1,0 +1,229 @@
+"""Case: one complete input as data, frozen and without tensors, in a total order of simplicity.
+
+A case names sizes (dims), and for every argument its dtype, layout and values: a recipe, or exact bits. Usually it is
+one call; a short sequence of calls where the state between them is the question.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import Words, exponent, significant_bits
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, words_of
+
+Scalar = bool | int | float | str
+REPLICA = 1 << 16
+"""From one replica's seeds to the next one's: more than any seed that is drawn."""
+LISTED = 1 << 12
+"""Tensors of at most this many stored elements are compared by their words, larger ones by their recipe."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One tensor argument. `shape` holds expressions over dims; words are those of the layout's stored shape."""
+
+    shape: tuple[str, ...]
+    dtype: str
+    values: Values
+    layout: Layout = CONTIGUOUS
+
+    @property
+    def is_float(self) -> bool:
+        return named_dtype(self.dtype).is_float
+
+    def words(self, dims: Mapping[str, int]) -> Words:
+        """The exact bits, an array of unsigned words of the stored shape; read only."""
+        shape = self.layout.stored(resolve(self.shape, dims))
+        return materialise(self.values, shape, self.dtype)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows start .. start + length of the batch, computed again with other rows before and after them."""
+
+    start: int
+    length: int
+    before: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True, eq=True)
+class Call:
+    """One call of the launcher. Dims stand in the order in which the target declares them."""
+
+    dims: Mapping[str, int]
+    arguments: Mapping[str, Argument]
+    options: Mapping[str, Scalar] = field(default_factory=dict)
+    cotangents: Mapping[str, Argument] = field(default_factory=dict)
+
+    @property
+    def tensors(self) -> Mapping[str, Argument]:
+        """Arguments, then cotangents under the name ``grad NAME``."""
+        return {**self.arguments, **{f"grad {name}": value for name, value in self.cotangents.items()}}
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return resolve(self.tensors[name].shape, self.dims)
+
+    def elements(self) -> int:
+        """Total elements of all tensors."""
+        return sum(math.prod(self.shape(name)) for name in self.tensors)
+
+    def with_argument(self, name: str, value: Argument) -> Call:
+        if name.startswith("grad "):
+            return replace(self, cotangents={**self.cotangents, name.removeprefix("grad "): value})
+        return replace(self, arguments={**self.arguments, name: value})
+
+    def key(self) -> tuple[object, ...]:
+        """A hashable value that is equal for equal calls."""
+        return tuple(tuple(part.items()) for part in (self.dims, self.arguments, self.options, self.cotangents))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target's name, its calls in order, and the split that the invariance oracle looks at, if any."""
+
+    target: str
+    calls: tuple[Call, ...]
+    split: Split | None = None
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """A hashable value that is equal for equal cases."""
+        return (self.target, tuple(call.key() for call in self.calls), self.split)
+
+    @property
+    def last(self) -> Call:
+        return self.calls[-1]
+
+    def elements(self) -> int:
+        """Total elements of all tensors of all calls."""
+        return sum(call.elements() for call in self.calls)
+
+    def replica(self, number: int) -> Case:
+        """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
+        if not number:
+            return self
+        return Case(self.target, tuple(_reseeded(call, number) for call in self.calls), self.split)
+
+    def with_call(self, index: int, call: Call) -> Case:
+        return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
+
+
+def _reseeded(call: Call, number: int) -> Call:
+    arguments, cotangents = (
+        {name: Argument(one.shape, one.dtype, reseeded(one.values, number), one.layout) for name, one in part.items()}
+        for part in (call.arguments, call.cotangents)
+    )
+    return Call(call.dims, arguments, call.options, cotangents)
+
+
+def reseeded(values: Values, number: int) -> Values:
+    """The values of replica `number`: those of a recipe with another seed."""
+    return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
+
+
+def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:
+    """The words of these values for a stored shape, read only. ValueError where exact words do not fill it."""
+    if math.prod(shape) <= LISTED:
+        return _small(values, shape, dtype)
+    return words_of(values, shape, named_dtype(dtype))
+
+
+@lru_cache(maxsize=256)
+def _small(values: Values, shape: tuple[int, ...], dtype: str) -> Words:
+    words = words_of(values, shape, named_dtype(dtype))
+    words.flags.writeable = False
+    return words
+
+
+def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
+    """What simpler means; a total order. `defaults` maps arguments to their plain dtype and options to their default.
+
+    Calls, total elements, dims in declared order, arguments off the default layout, dtype or option, splits, then
+    values: non-zeros, significant bits, distance of exponents from 0, negative values, exact words.
+    """
+    return (
+        len(case.calls),
+        case.elements(),
+        tuple(size for call in case.calls for size in call.dims.values()),
+        sum(_off_default(call, defaults) for call in case.calls),
+        _split_key(case.split),
+        *values_key(case),
+        tuple(_plainness(call, defaults) for call in case.calls),
+    )
+
+
+def values_key(case: Case) -> tuple[object, ...]:
+    """The part of sort_key that tells how simple the values are."""
+    nonzeros = bits = exponents = negatives = 0
+    words: list[tuple[object, ...]] = []
+    for argument, dims in _arguments(case):
+        if math.prod(argument.layout.stored(resolve(argument.shape, dims))) > LISTED:
+            words.append(_recipe_key(argument.values))
+            nonzeros += 0 if isinstance(argument.values, Recipe) and argument.values.name == "zeros" else 1 << 40
+            continue
+        listed = argument.words(dims).reshape(-1)
+        measured = measure(listed.tobytes(), argument.dtype)
+        nonzeros, bits = nonzeros + measured[0], bits + measured[1]
+        exponents, negatives = exponents + measured[2], negatives + measured[3]
+        words.append(tuple(listed.tolist()))
+    return (nonzeros, bits, exponents, negatives, tuple(words))
+
+
+@lru_cache(maxsize=4096)
+def measure(data: bytes, dtype: str) -> tuple[int, int, int, int]:
+    """(non-zeros, significant bits, sum of |exponent|, negative values) of words given as bytes."""
+    kind = named_dtype(dtype)
+    words = np.frombuffer(data, dtype=kind.word)
+    significant = significant_bits(words, kind)
+    present = significant > 0
+    powers = np.abs(exponent(words[present], kind))
+    negatives = int((words >= kind.sign_word).sum()) if kind.sign_word else 0
+    return int(present.sum()), int(significant.sum()), int(powers.sum()), negatives
+
+
+def _arguments(case: Case) -> Iterator[tuple[Argument, Mapping[str, int]]]:
+    for call in case.calls:
+        for argument in call.tensors.values():
+            yield argument, call.dims
+
+
+def _off_default(call: Call, defaults: Mapping[str, object]) -> int:
+    layouts = sum(argument.layout != CONTIGUOUS for argument in call.tensors.values())
+    dtypes = sum(argument.dtype != defaults.get(name, argument.dtype) for name, argument in call.tensors.items())
+    options = sum(value != defaults.get(name, value) for name, value in call.options.items())
+    return layouts + dtypes + options
+
+
+def _plainness(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
+    """Breaks ties between equally many departures from the default, so that the order is total."""
+    layouts = tuple(
+        (value.layout.reach, value.layout.order, len(value.layout.expand), value.layout.expand)
+        + (value.layout.pad, value.layout.offset, value.layout.step)
+        for value in call.tensors.values()
+    )
+    dtypes = tuple(value.dtype for value in call.tensors.values())
+    return (layouts, dtypes, tuple(str(value) for value in call.options.values()))
+
+
+def _split_key(split: Split | None) -> tuple[int, ...]:
+    if split is None:
+        return ()
+    return (split.before + split.after, split.length, split.start, split.before)
+
+
+def _recipe_key(values: Values) -> tuple[object, ...]:
+    if isinstance(values, Exact):
+        return (9, tuple(values.words))
+    if isinstance(values, Patched):
+        return (8, len(values.overrides), *_recipe_key(values.recipe), values.overrides)
+    rank = {"zeros": 0, "ones": 1, "constant": 2, "integers": 3, "normal": 4}.get(values.name, 5)
+    return (rank, values.name, tuple(map(str, values.params)), values.seed)

@@ -1,0 +1,52 @@
+"""Entry: one corpus file as data: a case, what was seen there, and what became of it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+
+STATUSES = ("open", "fixed", "accepted")
+LONGEST = 80
+"""Characters that the outputs' names take in a file's name."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A corpus entry. `seen` holds where and how it was seen, as text by name; `also` other oracles that fire."""
+
+    case: Case
+    finding: Finding | None = None
+    status: str = "open"
+    why: str = ""
+    planted: str = ""
+    also: tuple[str, ...] = ()
+    seen: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        return digest(self.case)
+
+    @property
+    def name(self) -> str:
+        """The file's name, from what is wrong and the digest."""
+        if self.finding is None:
+            return f"seed-{self.digest[:8]}.yaml"
+        outputs = re.sub(r"[^A-Za-z0-9_+]+", "_", self.finding.output)[:LONGEST]
+        return f"{outputs}-{self.finding.symptom}-{self.digest[:8]}.yaml"
+
+
+def digest(case: Case) -> str:
+    """Sixteen hex digits over the case's dims, options, layouts and materialised bytes: a recipe's drift changes it."""
+    hashed = hashlib.sha256(case.target.encode())
+    for call in case.calls:
+        hashed.update(repr((tuple(call.dims.items()), tuple(call.options.items()))).encode())
+        for name, value in call.tensors.items():
+            hashed.update(repr((name, value.shape, value.dtype, value.layout)).encode())
+            hashed.update(value.words(call.dims).tobytes())
+    hashed.update(repr(case.split).encode())
+    return hashed.hexdigest()[:16]

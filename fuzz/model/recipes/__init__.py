@@ -1,0 +1,26 @@
+"""Values: recipes that make a tensor's bits from a seed, the same in numpy and torch on any device; and exact words.
+
+`fuzz.model.recipes.torch_values` is the torch half; nothing here imports it.
+"""
+
+from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, exact, override, words_of
+from fuzz.model.recipes.generation import generate, replicas
+from fuzz.model.recipes.recipe import Params, Recipe, recipe
+from fuzz.model.recipes.table import RECIPES, RecipeKind
+
+__all__ = [
+    "RECIPES",
+    "Exact",
+    "Overrides",
+    "Params",
+    "Patched",
+    "Recipe",
+    "RecipeKind",
+    "Values",
+    "exact",
+    "generate",
+    "override",
+    "recipe",
+    "replicas",
+    "words_of",
+]

@@ -1,0 +1,87 @@
+"""Recipes around the normal distribution: numbers as networks have them, and what makes reductions of them hard."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import gcd
+
+from fuzz.model.recipes.counter import Array, below, below_low, signed, uniform
+from fuzz.model.recipes.grid import ROW_SHIFT, Grid
+
+
+def normal(g: Grid) -> Array:
+    return g.round(g.normal(g.counter, g["exponent"]))
+
+
+def uniform_values(g: Grid) -> Array:
+    bits, scale = g.bits(), 2.0 ** g["exponent"]
+    if g["signed"]:
+        return g.round(g.xp.real(bits >> 10) * (scale * 2.0**-53))
+    return g.round(uniform(bits, g.xp) * scale)
+
+
+def rows_constant(g: Grid) -> Array:
+    return g.round(g.normal(g.row_counter, g["exponent"]))
+
+
+def near_constant(g: Grid) -> Array:
+    """One value a row, each element up to `ulps` steps further from zero."""
+    return rows_constant(g) + below(g.bits(1), g["ulps"] + 1, g.xp)
+
+
+def mean_shift(g: Grid) -> Array:
+    """Standard deviation 2^exponent around a mean of 2^(exponent + mean), of one random sign."""
+    mean = (2 * g.pick(2, stream=1) - 1) * 2.0 ** (g["exponent"] + g["mean"])
+    return g.round(g.normal(g.counter, g["exponent"]) + mean)
+
+
+def outliers(g: Grid) -> Array:
+    """Normal, but for a few columns, 2^factor times as large."""
+    loud = g.column == g.pick(g.span.columns, stream=1)
+    for stream in range(2, g["channels"] + 1):
+        loud = loud | (g.column == g.pick(g.span.columns, stream))
+    plain = g.normal(g.counter, g["exponent"])
+    return g.round(g.xp.where(loud, plain * 2.0 ** g["factor"], plain))
+
+
+def sparse(g: Grid) -> Array:
+    """One element in 2^rarity is normal, the others are 0."""
+    kept = below(g.bits(1), 1 << g["rarity"], g.xp) == 0
+    return g.round(g.xp.where(kept, g.normal(g.counter, g["exponent"]), 0.0))
+
+
+def cancelling(g: Grid) -> Array:
+    """Pairs of a and its negative, the latter up to `ulps` steps larger, dealt over the row; an odd one out is 0.
+
+    Dealt by place = (stride * column + start) mod columns, with a start for each row: a permutation that every element
+    can compute alone.
+    """
+    columns = max(g.span.columns, 1)
+    start = below(g.row_bits(1), columns, g.xp)
+    place = (g.column * g.pick(columns, 2, partial(_stride, columns)) + start) % columns
+    side = place & 1
+    size = g.round(g.normal(g.row_counter + (place >> 1), g["exponent"]))
+    noise = below_low(g.bits(3), g["ulps"] + 1)
+    words = (size ^ (side << (g.dtype.bits - 1))) + side * noise
+    if columns % 2 == 0 or columns == 1:
+        return words
+    return g.xp.where(place == columns - 1, 0, words)
+
+
+def _stride(columns: int, near: int) -> int:
+    """The first number from `near` on that has no factor in common with `columns`."""
+    stride = max(near, 1)
+    while gcd(stride, columns) != 1:
+        stride += 1
+    return stride
+
+
+def nonfinite(g: Grid) -> Array:
+    """One element in 2^rarity, at least one, is of the `kinds`: the sum of 1 for inf, 2 for -inf, 4 for NaN."""
+    d, xp, bits = g.dtype, g.xp, g.bits(1)
+    words = (d.inf_word, d.inf_word | d.sign_word, d.nan_word)
+    listed = tuple(word for i, word in enumerate(words) if g["kinds"] >> i & 1)
+    special = xp.table(tuple(map(signed, listed)))[below_low(bits, len(listed))]
+    chosen = g.counter == (g.pick(g.span.rows, stream=2) << ROW_SHIFT) + g.pick(g.span.columns, stream=3)
+    rare = below(bits, 1 << g["rarity"], xp) == 0
+    return xp.where(rare | chosen, special, normal(g))

@@ -1,0 +1,185 @@
+"""The list of recipes: for each what it makes, the parameters it takes and the formats it fits.
+
+A recipe's bits never change. Whoever must change one adds a kind with the next version and keeps the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from fuzz.model.dtypes import Kind
+from fuzz.model.recipes import edges, locations, normals, simple
+from fuzz.model.recipes.counter import Array
+from fuzz.model.recipes.grid import Grid
+
+ANY: frozenset[Kind] = frozenset({"float", "int", "uint", "bool"})
+FLOAT: frozenset[Kind] = frozenset({"float"})
+NUMBER: frozenset[Kind] = frozenset({"float", "int", "uint"})
+SIGNED: frozenset[Kind] = frozenset({"int"})
+INTEGER: frozenset[Kind] = frozenset({"int", "uint"})
+BITS: frozenset[Kind] = frozenset({"int", "uint", "bool"})
+
+
+@dataclass(frozen=True)
+class RecipeKind:
+    """One recipe: `params` gives each parameter's range, both ends included, `defaults` its value where none is given.
+
+    `constants` is the number of free float parameters c0, c1, .. that it takes. `finite` recipes make no infinity or
+    NaN in any format that they fit: where a value is too large for it, they stop at its largest. Those that are not
+    `general` are for an argument kind of their own.
+    """
+
+    name: str
+    meaning: str
+    make: Callable[[Grid], Array]
+    fits: frozenset[Kind] = FLOAT
+    params: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    defaults: Mapping[str, int] = field(default_factory=dict)
+    finite: bool = True
+    constants: int = 0
+    version: int = 1
+    general: bool = True
+
+
+def _kind(
+    name: str,
+    make: Callable[[Grid], Array],
+    meaning: str,
+    fits: frozenset[Kind] = FLOAT,
+    **params: tuple[int, int, int],
+) -> RecipeKind:
+    """A kind with each parameter given as (low, high, default)."""
+    return RecipeKind(
+        name,
+        meaning,
+        make,
+        fits,
+        MappingProxyType({name: (low, high) for name, (low, high, _) in params.items()}),
+        MappingProxyType({name: default for name, (_, _, default) in params.items()}),
+    )
+
+
+_SCALE = (-24, 13, 0)  # 6.01 * 2^13, the largest normal value then, is still below the largest of float16
+_RARE = (1, 8, 3)
+_BELOW = (1, 1 << 31, 16)
+_WHOLE = (0, 1, 0)
+_GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * locations.LEVELS)}
+
+_KINDS = (
+    _kind("zeros", simple.zeros, "0 everywhere", ANY),
+    _kind("ones", simple.ones, "1 everywhere", ANY),
+    _kind(
+        "constant",
+        simple.constant,
+        "mantissa * 2^exponent everywhere",
+        NUMBER,
+        mantissa=(-256, 256, 1),
+        exponent=(-40, 40, 0),
+    ),
+    _kind("normal", normals.normal, "normal of standard deviation 2^exponent", exponent=_SCALE),
+    _kind(
+        "uniform",
+        normals.uniform_values,
+        "uniform below 2^exponent, from 0 or, signed, from its negative",
+        exponent=_SCALE,
+        signed=(0, 1, 1),
+    ),
+    _kind(
+        "exponents",
+        edges.exponents,
+        "every exponent of the format (or 2^-width .. 2^width) as likely as any other",
+        width=(1, 1100, 1100),
+        subnormals=(0, 1, 1),
+    ),
+    _kind("rows_constant", normals.rows_constant, "one normal value a row", exponent=_SCALE),
+    _kind(
+        "near_constant",
+        normals.near_constant,
+        "one normal value a row, plus up to `ulps` units in the last place",
+        exponent=_SCALE,
+        ulps=(1, 8, 2),
+    ),
+    _kind(
+        "mean_shift",
+        normals.mean_shift,
+        "normal around a mean 2^mean times its standard deviation",
+        exponent=(-24, 3, 0),
+        mean=(4, 12, 8),
+    ),
+    _kind(
+        "outliers",
+        normals.outliers,
+        "normal, one or a few columns 2^factor times as large",
+        exponent=(-24, 8, 0),
+        factor=(4, 16, 8),
+        channels=(1, 4, 1),
+    ),
+    _kind(
+        "cancelling",
+        normals.cancelling,
+        "pairs a, -a (up to `ulps` apart) over a row, so that its sum nearly vanishes",
+        exponent=_SCALE,
+        ulps=(0, 8, 1),
+    ),
+    _kind("sparse", normals.sparse, "one in 2^rarity normal, the others 0", exponent=_SCALE, rarity=_RARE),
+    _kind(
+        "integers", simple.integers, "whole numbers in -bound .. bound: exact sums, ties", NUMBER, bound=(1, 1000, 4)
+    ),
+    _kind("ties", simple.ties, "a few distinct normal values, again and again", exponent=_SCALE, distinct=(1, 8, 3)),
+    _kind("subnormals", edges.subnormals, "subnormals of all sizes, both signs"),
+    _kind("signed_zeros", edges.signed_zeros, "+0 and -0, one in 2^rarity +1 or -1", rarity=_RARE),
+    _kind(
+        "boundaries",
+        edges.boundaries,
+        "values within `spread` steps of constants where functions turn, and of the caller's c0 .. c7",
+        spread=(0, 16, 1),
+        builtin=(0, 1, 1),
+    ),
+    _kind("huge", edges.huge, "the largest binades", binades=(1, 16, 2)),
+    _kind("tiny", edges.tiny, "the smallest normal binades", binades=(1, 16, 2)),
+    _kind("ramp", simple.ramp, "start, start + step, .. in each row", NUMBER, start=(-64, 64, 0), step=(-8, 8, 1)),
+    _kind("onehot", simple.onehot, "one 2^exponent a row, the others 0", exponent=_SCALE),
+    _kind("alternating", simple.alternating, "+a, -a, +a, .. with one normal a a row", exponent=_SCALE),
+    _kind(
+        "nonfinite",
+        normals.nonfinite,
+        "normal; one in 2^rarity, at least one, of `kinds`: 1 inf + 2 -inf + 4 NaN; rarity 0: all",
+        exponent=_SCALE,
+        rarity=(0, 8, 3),
+        kinds=(1, 7, 7),
+    ),
+    _kind("indices", simple.indices, "uniform in 0 .. below - 1", INTEGER, below=_BELOW),
+    _kind("indices_edges", simple.indices_edges, "0, below - 1, the middle, repeats", INTEGER, below=_BELOW),
+    _kind(
+        "indices_sentinel",
+        simple.indices_sentinel,
+        "uniform in 0 .. below - 1, one in 2^rarity the sentinel",
+        SIGNED,
+        below=_BELOW,
+        sentinel=(-(1 << 31), (1 << 31) - 1, -100),
+        rarity=_RARE,
+    ),
+    _kind("locations", locations.locations, "anywhere in a grid, or up to a quarter of it outside", signed=_WHOLE),
+    _kind("location_outside", locations.location_outside, "outside of a grid, up to 8 times its size", signed=_WHOLE),
+    _kind(
+        "location_edges",
+        locations.location_edges,
+        "where a cell's neighbours change, and a grid's border, within `spread` steps",
+        signed=_WHOLE,
+        align=_WHOLE,
+        spread=(0, 16, 1),
+        levels=(1, locations.LEVELS, 1),
+        points=(1, 1 << 31, 1),
+        **_GRIDS,
+    ),
+    _kind("random_bits", simple.random_bits, "every bit random", BITS),
+)
+
+RECIPES: dict[str, RecipeKind] = {kind.name: kind for kind in _KINDS}
+RECIPES["boundaries"] = replace(RECIPES["boundaries"], constants=edges.CONSTANTS)
+RECIPES["nonfinite"] = replace(RECIPES["nonfinite"], finite=False)
+for _name in ("locations", "location_outside", "location_edges"):
+    RECIPES[_name] = replace(RECIPES[_name], general=False)

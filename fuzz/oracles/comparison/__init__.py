@@ -1,0 +1,1 @@
+"""Comparison: outputs of a backend against expected ones, element by element."""

@@ -1,0 +1,115 @@
+"""Judge: one output against its reference, element by element.
+
+An element disagrees when |out - ref| > SAFETY * envelope + half a unit in the last place of the output's dtype + the
+smallest subnormal that the backend keeps. Nothing depends on shape: outputs of several replicas may be stacked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from fuzz.backends.memory import NAMES
+from fuzz.model.dtypes import DType, from_words, to_words, ulp
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.reference.envelope import Expected, Precision
+from fuzz.target.contract import ENVELOPE, Contract
+
+SAFETY = 4.0
+SYMPTOMS = ("nonfinite", "sign", "value")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Element by element: which symptom (0 none, else 1 + its index in SYMPTOMS), the bound, and error over bound."""
+
+    symptom: torch.Tensor
+    bound: torch.Tensor
+    ratio: torch.Tensor
+
+    @property
+    def wrong(self) -> bool:
+        return bool(self.symptom.any())
+
+    @property
+    def worst(self) -> float:
+        return float(self.ratio.max()) if self.ratio.numel() else 0.0
+
+
+def judge(output: torch.Tensor, expected: Expected, precision: Precision, contract: Contract = ENVELOPE) -> Judgement:
+    """Compares one output with its reference, element by element; the rules are those of the module's docstring."""
+    value = expected.value
+    out = output.to(value.device)
+    if not out.is_floating_point():
+        wrong = (out != value) & (expected.spread == 0)
+        return Judgement(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
+    kind = named_dtype(NAMES[output.dtype])
+    out = out.double()
+    value, slack, bound = allowed(expected, kind, precision, contract)
+    error = (out - value).abs()
+    if bool((error <= bound).all()):
+        ratio = torch.where(torch.isfinite(bound) & (error > 0), error / bound, 0.0)
+        return Judgement(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
+    unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
+    nonfinite = _nonfinite(out, expected.value, slack, kind)
+    over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
+    sign = over & (value.abs() > bound) & (out * value < 0)
+    symptom = torch.where(nonfinite, 1, torch.where(sign, 2, torch.where(over, 3, 0)))
+    symptom = torch.where(unbounded, 0, symptom)
+    ratio = torch.nan_to_num(error / bound, nan=0.0, posinf=0.0)
+    return Judgement(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
+
+
+def allowed(
+    expected: Expected, kind: DType, precision: Precision, contract: Contract = ENVELOPE
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(value, slack, bound): what is due, how far it is uncertain, and how far an output may be from it.
+
+    The envelope: half a unit of the output's format, its underflow, and the spread. Ulps: so many units of the
+    correctly rounded value, its underflow, and what float64 itself is uncertain about.
+    """
+    value = expected.value
+    slack = SAFETY * expected.spread if contract.kind != "ulps" else torch.zeros_like(expected.spread)
+    if expected.uncertainty is not None:
+        slack = slack + SAFETY * expected.uncertainty
+    if contract.kind == "ulps":
+        value = rounded(value, kind)
+        flushed = precision.eta if precision.eta > kind.smallest_subnormal else 0.0
+        return value, slack, slack + contract.ulps * 2 * half_ulp(value.abs(), kind) + flushed
+    tiny = max(precision.eta, kind.smallest_subnormal)
+    return value, slack, slack + half_ulp(value.abs() + slack, kind) + tiny
+
+
+def rounded(value: torch.Tensor, kind: DType) -> torch.Tensor:
+    """The values rounded to nearest in a format, once; torch rounds float64 to bfloat16 by way of float32."""
+    words = to_words(value.detach().cpu().numpy(), kind)
+    return torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64)).to(value.device)
+
+
+def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:
+    """Where exactly one side is finite: overflow is judged by whether the exact value, rounded, may overflow."""
+    limit = overflow_threshold(kind)
+    may_overflow = value.abs() + slack >= limit
+    must_overflow = (value.abs() - slack >= limit) & torch.isfinite(value)
+    right_side = (torch.sign(out) == torch.sign(value)) | (value.abs() <= slack)
+    allowed_inf = torch.isinf(out) & may_overflow & right_side
+    unexpected = ~torch.isfinite(out) & torch.isfinite(value) & ~allowed_inf
+    missing = torch.isfinite(out) & (must_overflow | ~torch.isfinite(value))
+    other_inf = torch.isinf(out) & torch.isinf(value) & (torch.sign(out) != torch.sign(value))
+    return unexpected | missing | other_inf
+
+
+@lru_cache
+def overflow_threshold(kind: DType) -> float:
+    """The least magnitude that rounds to infinity: half a unit in the last place beyond the largest finite value."""
+    return kind.largest + float(ulp(kind.largest, kind)) / 2
+
+
+def half_ulp(magnitude: torch.Tensor, kind: DType) -> torch.Tensor:
+    """Half a unit in the last place of the format at these magnitudes (float64, not negative)."""
+    # frexp calls the exponent of 0 that of 1/2.
+    exponent = torch.clamp(torch.frexp(magnitude.clamp(min=kind.smallest_normal))[1] - 1, max=kind.bias)
+    return torch.ldexp(torch.ones_like(magnitude), exponent - kind.mantissa - 1)

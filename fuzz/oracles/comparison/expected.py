@@ -1,0 +1,172 @@
+"""Expect: what the reference says of a call, of one case or of replicas of its plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.model.case import Argument
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.outcome import Returned
+from fuzz.model.recipes.torch_values import from_words
+from fuzz.oracles.base import Examination, Stack
+from fuzz.reference.envelope import Diverges, Expected, Precision, evaluate, evaluate_backward, wider
+from fuzz.target.spec import Target
+
+STAGES = (2, 8, 20, 80)
+"""Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
+THOROUGH = 20
+"""Members from which a stage also evaluates what can only widen the envelope: range, and the error of float64."""
+Inputs = dict[str, torch.Tensor | float | int | bool | str]
+
+
+Known = Mapping[str, Expected]
+Make = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
+
+
+def expect(
+    exam: Examination, index: int, stage: int, known: Known | None = None, precision: Precision | None = None
+) -> Known:
+    """The reference's outputs for one call with the envelope of that stage's members. TargetError where it fails.
+
+    `known` is what the stage before it gave; without it all members up to that stage are evaluated. `precision` is
+    that of the target and the backend unless another one is asked about.
+    """
+    inputs, cotangents = reference_inputs(exam, index)
+    return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+
+
+def expect_replicas(exams: Sequence[Examination], index: int, stage: int, known: Known | None) -> Known:
+    """The same for replicas of a plan, their first dim everywhere.
+
+    Diverges as `evaluate` does, and where the reference fails: whether it does so for a replica alone, that one tells.
+    """
+    inputs, cotangents = replica_inputs(exams, index)
+    try:
+        return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
+    except TargetError as error:
+        raise Diverges from error
+
+
+def _evaluate(
+    exam: Examination,
+    index: int,
+    inputs: Inputs,
+    cotangents: dict[str, torch.Tensor],
+    stage: int,
+    known: Known | None,
+    replicas: int | None = None,
+    precision: Precision | None = None,
+) -> Known:
+    call, target = exam.plan.calls[index], exam.target
+    assert target.reference is not None
+    precision = precision or exam.precision
+    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
+    thorough = members >= THOROUGH
+    first = thorough and after < THOROUGH
+    how: dict[str, Any] = dict(members=members, uncertainty=first, check_range=thorough, replicas=replicas, after=after)
+    try:
+        if target.differentiable:
+            wrt = [name for name in call.arguments if call.arguments[name].is_float]
+            found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
+        else:
+            found = evaluate(target.reference, inputs, precision, **how)
+        return wider(known or {}, of_kernel(exam, index, found))
+    except UsageError:
+        raise
+    except Exception as error:
+        raise TargetError(
+            f"target {target.name!r}: its reference fails at {dict(call.dims)}: {one_line(error)}"
+        ) from error
+
+
+def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> dict[str, Expected]:
+    """Without gradients that the kernel leaves out, which are for the autograd oracle."""
+    if not exam.target.differentiable or not isinstance(exam.outcome, Returned):
+        return expected
+    outputs, gradients = exam.returned.calls[index].outputs, {f"d{name}" for name in exam.target.tensors}
+    return {name: one for name, one in expected.items() if name in outputs or name not in gradients}
+
+
+def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """`reference_inputs` of replicas, each tensor with them as first dim."""
+    stack = common(exams)
+    if stack:
+        return _inputs(
+            exams[0], index, lambda name, value, dims: _rows(rows_of(stack.values[name], exams), value, dims)
+        )
+    parts = [reference_inputs(exam, index) for exam in exams]
+    inputs, cotangents = parts[0]
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor):
+            inputs[name] = torch.stack([value, *(part[0][name] for part in parts[1:])])  # type: ignore[list-item]
+    return inputs, {name: torch.stack([part[1][name] for part in parts]) for name in cotangents}
+
+
+def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    """What the reference is called with: contiguous tensors of the case's values, options, sizes; and cotangents."""
+    return _inputs(exam, index, lambda name, value, dims: plain_tensor(value, dims))
+
+
+def _inputs(exam: Examination, index: int, made: Make) -> tuple[Inputs, dict[str, torch.Tensor]]:
+    call = exam.case.calls[index]
+    tensors = {name: made(name, value, call.dims) for name, value in call.tensors.items()}
+    inputs: Inputs = {name: tensors[name] for name in call.arguments}
+    inputs.update(call.options)
+    inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
+    return inputs, {name: as_passed(exam, index, name, tensors[f"grad {name}"]) for name in call.cotangents}
+
+
+def as_passed(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
+    """What a backward gets of a cotangent: autograd rounds it to its output's dtype."""
+    outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
+    return cotangent.to(outputs[output].dtype).to(cotangent.dtype) if output in outputs else cotangent
+
+
+def _rows(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+    """An argument of replicas from its stored values; expanded dims have stride 0."""
+    return values.expand(len(values), *resolve(value.shape, dims))
+
+
+def rows_of(stacked: torch.Tensor, exams: Sequence[Examination]) -> torch.Tensor:
+    """The rows of these replicas."""
+    return stacked if len(exams) == len(stacked) else stacked[[exam.row for exam in exams]]
+
+
+def common(exams: Sequence[Examination]) -> Stack | None:
+    """The stack in which all of these replicas ran, if it is one."""
+    stack = exams[0].stack if exams else None
+    return stack if all(exam.stack is stack for exam in exams) else None
+
+
+def check_alike(target: Target, outputs: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:
+    """TargetError where launcher and baseline do not return the same outputs, shapes and dtypes."""
+    parts = ({name: (tuple(t.shape), t.dtype) for name, t in found.items()} for found in (outputs, others))
+    mine, theirs = parts
+    if mine != theirs:
+        raise TargetError(f"target {target.name!r}: the launcher returns {mine}; the baseline returns {theirs}")
+
+
+def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected]) -> None:
+    """TargetError where launcher and reference do not return the same outputs, shapes and kinds. Or both stacked."""
+    where = f"target {target.name!r}"
+    if set(outputs) != set(expected):
+        returned, wanted = ", ".join(sorted(outputs)), ", ".join(sorted(expected))
+        raise TargetError(f"{where}: the launcher returns {returned}; the reference returns {wanted}")
+    for name, output in outputs.items():
+        value = expected[name].value
+        if tuple(value.shape) != tuple(output.shape):
+            shapes = f"{tuple(output.shape)}, the reference's {tuple(value.shape)}"
+            raise TargetError(f"{where}: the launcher's output {name!r} has shape {shapes}")
+        if output.is_floating_point() and value.dtype is not torch.float64:
+            raise TargetError(f"{where}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due")
+
+
+def plain_tensor(value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+    """The argument's values as a tensor on the host; expanded dims have stride 0."""
+    words = from_words(value.words(dims), named_dtype(value.dtype))
+    return words.expand(resolve(value.shape, dims))

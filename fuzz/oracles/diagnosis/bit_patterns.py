@@ -1,0 +1,46 @@
+"""What the wrong elements' own bits tell: nobody wrote them, they are 0, or they were cut off instead of rounded."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from fuzz.backends.memory import words_of
+from fuzz.backends.poison import POISON
+from fuzz.model.dtypes import from_words, to_words
+from fuzz.oracles.diagnosis.context import Picture
+
+
+def unwritten(seen: Picture, output: str) -> str:
+    """Elements that still hold, or were computed from, the poison of memory that nobody wrote."""
+    raw, wrong = seen.raw[output], seen.wrong[output]
+    held = words_of(raw) == POISON[seen.kind(output).name]
+    if held.any():
+        return f"{int(held.sum())} of {raw.numel()} elements of {output} were never written"
+    nan = raw.isnan() & wrong & seen.want[output].isfinite()
+    if bool(nan.any()) and all(bool(x.isfinite().all()) for x in seen.inputs.values()):
+        return f"{output} is NaN, and no input is"
+    return ""
+
+
+def zero(seen: Picture, output: str) -> str:
+    """All wrong elements are 0."""
+    wrong = seen.wrong[output]
+    if bool((seen.got[output][wrong] == 0).all()):
+        return f"{output} is 0 in {'every element' if bool(wrong.all()) else 'the wrong elements'}"
+    return ""
+
+
+def truncated(seen: Picture, output: str) -> str:
+    """Elements cut off at the format's last bit instead of rounded to nearest."""
+    kind = seen.kind(output)
+    want, got, wrong = seen.want[output], seen.got[output], seen.wrong[output]
+    finite = want.isfinite() & got.isfinite()
+    nearest = np.asarray(from_words(to_words(want.numpy(), kind), kind))
+    away = np.abs(nearest) > np.abs(want.numpy())
+    words = to_words(nearest, kind) - away.astype(kind.word)
+    cut = torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64))
+    same = (got == cut) | ~finite
+    if bool((wrong & finite).any()) and int(away.sum()) >= 2 and bool(same.all()):
+        return f"{output} is truncated instead of rounded to {kind.name}"
+    return ""

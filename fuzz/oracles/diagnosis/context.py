@@ -1,0 +1,71 @@
+"""Picture: everything about one call that a pattern may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from fuzz.backends.memory import NAMES
+from fuzz.model.dtypes import DType
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.oracles.base import Examination
+from fuzz.oracles.comparison.compare import allowed, judge
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, expect, reference_inputs
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Outputs of the last call as float64: got, wanted, how far they may be apart, and which elements are wrong.
+
+    `wrong` holds only outputs with a wrong element. `inputs` are the floating arguments, `earlier` what was due from
+    earlier calls.
+    """
+
+    dims: Mapping[str, int]
+    inputs: Tensors
+    raw: Tensors
+    got: Tensors
+    want: Tensors
+    bound: Tensors
+    wrong: Tensors
+    earlier: tuple[Tensors, ...] = ()
+
+    def kind(self, output: str) -> DType:
+        return named_dtype(NAMES[self.raw[output].dtype])
+
+    def fits(self, output: str, due: torch.Tensor, bound: torch.Tensor) -> bool:
+        """Whether an output is that, everywhere, and where it is wrong that is not what is due, either."""
+        got, wrong = self.got[output], self.wrong[output]
+        if got.shape != due.shape or not bool(torch.isfinite(got).all()):
+            return False
+        apart = (due - self.want[output]).abs() > bound
+        return bool(((got - due).abs() <= bound).all()) and bool((apart & wrong).any())
+
+
+Pattern = Callable[[Picture, str], str]
+"""What is wrong with one output, or nothing."""
+
+
+def picture(exam: Examination) -> Picture:
+    """The picture of a case that returned. Raises TargetError where the reference fails."""
+    call = len(exam.case.calls) - 1
+    outputs = {name: tensor.cpu() for name, tensor in exam.returned.calls[call].outputs.items()}
+    stage = STAGES.index(THOROUGH)
+    expected = {name: one for name, one in expect(exam, call, stage).items() if outputs[name].is_floating_point()}
+    want = {name: one.value.cpu() for name, one in expected.items()}
+    bound, wrong = {}, {}
+    for name, one in expected.items():
+        kind = named_dtype(NAMES[outputs[name].dtype])
+        bound[name] = allowed(one, kind, exam.precision, exam.target.contract)[2].cpu()
+        symptom = judge(outputs[name], one, exam.precision, exam.target.contract).symptom.cpu() > 0
+        if bool(symptom.any()):
+            wrong[name] = symptom
+    earlier = [{name: one.value.cpu() for name, one in expect(exam, index, 0).items()} for index in range(call)]
+    given = reference_inputs(exam, call)[0]
+    floats = {name: x.double() for name, x in given.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
+    got = {name: outputs[name].double() for name in want}
+    return Picture(exam.case.calls[call].dims, floats, outputs, got, want, bound, wrong, tuple(earlier))

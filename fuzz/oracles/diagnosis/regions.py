@@ -1,0 +1,67 @@
+"""Where the wrong elements lie: beyond a row or column, or where an input lies in an interval."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from fuzz.oracles.diagnosis.context import Picture
+
+ENOUGH = 8
+"""Elements, rows or columns that a statement about a place must rest on, wrong and right ones together."""
+
+
+def region(seen: Picture, output: str) -> str:
+    """An interval of one input of the same shape that holds the wrong elements and no right one."""
+    wrong = seen.wrong[output].reshape(-1)
+    for name, values in seen.inputs.items():
+        if values.shape != seen.got[output].shape or wrong.numel() < ENOUGH or bool(wrong.all()):
+            continue
+        x = values.reshape(-1)
+        low, high = float(x[wrong].min()), float(x[wrong].max())
+        right = x[~wrong]
+        if not math.isfinite(low - high):
+            continue
+        inside = (right >= low) & (right <= high)
+        if bool(inside.any()) or int(wrong.sum()) < 2:
+            continue
+        return f"{output} is wrong only {told(name, low, high, right)}{sign(seen, output)}"
+    return ""
+
+
+def told(name: str, low: float, high: float, right: torch.Tensor) -> str:
+    """The interval in words; a side on which nothing right lies is left out."""
+    below, above = bool((right < low).any()), bool((right > high).any())
+    if below and above:
+        return f"for {name} from {low:.4g} to {high:.4g}"
+    return f"for {name} >= {low:.4g}" if below else f"for {name} <= {high:.4g}"
+
+
+def sign(seen: Picture, output: str) -> str:
+    """Whether it is the sign that is wrong there."""
+    wrong = seen.wrong[output]
+    got, want = seen.got[output][wrong], seen.want[output][wrong]
+    return ", where its sign is flipped" if bool((got * want < 0).all()) else ""
+
+
+def columns_or_rows(seen: Picture, output: str) -> str:
+    """Wrong elements in all rows but only some columns, or the other way round: from one on, or one alone."""
+    wrong = seen.wrong[output]
+    if wrong.dim() == 0 or bool(wrong.all()):
+        return ""
+    names = ["element"] if wrong.dim() == 1 else ["row", "column"]
+    for axis, what in zip(range(wrong.dim() - len(names), wrong.dim()), names, strict=True):
+        others = [dim for dim in range(wrong.dim()) if dim != axis]
+        hit = wrong.amax(others) if others else wrong
+        places, size = hit.nonzero().flatten().tolist(), hit.numel()
+        if len(places) == size or size < ENOUGH:
+            continue
+        if len(places) == 1:
+            last = " (the last)" if places[0] == size - 1 else ""
+            return f"{output} is wrong only in {what} {places[0]}{last} of {size}"
+        if places == list(range(places[0], size)):
+            return f"{output} is wrong only from {what} {places[0]} of {size} on"
+        if places == list(range(len(places))):
+            return f"{output} is wrong only up to {what} {places[-1]} of {size}"
+    return ""

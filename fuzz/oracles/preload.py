@@ -1,0 +1,33 @@
+"""Warm: what every worker would do first, done once in the process that workers are forked from.
+
+Importing it imports torch, triton and the oracles, and computes Triton's key of its own files: about two seconds that
+a clean worker does not spend again.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import torch
+import torch._decomp
+import triton
+from triton.runtime import cache
+
+import fuzz.backends.cpu
+import fuzz.oracles
+import fuzz.oracles.examine
+from fuzz.reference.envelope import prepare
+
+with suppress(ImportError):
+    # mpmath, which findings are adjudicated by.
+    import fuzz.reference.exact
+with suppress(ImportError):
+    # Triton imports it at the first launch.
+    import triton.experimental.gluon
+
+torch.set_num_threads(1)
+prepare()
+# Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
+getattr(cache, "triton_key", lambda: None)()
+
+__all__ = ["fuzz", "triton"]

@@ -1,0 +1,163 @@
+"""Plugin: pytest collects target files and corpus entries, where ``--fuzz-cases N`` asks for it.
+
+A target in ``fuzz_*.py``, or in a file named on the command line, becomes a test that fuzzes N of its cases. An entry
+beside such a file, in a folder named ``corpus``, or in ``--fuzz-corpus`` becomes a test that replays it. With N = 0
+entries are replayed and nothing is fuzzed. Without the option nothing is collected, and nothing more is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FIRST_LINE = b"format: fuzz-case/"
+TAKEN = pytest.StashKey[set[Path]]()
+"""Entries that are collected already, so that one beside a target file and in a collected folder is one test."""
+
+
+class Disagreement(Exception):
+    """Holds the screen that is shown in place of a traceback."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("fuzz", "differential fuzzing of Triton kernels")
+    group.addoption("--fuzz-cases", type=_count, metavar="N", help="fuzz N cases a target; 0 only replays entries")
+    group.addoption("--fuzz-corpus", type=Path, metavar="DIR", help="replay the entries in DIR and save findings there")
+    group.addoption("--fuzz-backend", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    group.addoption("--fuzz-seed", type=int, default=0, metavar="N", help="the seed of the cases")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not a number of cases")
+    return int(text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[TAKEN] = set()
+    folder = config.getoption("--fuzz-corpus")
+    if folder is None:
+        return
+    if config.getoption("--fuzz-cases") is None:
+        raise pytest.UsageError("--fuzz-corpus needs --fuzz-cases N; N = 0 only replays entries")
+    if not folder.is_dir():
+        raise pytest.UsageError(f"--fuzz-corpus: {folder} is not a folder")
+    config.args.append(str(folder))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if parent.config.getoption("--fuzz-cases") is None:
+        return None
+    if file_path.suffix == ".yaml" and _is_entry(file_path, parent):
+        return EntryFile.from_parent(parent, path=file_path)
+    if file_path.suffix == ".py" and _is_target_file(file_path, parent):
+        return TargetFile.from_parent(parent, path=file_path)
+    return None
+
+
+def _is_target_file(path: Path, parent: pytest.Collector) -> bool:
+    chosen = path.name.startswith("fuzz_") or parent.session.isinitpath(path)
+    return chosen and b"@target(" in path.read_bytes()
+
+
+def _is_entry(path: Path, parent: pytest.Collector) -> bool:
+    folder = parent.config.getoption("--fuzz-corpus")
+    placed = "corpus" in path.parts or (folder is not None and path.is_relative_to(folder.resolve()))
+    if not placed and not parent.session.isinitpath(path):
+        return False
+    with path.open("rb") as file:
+        return file.read(len(FIRST_LINE)) == FIRST_LINE
+
+
+class TargetFile(pytest.File):
+    """A file that declares targets: one test for each that fuzzes it, and one for each entry beside the file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        from fuzz import corpus
+        from fuzz.errors import FuzzError
+        from fuzz.target.loader import module, targets_in
+
+        cases = self.config.getoption("--fuzz-cases")
+        try:
+            targets = targets_in(module(self.path.resolve()))
+        except FuzzError as error:
+            raise self.CollectError(str(error)) from None
+        for name, target in targets.items():
+            folder = self.path.parent / "corpus" / name
+            for path in _untaken(self.config, corpus.files([folder]) if folder.is_dir() else ()):
+                yield ReplayItem.from_parent(self, name=f"{name}/{path.name}", entry=path, target=f"{self.path}:{name}")
+            if cases:
+                yield FuzzItem.from_parent(self, name=name, target=target, cases=cases)
+
+
+class EntryFile(pytest.File):
+    """One entry of a corpus: one test."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        for path in _untaken(self.config, [self.path]):
+            yield ReplayItem.from_parent(self, name="replay", entry=path, target="")
+
+
+def _untaken(config: pytest.Config, paths: Any) -> Iterator[Path]:
+    for path in paths:
+        if path.resolve() not in config.stash[TAKEN]:
+            config.stash[TAKEN].add(path.resolve())
+            yield path
+
+
+class _Item(pytest.Item):
+    """A test whose failure is a screen, not a traceback."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        from fuzz.errors import FuzzError
+
+        if isinstance(excinfo.value, Disagreement | FuzzError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, self.name
+
+
+class FuzzItem(_Item):
+    """Some cases of one target."""
+
+    def __init__(self, *, target: Any, cases: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.target, self.cases = target, cases
+
+    def runtest(self) -> None:
+        from fuzz.api import drawn, named
+        from fuzz.run.options import Run
+
+        option = self.config.getoption
+        backend, seed, corpus = option("--fuzz-backend"), option("--fuzz-seed"), option("--fuzz-corpus")
+        asked = Run(named(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
+        if screens := list(drawn(self.target, asked)):
+            raise Disagreement("\n\n".join(screens))
+
+
+class ReplayItem(_Item):
+    """One entry, in both directions: a fixed one must agree; an open one must disagree, which is expected to fail.
+
+    It is skipped where it was seen on another backend, and agrees on this one.
+    """
+
+    def __init__(self, *, entry: Path, target: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.entry, self.target = entry, target
+
+    def runtest(self) -> None:
+        from fuzz.api import replayed_text
+        from fuzz.cli.replay import replayed, told
+
+        for result in replayed([self.entry], self.config.getoption("--fuzz-backend"), self.target):
+            if not result.passed:
+                raise Disagreement(replayed_text(result))
+            if result.elsewhere:
+                pytest.skip(told(result))
+            if result.reproduced:
+                pytest.xfail(told(result))

@@ -1,0 +1,249 @@
+"""Evaluate a reference in float64 together with the spread of its perturbed members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, wrap
+from fuzz.reference.envelope.noise import Diverges, Members, TooLarge
+from fuzz.reference.envelope.precision import Precision
+from fuzz.reference.envelope.rules import RULES, resolve
+
+__all__ = [
+    "COTANGENT",
+    "Diverges",
+    "Expected",
+    "checked",
+    "evaluate",
+    "evaluate_backward",
+    "float64_throughout",
+    "wider",
+    "with_gradients",
+]
+
+Input = Tensor | float | int | bool | str | None
+Reference = Callable[..., Mapping[str, Tensor]]
+Stacks = dict[str, Tensor]
+
+LIMIT: Final = 2**24
+"""Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
+UNCERTAIN: Final = 4
+"""Members that measure float64's own error."""
+COTANGENT: Final = "cotangent of "
+"""Before the name of an output: its cotangent among the inputs."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a reference says of one output, element by element.
+
+    value: float64 (or integer, bool), unperturbed. spread: float64, the largest distance of a member at working
+    precision; inf where one left the range, is not finite where the value is, or is another integer.
+    uncertainty: the same for members at 2^-53, None if it was not evaluated. Of replicas, all have them as first dim.
+    """
+
+    value: Tensor
+    spread: Tensor
+    uncertainty: Tensor | None
+
+
+def evaluate(
+    reference: Reference,
+    inputs: Mapping[str, Input],
+    precision: Precision,
+    *,
+    members: int = 8,
+    uncertainty: bool = True,
+    seed: int = 0,
+    check_range: bool = True,
+    replicas: int | None = None,
+    after: int = 0,
+) -> dict[str, Expected]:
+    """Call reference(**inputs) once on all members together, in groups where that would take too much memory.
+
+    Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
+    default dtype is float64 meanwhile. Member i has
+    the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
+    `after` are left out, for who has them from an earlier call: see `wider`.
+    With `replicas`, every tensor has them as first dim, which the reference does not see; each gets what it would get
+    alone, its integers like other values. Diverges where the reference asks for a value by which they may part.
+    What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
+    """
+    if members <= after:
+        raise ValueError(f"members={members}: at least one, and more than {after}")
+    left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
+    largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
+    size = max(1, min(len(left), LIMIT // max(largest, 1) - 1))
+    out: dict[str, Expected] = {}
+    while left:
+        limit = LIMIT if size > 1 else None
+        group = Members(precision, tuple(left[:size]), seed, check_range, limit, replicas or 1)
+        try:
+            stacks = _run(reference, inputs, group, replicas is not None)
+        except TooLarge:
+            size = (size + 1) // 2
+            continue
+        out = wider(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
+        left = left[size:]
+    return out
+
+
+def evaluate_backward(
+    reference: Reference,
+    inputs: Mapping[str, Input],
+    cotangents: Mapping[str, Tensor],
+    wrt: Sequence[str],
+    precision: Precision,
+    *,
+    members: int = 8,
+    uncertainty: bool = True,
+    seed: int = 0,
+    check_range: bool = True,
+    replicas: int | None = None,
+    after: int = 0,
+) -> dict[str, Expected]:
+    """Outputs of a forward reference by name, and by autograd the gradient of input x under "dx".
+
+    That of an input on which no output with a cotangent depends is 0.
+    """
+
+    joint = with_gradients(reference, tuple(cotangents), wrt)
+    everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
+    return evaluate(
+        joint, everything, precision,
+        members=members, uncertainty=uncertainty, seed=seed, check_range=check_range, replicas=replicas,
+        after=after,
+    )  # fmt: skip
+
+
+def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequence[str]) -> Reference:
+    """A function of the inputs and the cotangents (by their names with a prefix) that returns outputs and gradients."""
+
+    def joint(**arguments: Any) -> dict[str, Tensor]:
+        given = {name: arguments.pop(COTANGENT + name) for name in cotangents}
+        leaves = {name: arguments[name].requires_grad_() for name in wrt}
+        # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
+        outputs = checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
+        # Which outputs there are may depend on an option.
+        ends = [n for n in given if n in outputs and outputs[n].requires_grad]
+        grads: Any = [None] * len(leaves)
+        if ends and leaves:
+            heads, seeds = [outputs[n] for n in ends], [given[n] for n in ends]
+            grads = torch.autograd.grad(heads, list(leaves.values()), seeds, allow_unused=True)
+        pairs = zip(leaves.items(), grads, strict=True)
+        return {**outputs, **{f"d{n}": torch.zeros_like(leaf) if g is None else g for (n, leaf), g in pairs}}
+
+    joint.__name__ = _name(reference)
+    return joint
+
+
+@contextmanager
+def float64_throughout() -> Iterator[None]:
+    """torch as a reference finds it: new tensors are float64, attention is computed by its formula, autograd is on."""
+    flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
+    torch._C._set_sdp_use_flash(False)
+    torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        torch._C._set_sdp_use_flash(flash)
+        torch.set_default_dtype(dtype)
+
+
+def _run(reference: Reference, inputs: Mapping[str, Input], members: Members, stacked: bool) -> Stacks:
+    """Stacked outputs (rows, *S) of one call; `stacked` inputs have a dim of replicas."""
+    device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
+    if device is not None:
+        members.device = device
+    arithmetic = Arithmetic(members, RULES, resolve)
+    arguments = {name: _argument(arithmetic, x, stacked) for name, x in inputs.items()}
+    with float64_throughout(), arithmetic:
+        outputs = checked(reference, reference(**arguments))
+    return {name: _stack(t) for name, t in outputs.items()}
+
+
+def _argument(arithmetic: Arithmetic, x: Input, stacked: bool) -> Any:
+    """An input as the reference receives it."""
+    if not isinstance(x, Tensor):
+        return x
+    x, members = x.detach(), arithmetic.members
+    x = x.to(torch.float64) if x.is_floating_point() else x
+    if stacked:
+        return wrap(arithmetic, x.repeat_interleave(members.count, 0))
+    if not x.is_floating_point():
+        return x.clone(memory_format=torch.contiguous_format)
+    return wrap(arithmetic, x.expand(members.count, *x.shape).clone(memory_format=torch.contiguous_format))
+
+
+def checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
+    """The outputs, if they are a mapping of tensors."""
+    if not isinstance(outputs, Mapping):
+        raise TypeError(f"reference {_name(reference)} returned {type(outputs).__name__}, not a mapping of tensors")
+    for name, t in outputs.items():
+        if not isinstance(t, Tensor):
+            raise TypeError(f"reference {_name(reference)} returned {type(t).__name__} as {name!r}, not a tensor")
+    return outputs
+
+
+def _name(reference: Reference) -> str:
+    return str(getattr(reference, "__name__", reference))
+
+
+def _stack(t: Tensor) -> Tensor:
+    """The stacked tensor of an output; one that depends on no input has a single member."""
+    stacked = t.stacked if type(t) is Ensemble else t.detach().unsqueeze(0)
+    return stacked.to(torch.float64) if stacked.is_floating_point() else stacked
+
+
+def _expected(rows: Tensor, members: Members, replicas: int | None) -> Expected:
+    """Value and spreads of one stacked output (rows, *S), by replica where there are any."""
+    if replicas is None:
+        rows = rows.unsqueeze(0)
+    elif rows.shape[0] == 1:  # It depends on no input.
+        rows = rows.expand(replicas, *rows.shape)
+    else:
+        rows = rows.view(replicas, members.count, *rows.shape[1:])
+    value, first = rows[:, :1], members.first_working
+    uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
+    parts = value.squeeze(1).clone(), _spread(rows[:, first:], value), uncertain
+    if replicas is not None:
+        return Expected(*parts)
+    return Expected(*(part if part is None else part[0] for part in parts))  # type: ignore[arg-type]
+
+
+def _spread(others: Tensor, value: Tensor) -> Tensor:
+    """max |member - value| of (replicas, members, *S) and (replicas, 1, *S), of shape (replicas, *S).
+
+    0 where all are identical, even inf or NaN; inf where one is unlike it.
+    """
+    if others.shape[1] == 0:
+        return torch.zeros(value.squeeze(1).shape, dtype=torch.float64, device=value.device)
+    if not value.is_floating_point():
+        return torch.where((others == value).all(1), 0.0, torch.inf).to(torch.float64)
+    spread = (others - value).abs_().amax(1)
+    if bool(torch.isfinite(spread).all()):
+        return spread
+    alike = (others == value) | (torch.isnan(others) & torch.isnan(value))
+    apart = torch.where(alike, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
+    return apart.amax(1)
+
+
+def wider(one: Mapping[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
+    """Of two groups of members, or of none and one: the larger spreads."""
+    if not one:
+        return two
+    return {name: _wider(e, two[name]) for name, e in one.items()}
+
+
+def _wider(a: Expected, b: Expected) -> Expected:
+    """Of two groups of members, one output."""
+    both = [u for u in (a.uncertainty, b.uncertainty) if u is not None]
+    uncertainty = torch.maximum(*both) if len(both) == 2 else both[0] if both else None
+    return Expected(a.value, torch.maximum(a.spread, b.spread), uncertainty)

@@ -1,0 +1,236 @@
+"""The perturbations: which members a stack holds, and one in-place rounding of all of them at once.
+
+Noise comes from a fixed pool with one row a member. Step number s of an evaluation reads row i from an offset that
+depends on the seed and s alone, so that a member's noise does not depend on which other members are in the stack.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from fuzz.reference.envelope.pools import SPAN, pools
+from fuzz.reference.envelope.precision import Precision, Ulps
+
+__all__ = ["Diverges", "Members", "TooLarge", "chain", "steps"]
+
+_STRIDE: Final = 20239
+"""Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
+Noise = Callable[[str, float], Tensor]
+"""Noise of a kind and factor."""
+
+
+class TooLarge(BaseException):
+    """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
+
+
+class Diverges(BaseException):
+    """A reference asks for a value by which replicas may part: evaluate them one by one."""
+
+
+def steps(n: float) -> float:
+    """Roundings, in units of u times the sum of absolute terms, that a sum of n terms may accumulate; none for n <= 1.
+
+    A tree makes log2(n) roundings. A kernel that loops over blocks makes up to about 4*sqrt(n) sequential ones, and on
+    *equal* terms they share a sign and do not average out: with log2(n) alone, a group norm of constant rows exceeded
+    the bound 3.3 times. Added one after another, as atomics do, n equal terms err by up to n/2 roundings of their sum
+    in the worst case, which n/8 covers at a safety of 4.
+    """
+    return math.log2(n + 1) + max(math.sqrt(n), n / 8) if n > 1 else 0.0
+
+
+def chain(n: Tensor) -> Tensor:
+    """The same, element by element, for n terms added one after another (atomics, index_add): n/2 for equal terms.
+
+    The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
+    """
+    return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
+
+
+class Members:
+    """The members of one stack, and how each operation's stacked result (rows, *shape) is perturbed in place.
+
+    ids: numbers of the perturbed members, ascending; negative ones (they come first) measure float64 itself.
+    replicas: each has all members, in rows that follow each other, and the noise that it would have alone.
+    """
+
+    def __init__(
+        self,
+        precision: Precision,
+        ids: tuple[int, ...],
+        seed: int,
+        check_range: bool,
+        limit: int | None,
+        replicas: int = 1,
+    ) -> None:
+        self.precision = precision
+        self.ids = ids
+        self.count = 1 + len(ids)
+        self.replicas = replicas
+        self.rows = replicas * self.count
+        self.limit = limit
+        self.first_working = 1 + sum(i < 0 for i in ids)
+        self.offset = (seed * 7919) % SPAN
+        self.device = torch.device("cpu")
+        pools.begin()
+        self._pools: dict[tuple[str, float], Tensor] = {}
+        self._strides: dict[torch.Size, tuple[int, ...]] = {}
+        self.flushes = precision.eta == 2.0**-126
+        # Multiplied by `lift`, everything beyond the largest finite value overflows float64 too; `drop` undoes it.
+        bits = math.frexp(precision.largest)[1]
+        ranged = check_range and bits < 1024 and self.first_working < self.count
+        self.lift = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
+        self.drop = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
+
+    def lead(self, t: Tensor) -> Tensor:
+        """The unperturbed member of a stacked tensor. Diverges where each replica has one of its own."""
+        if self.replicas > 1:
+            raise Diverges
+        return t[0]
+
+    def by_replica(self, t: Tensor) -> Tensor:
+        """A view of a stacked tensor (rows, *shape) as (replicas, members, *shape), or as it is for one replica."""
+        return t.view(self.replicas, self.count, *t.shape[1:]) if self.replicas > 1 else t
+
+    def _working(self, t: Tensor) -> Tensor:
+        """The members at working precision, of what `by_replica` gives."""
+        return t[:, self.first_working :] if self.replicas > 1 else t[self.first_working :]
+
+    def _draw(self, kind: str, factor: float, row: torch.Size) -> Tensor:
+        """Noise (members, *row) at the current offset, a view of the pool where it is long enough."""
+        pool = self._pools.get((kind, factor))
+        if pool is None:
+            pool = pools.get(kind, factor, self.ids, self.precision.u, self.device)
+            self._pools[kind, factor] = pool
+        strides = self._strides.get(row)
+        if strides is None:
+            strides = self._strides[row] = _strides(row)
+        if strides:
+            return pool.as_strided((self.count, *row), strides, self.offset)
+        size = math.prod(row)
+        tile = pool[:, self.offset : self.offset + SPAN]
+        tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
+        return tiled[:, :size].view(self.count, *row)
+
+    def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
+        """Stacks alike, in parts that fit the cache where they are longer than the pool, each with its noise."""
+        size = math.prod(row)
+        if size <= SPAN or not all(stack.is_contiguous() for stack in stacks):
+            yield partial(self._draw, row=row), stacks
+            return
+        flat = [stack.view(*stack.shape[: stack.dim() - len(row)], size) for stack in stacks]
+        for start in range(0, size, SPAN):
+            short = torch.Size((min(SPAN, size - start),))
+            parts = tuple(stack[..., start : start + SPAN] for stack in flat)
+            yield partial(self._draw, row=short), parts
+
+    def _unit(self) -> float:
+        """The underflow unit of the current step."""
+        return self.precision.eta * (1 + 3 * self.offset / SPAN)
+
+    def advance(self) -> None:
+        """The next step: other noise."""
+        self.offset = (self.offset + _STRIDE) % SPAN
+
+    def round_(self, t: Tensor, factor: float = 1.0, tiny: bool = True) -> Tensor:
+        """One rounding of relative error factor*u, and underflow if `tiny`. Exact zeros stay zeros, signs stay.
+
+        Rounding to nearest or flushing loses at most |t| and at most eta: t becomes t +- clamp(t, -eta, eta), so that a
+        result below eta becomes 0 in member 1 or 2, which later logarithms and divisions notice. The unit varies with
+        the step, from eta to 4*eta: equal ones cancelled in all of 8 members (softplus gradient, 2.2 times the bound).
+        """
+        eta = self._unit()
+        if tiny:
+            self.note_(t, t)
+        for noise, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
+            if tiny:
+                part.addcmul_(part.clamp(-eta, eta), noise("tiny", 1.0))
+            part.mul_(noise("factor", factor))
+        self.offset = (self.offset + _STRIDE) % SPAN
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def round_but_whole_(self, t: Tensor, factor: float) -> Tensor:
+        """As `round_`, for sums and products with integers: whole results that the format holds are exact."""
+        whole = (t == t.round()) & (t.abs() <= 1 / self.precision.u)
+        return torch.where(whole, t, self.round_(t.clone(), factor))
+
+    def add_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0) -> Tensor:
+        """Perturb by factor*u*amplitude, for a sum whose absolute terms sum to `amplitude` (same shape, consumed).
+
+        tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
+        Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
+        """
+        row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
+        if self.lift and t.dtype is torch.float64:
+            self._working(stack).add_((self._working(amplitude) * self.lift).mul_(0.0))
+        for noise, (part, size) in self._parts(row, stack, amplitude):
+            if tiny:
+                part.addcmul_(size.clamp(max=self._unit()), noise("tiny", 1.0), value=tiny)
+            if factor:
+                part.addcmul_(size, noise("relative", 1.0), value=factor)
+        self.offset = (self.offset + _STRIDE) % SPAN
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def absolute_(self, t: Tensor, size: float) -> Tensor:
+        """Perturb by size*u: the rounding of a constant that the working format does not hold."""
+        self.by_replica(t).add_(self._draw("relative", 1.0, t.shape[1:]), alpha=size)
+        self.advance()
+        return t
+
+    def elementary_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
+        """Perturb f(x) by its documented error; one ulp is at most 2u of the value. x: its stacked argument."""
+        if not error.slope or x is None:
+            return self.round_(t, 2 * error.base)
+        eta, row, stack = self._unit(), t.shape[1:], self.by_replica(t)
+        self.note_(t, t)
+        stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
+        x = x if x.shape == t.shape else x.expand_as(t)
+        spread = self.by_replica(x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base))
+        stack.mul_(spread.mul(self._draw("relative", 1.0, row)).add_(1.0).clamp_(min=0.0))
+        self.advance()
+        if self.lift:
+            self.bound_(t)
+        return t
+
+    def note_(self, t: Tensor, size: Tensor) -> None:
+        """Where underflow is noted: NaN in the members of t whose `size` (same shape) is too small, but not 0."""
+        if self.precision.noted:
+            stack, size = self._working(self.by_replica(t)), self._working(self.by_replica(size))
+            stack.masked_fill_((size != 0) & (size.abs() < self.precision.noted), torch.nan)
+
+    def flush_(self, t: Tensor, unit: float) -> Tensor:
+        """Perturb by the loss of results below `unit`, which the working precision's range takes on the way to them."""
+        stack = self.by_replica(t)
+        stack.addcmul_(stack.clamp(-unit, unit), self._draw("tiny", 1.0, t.shape[1:]))
+        self.advance()
+        return t
+
+    def lose_(self, t: Tensor, amount: Tensor) -> None:
+        """Perturb by up to `amount` (same shape, at least 0): what tiny terms lose on their way into a sum."""
+        stack, amount = self.by_replica(t), self.by_replica(amount.nan_to_num_(0.0, 0.0, 0.0))
+        stack.addcmul_(amount, self._draw("tiny", 1.0, t.shape[1:]))
+        self.advance()
+
+    def bound_(self, t: Tensor) -> None:
+        """Members at working precision become infinite where they exceed the largest finite value."""
+        if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
+            return
+        self._working(self.by_replica(t)).mul_(self.lift).mul_(self.drop)
+
+
+def _strides(row: torch.Size) -> tuple[int, ...]:
+    """Strides of a draw (members, *row) in a pool; () where the pool is too short and must be tiled."""
+    out, step = [], 1
+    for size in reversed(row):
+        out.append(step)
+        step *= max(size, 1)
+    return (2 * SPAN, *reversed(out)) if step <= SPAN else ()

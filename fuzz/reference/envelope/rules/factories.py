@@ -1,0 +1,112 @@
+"""Factories, scalars out of tensors, and random operations, which are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, NoRule, lift, wrap
+from fuzz.reference.envelope.rules.table import RULES, aten, exactly, put
+
+__all__ = ["register"]
+
+EXACT = "arange eye tril_indices triu_indices scalar_tensor complex"
+ROUNDED = "linspace logspace"
+FROM_NOTHING = "zeros.default ones.default empty.memory_format full.default"
+LIKE = "zeros_like ones_like empty_like full_like"
+NEW = "new_zeros new_ones new_empty new_full"
+RANDOM = (
+    "rand randn randint randperm rand_like randn_like randint_like bernoulli normal multinomial poisson native_dropout "
+    "rrelu_with_noise exponential geometric cauchy log_normal uniform random"
+)
+
+
+@exactly
+def created(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """zeros, ones, empty, full: an Ensemble at once, because the reference may write perturbed values into it later."""
+    return lift(arithmetic, func(*args, **kwargs))
+
+
+@exactly
+def like(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """zeros_like and the like, of an Ensemble or of a plain tensor."""
+    kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory")}
+    if type(args[0]) is not Ensemble:
+        return lift(arithmetic, func(*args, **kwargs))
+    return wrap(arithmetic, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
+
+
+@exactly
+def new(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """new_zeros and the like: the size goes behind the member dim."""
+    if type(args[0]) is not Ensemble:
+        return lift(arithmetic, func(*args, **kwargs))
+    return wrap(arithmetic, func(args[0].stacked, [arithmetic.members.rows, *args[1]], *args[2:], **kwargs))
+
+
+@exactly
+def new_empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """new_empty_strided: memory of one member after that of another."""
+    x = args[0].stacked if type(args[0]) is Ensemble else args[0]
+    size, stride = args[1], args[2]
+    extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
+    count = arithmetic.members.rows
+    return wrap(arithmetic, x.new_empty_strided([count, *size], [max(extent, 1), *stride], **kwargs))
+
+
+@exactly
+def empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """empty_strided: contiguous members do as well."""
+    kwargs = {k: v for k, v in kwargs.items() if k in ("dtype", "device")}
+    return lift(arithmetic, torch.zeros(args[0], **kwargs))
+
+
+def scalar(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """`.item()`, `bool()`, `float()`: of member 0. A branch taken on it is taken by all members."""
+    return arithmetic.members.lead(args[0].stacked).item()
+
+
+def equal(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """torch.equal: of member 0."""
+    pair = [arithmetic.members.lead(a.stacked) if type(a) is Ensemble else a for a in args]
+    return torch.equal(*pair)
+
+
+@exactly
+def constant(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """arange and the like: nothing is rounded, and nobody writes into them."""
+    return func(*args, **kwargs)
+
+
+@exactly
+def spaced(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """linspace: a product and a sum."""
+    e = lift(arithmetic, func(*args, **kwargs))
+    arithmetic.members.round_(e.stacked, 2.0)
+    return e
+
+
+@exactly
+def refused(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A reference is a function of its inputs."""
+    raise NoRule(f"{func}: random operations are refused in a reference")
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(constant, *EXACT.split())
+    put(spaced, *ROUNDED.split())
+    put(created, *FROM_NOTHING.split())
+    put(like, *LIKE.split())
+    put(new, *NEW.split())
+    put(new_empty_strided, "new_empty_strided")
+    put(empty_strided, "empty_strided")
+    put(scalar, "_local_scalar_dense", "item")
+    put(equal, "equal")
+    put(refused, *RANDOM.split())
+    for name in RANDOM.split():
+        packet = getattr(aten, name + "_", None)
+        for overload in packet.overloads() if packet is not None else ():
+            RULES[getattr(packet, overload)] = refused

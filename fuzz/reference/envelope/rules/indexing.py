@@ -1,0 +1,246 @@
+"""Indexing: reading is exact; adding at indices is a chain of as many roundings as terms meet in an element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, each, pad, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.noise import chain
+from fuzz.reference.envelope.rules.table import aten, put, rounding
+
+__all__ = ["register"]
+
+MASKS = torch.bool, torch.uint8
+
+
+def _stacked(x: Any, count: int) -> Tensor:
+    """The stacked tensor of an operand; a plain one is repeated."""
+    t: Tensor = x.stacked if type(x) is Ensemble else x.expand(count, *x.shape)
+    return t
+
+
+def collapse(index: Any) -> Any:
+    """An index on which all members agree, as a plain tensor; otherwise as it is."""
+    if type(index) is Ensemble and bool((index.stacked == index.stacked[:1]).all()):
+        return index.stacked[0]
+    return index
+
+
+def agreed(arithmetic: Arithmetic, index: Any, poison: list[Tensor]) -> Any:
+    """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
+    index = collapse(index)
+    if type(index) is Ensemble and index.dtype in MASKS:
+        lead = arithmetic.members.lead(index.stacked)
+        poison.append((index.stacked != lead).flatten(1).any(1))
+        return lead
+    return index
+
+
+def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
+    """NaN in floating members that would have had another shape: their spread is unbounded."""
+    for members in poison:
+        if t.is_floating_point():
+            t = torch.where(members.view(-1, *(1,) * (t.dim() - 1)), torch.nan, t)
+    return t
+
+
+def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """x[indices], on all members at once."""
+    poison: list[Tensor] = []
+    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
+    x = _stacked(args[0], arithmetic.members.rows)
+    if any(type(i) is Ensemble for i in indices):
+        return wrap(arithmetic, poisoned(read(arithmetic, x, indices), poison))
+    if _adjacent(indices):
+        return wrap(arithmetic, poisoned(func(x, [None, *indices]), poison))
+    rest = [i for i in indices if i is not None]
+    lead = max(i.dim() for i in rest) if all(i.dtype != torch.bool for i in rest) else 1
+    return wrap(arithmetic, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
+
+
+def read(arithmetic: Arithmetic, x: Tensor, indices: Sequence[Any]) -> Tensor:
+    """The stacked x[indices], where each member has indices of its own."""
+    if any(i is not None and i.dtype in MASKS for i in indices):
+        found: Tensor = each(arithmetic, aten.index.Tensor, (wrap(arithmetic, x), list(indices)), {})
+        return found
+    own, lead = members_own(indices, len(x), x.device)
+    t: Tensor = aten.index.Tensor(x, own)
+    first = next(n for n, i in enumerate(indices) if i is not None)
+    if not first or not _adjacent(list(indices)):
+        return t
+    return t.movedim([*range(1, 1 + lead)], [*range(1 + first, 1 + first + lead)])
+
+
+def members_own(indices: Sequence[Any], rows: int, device: torch.device) -> tuple[list[Any], int]:
+    """Indices into a stacked tensor by which each member has its own, and how many dims they have together."""
+    lead = max(i.dim() for i in indices if i is not None)
+    member = torch.arange(rows, device=device).view(rows, *(1,) * lead)
+    return [member, *(None if i is None else pad(i, lead) for i in indices)], lead
+
+
+def _adjacent(indices: list[Any]) -> bool:
+    """Whether the index tensors stand together: indexed dims stay in place then, and go to the front otherwise."""
+    used = [n for n, i in enumerate(indices) if i is not None]
+    return used[-1] - used[0] + 1 == len(used)
+
+
+def gather(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """gather(x, dim, index)."""
+    if args[0].dim() == 0 or args[2].dim() == 0:
+        return wrap(arithmetic, each(arithmetic, func, args, {}))
+    count, dim = arithmetic.members.rows, args[1] % args[0].dim() + 1
+    return wrap(arithmetic, torch.gather(_stacked(args[0], count), dim, _stacked(args[2], count)))
+
+
+def index_select(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_select(x, dim, index)."""
+    chosen, rank = collapse(args[2]), args[0].dim()
+    if rank == 0:
+        return wrap(arithmetic, each(arithmetic, func, (args[0], args[1], chosen), {}))
+    x, dim = _stacked(args[0], arithmetic.members.rows), args[1] % rank + 1
+    if type(chosen) is Ensemble:
+        return wrap(arithmetic, x.gather(dim, along(chosen.stacked, dim, x.shape)))
+    return wrap(arithmetic, x.index_select(dim, chosen))
+
+
+def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
+    """Each member's indices along a dim of a stacked tensor of that shape, as gather and scatter_add take them."""
+    count = indices.numel() // len(indices)
+    lined = indices.long().reshape(len(indices), *(count if d == dim else 1 for d in range(1, len(shape))))
+    return lined.expand([count if d == dim else size for d, size in enumerate(shape)])
+
+
+def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """embedding(weight, indices, ...): rows of the weight."""
+    rows = collapse(args[1])
+    w = _stacked(args[0], arithmetic.members.rows)
+    if type(rows) is Ensemble:
+        return wrap(arithmetic, w.gather(1, along(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
+    return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
+
+
+def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """masked_select, nonzero: the shape is member 0's."""
+    poison: list[Tensor] = []
+    last = agreed(arithmetic, args[-1], poison)
+    if type(last) is Ensemble:  # nonzero of values that differ: the same places unless some are zero in one only
+        last = arithmetic.members.lead(last.stacked)
+    if len(args) == 1:
+        return func(last)
+    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], last), {}), poison))
+
+
+def written(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member."""
+    if func in (aten.scatter.src, aten.scatter.value) and scatters(*args):
+        rows, source = arithmetic.members.rows, args[3]
+        source = _stacked(source, rows) if isinstance(source, Tensor) else source
+        stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
+        return wrap(arithmetic, func(*stacks, source))
+    return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+
+
+def _accumulate(
+    arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], source: int, rest: tuple[Any, ...] = ()
+) -> Any:
+    """Result, sum of absolute terms and number of terms of an operation that adds args[source] into args[0]."""
+    members = arithmetic.members
+    t = added_to(arithmetic, func, args, rest)
+    if not t.is_floating_point():
+        return wrap(arithmetic, t)
+    start, added = _stacked(args[0], members.rows), unwrap(args[source])
+    perturbed = added is not args[source]
+    sizes = _with(args, start.abs(), source, added.abs(), perturbed)
+    ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
+    terms, count = added_to(arithmetic, func, sizes, rest), added_to(arithmetic, func, ones, rest)
+    if members.flushes:
+        # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
+        members.lose_(t, torch.minimum(terms, count * (members.precision.eta / 4)))
+    return wrap(arithmetic, members.add_(t, terms.mul_(chain(count)), 1.0))
+
+
+def scatters(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
+    """Whether the operands of a scatter have dims, as many as each other: its rule shifts them all by one."""
+    return 0 < x.dim() == indices.dim() and (not isinstance(source, Tensor) or source.dim() == x.dim())
+
+
+def added_to(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
+    """The stacked result of such an operation: of all members at once, or one after another."""
+    rank, rows = args[0].dim(), arithmetic.members.rows
+    if func is aten.index_put.default and not any(i is None or i.dtype in MASKS for i in args[1]):
+        own, lead = members_own(args[1], rows, args[0].device)
+        return _stacked(args[0], rows).index_put(own, pad(args[2], lead + rank - len(args[1])), True)
+    if func is aten.scatter_add.default and scatters(*args) or func is aten.index_add.default and fits(*args):
+        dim, places, values = args[1] % rank + 1, _stacked(args[2], rows), _stacked(args[3], rows)
+        places = along(places, dim, values.shape) if func is aten.index_add.default else places
+        return _stacked(args[0], rows).scatter_add(dim, places, values)
+    found: Tensor = each(arithmetic, func, (*args, *rest), {})
+    return found
+
+
+def fits(x: Tensor, dim: int, indices: Tensor, source: Tensor) -> bool:
+    """Whether the source of an index_add is as large as torch wants it to be."""
+    return 0 < x.dim() == source.dim() and all(
+        size == (indices.numel() if d == dim % x.dim() else x.shape[d]) for d, size in enumerate(source.shape)
+    )
+
+
+def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:
+    """The arguments with another first argument and another source, both stacked (the source only if it was)."""
+    from fuzz.reference.envelope.rules.linear import stacked as wrapped
+
+    values = list(args)
+    values[0], values[source] = wrapped(start), wrapped(added) if stacked else added
+    return tuple(values)
+
+
+@rounding
+def index_add(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_add(x, dim, index, source, *, alpha) and scatter_add(x, dim, index, source)."""
+    if kwargs.get("alpha", 1) != 1:
+        with arithmetic:
+            args = (*args[:3], args[3] * kwargs["alpha"])
+    return _accumulate(arithmetic, func, args, 3)
+
+
+@rounding
+def index_put(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """index_put(x, indices, values, accumulate)."""
+    poison: list[Tensor] = []
+    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
+    if len(args) > 3 and args[3]:
+        return _accumulate(arithmetic, func, (args[0], indices, args[2]), 2, (True,))
+    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices, args[2]), {}), poison))
+
+
+@rounding
+def scatter_reduce(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """scatter_reduce(x, dim, index, source, reduce, *, include_self): minima and maxima are exact."""
+    reduce = args[4]
+    t = each(arithmetic, func, args, kwargs)
+    if reduce in ("amin", "amax") or not t.is_floating_point():
+        return wrap(arithmetic, t)
+    n = float(args[3].numel() + 1)
+    if reduce == "prod":
+        return wrap(arithmetic, arithmetic.members.round_(t, n))
+    from fuzz.reference.envelope.rules.linear import absolute
+
+    return wrap(arithmetic, arithmetic.members.add_(t, each(arithmetic, func, absolute(args), kwargs), n / 2 + 2))
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(index, "index.Tensor", "_unsafe_index.Tensor")
+    put(gather, "gather.default")
+    put(index_select, "index_select.default")
+    put(embedding, "embedding.default")
+    put(shaped_by_data, "masked_select.default", "nonzero.default")
+    put(written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take")
+    put(index_add, "index_add.default", "scatter_add.default")
+    put(index_put, "index_put.default", "_unsafe_index_put.default")
+    put(scatter_reduce, "scatter_reduce.two")

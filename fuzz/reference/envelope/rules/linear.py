@@ -1,0 +1,163 @@
+"""Matrix products and other operations that are linear in their operands: perturbed by the sum of |products|."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, each, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.noise import steps
+from fuzz.reference.envelope.rules.table import put, rounding
+
+__all__ = ["absolute", "register", "stacked"]
+
+TF32 = 2.0**-10
+"""Error of tf32's 10 stored bits, of each operand of a product: tensor cores cut the other bits off, unrounded."""
+
+
+HALF = 2.0**-14
+"""The smallest normal number of float16; its subnormal ones are multiples of 2^-24."""
+
+
+def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
+    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; twice that where sums are cut."""
+    members = arithmetic.members
+    t = torch.matmul(a, b)
+    k = a.shape[-1]
+    if k == 0 or not t.is_floating_point():
+        return t
+    if members.precision.noted:
+        members.note_(t, _least(a).amin(-1, True) * _least(b).amin(-2, True))
+    if k == 1:
+        members.round_(t)
+        factor = 0.0
+    else:
+        factor = (steps(k) + 1) * (2 if members.precision.cuts else 1)
+    if members.precision.dot == "tf32" and members.precision.u == 2.0**-24:
+        factor += 2 * TF32 / members.precision.u
+    size = _aligned if members.precision.cuts else torch.abs
+    return members.add_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
+
+
+def _least(x: Tensor) -> Tensor:
+    """|x|, infinite where it is 0."""
+    return torch.where(x == 0, torch.inf, x.abs())
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """|x| as tensor cores align products: by exponents as stored, where a subnormal has that of the smallest normal.
+
+    What they cut off is a part of the largest of those, of products that cancel or are small by their digits alike.
+    """
+    size = x.abs()
+    half = (size < HALF) & (size * 2.0**24 == (size * 2.0**24).round())
+    return torch.where(size == 0, 0.0, torch.where(half, HALF, size.clamp(min=2.0**-126)))
+
+
+@rounding
+def matrix(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mm and bmm."""
+    return wrap(arithmetic, contract(arithmetic, unwrap(args[0]), unwrap(args[1])))
+
+
+@rounding
+def matrix_vector(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mv."""
+    return wrap(arithmetic, contract(arithmetic, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
+
+
+@rounding
+def dot(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """dot, vdot."""
+    a, b = unwrap(args[0]).unsqueeze(-2), unwrap(args[1]).unsqueeze(-1)
+    return wrap(arithmetic, contract(arithmetic, a, b).squeeze(-1).squeeze(-1))
+
+
+@rounding
+def added(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product."""
+    start, a, b = args[:3]
+    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
+    with arithmetic:
+        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
+        t = t if alpha == 1 else t * alpha
+        return t if beta == 0 else t + (start if beta == 1 else start * beta)
+
+
+def absolute(x: Any) -> Any:
+    """Absolute values of every floating tensor of an argument list."""
+    if isinstance(x, tuple | list):
+        return type(x)(absolute(v) for v in x)
+    if type(x) is Ensemble:
+        return stacked(x.stacked.abs() if x.stacked.is_floating_point() else x.stacked)
+    return x.abs() if isinstance(x, Tensor) and x.is_floating_point() else x
+
+
+def stacked(t: Tensor) -> Ensemble:
+    """An Ensemble only to be picked apart again by `each`."""
+    e: Any = Tensor._make_wrapper_subclass(Ensemble, t.shape[1:], dtype=t.dtype, device=t.device)
+    e.stacked = t
+    return e  # type: ignore[no-any-return]
+
+
+def terms(args: tuple[Any, ...]) -> int:
+    """An upper bound of the products that add up to one element of a linear operation: its largest operand."""
+    sizes = sorted(a.numel() for a in args if isinstance(a, Tensor))
+    return max(sizes[-1], 2) if sizes else 2
+
+
+def convolution_terms(args: tuple[Any, ...]) -> int:
+    """Products in an output element of convolution(input, weight, ...): channels of a group times the kernel's size."""
+    weight = args[1]
+    return max(int(weight.numel()) // max(int(weight.shape[0]), 1), 2)
+
+
+def looped(count: Any) -> Any:
+    """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation)."""
+
+    @rounding
+    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        members, n = arithmetic.members, count(args)
+        results = each(arithmetic, func, args, kwargs)
+        bounds = each(arithmetic, func, absolute(args), kwargs)
+        if isinstance(results, Tensor):
+            return wrap(arithmetic, members.add_(results, bounds, steps(n) + 1, n))
+        pairs = zip(results, bounds, strict=True)
+        return wrap_all(
+            arithmetic, tuple(members.add_(t, b, steps(n) + 1, n) if t is not None else t for t, b in pairs)
+        )
+
+    return rule
+
+
+def few(args: tuple[Any, ...]) -> int:
+    """Terms that meet in an element of the gradient of a pad or of a maximum pool: a window's worth."""
+    return 16
+
+
+FEW = (
+    "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
+    "replication_pad2d_backward replication_pad3d_backward max_pool2d_with_indices_backward "
+    "upsample_nearest1d_backward upsample_nearest2d_backward"
+)
+LINEAR = (
+    "convolution_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward col2im "
+    "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward upsample_bilinear2d upsample_bilinear2d_backward "
+    "upsample_linear1d upsample_linear1d_backward upsample_bicubic2d upsample_bicubic2d_backward"
+)
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(matrix, "mm.default", "bmm.default")
+    put(matrix_vector, "mv.default")
+    put(dot, "dot.default", "vdot.default")
+    put(added, "addmm.default", "addmv.default", "baddbmm.default")
+    put(looped(convolution_terms), "convolution.default")
+    for name in LINEAR.split():
+        put(looped(terms), name)
+    for name in FEW.split():
+        put(looped(few), name)

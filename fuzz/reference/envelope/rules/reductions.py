@@ -1,0 +1,225 @@
+"""Reductions: sums and what is built from them perturb their result by steps(n)*u*sum|terms|; selections are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.envelope.ensemble import Arithmetic, each, wrap, wrap_all
+from fuzz.reference.envelope.noise import steps
+from fuzz.reference.envelope.rules.table import aten, put, rounding
+
+__all__ = ["inner_dims", "register", "total"]
+
+
+def inner_dims(dim: Any, rank: int) -> list[int]:
+    """Dims of the stacked tensor for the logical dims of a reduction: None and [] mean all."""
+    if rank == 0:
+        return []
+    if dim is None or (isinstance(dim, list | tuple) and not dim):
+        return list(range(1, rank + 1))
+    return [d % rank + 1 for d in ([dim] if isinstance(dim, int) else dim)]
+
+
+def _length(x: Tensor, dims: list[int]) -> int:
+    """Number of terms of a reduction."""
+    n = 1
+    for d in dims:
+        n *= x.shape[d]
+    return n
+
+
+def total(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+    """Stacked sum over dims, perturbed."""
+    if not dims:
+        return x.clone()
+    t = torch.sum(x, dims, keepdim)
+    n = _length(x, dims)
+    if n <= 1 or not x.is_floating_point():
+        return t
+    # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
+    return arithmetic.members.add_(t, torch.sum(x.abs(), dims, keepdim), steps(n), n / 4)
+
+
+def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, list[int], bool]:
+    """(stacked operand in the wanted dtype, dims, keepdim) of a reduction (self, dim, keepdim, *, dtype)."""
+    x = args[0].stacked
+    if kwargs.get("dtype") is not None:
+        x = x.to(kwargs["dtype"])
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    return x, inner_dims(dim, args[0].dim()), keepdim
+
+
+@rounding
+def sum_(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sum over dims."""
+    x, dims, keepdim = _arguments(args, kwargs)
+    return wrap(arithmetic, total(arithmetic, x, dims, keepdim))
+
+
+def _mean(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+    """Stacked mean: the perturbed sum, then a division or a product with 1/n (two roundings)."""
+    n = _length(x, dims)
+    t = total(arithmetic, x, dims, keepdim)
+    return arithmetic.members.round_(t.div_(n), 2.0) if n != 1 else t
+
+
+@rounding
+def mean(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mean over dims."""
+    x, dims, keepdim = _arguments(args, kwargs)
+    return wrap(arithmetic, _mean(arithmetic, x, dims, keepdim))
+
+
+def _moments(
+    arithmetic: Arithmetic, args: tuple[Any, ...], kwargs: dict[str, Any], root: bool
+) -> tuple[Tensor, Tensor]:
+    """Two-pass (variance or deviation, mean), the stable formula: sum((x - mean)^2) / max(n - correction, 0)."""
+    members = arithmetic.members
+    x, dims = args[0].stacked, inner_dims(args[1] if len(args) > 1 else None, args[0].dim())
+    correction = kwargs.get("correction")
+    keepdim = kwargs.get("keepdim", False)
+    center = _mean(arithmetic, x, dims, True)
+    d = members.round_(x - center, 1.0, members.flushes)
+    t = total(arithmetic, members.round_(d * d), dims, keepdim)
+    t = members.round_(t.div_(max(_length(x, dims) - (1 if correction is None else correction), 0)), 2.0)
+    if root:
+        t = members.elementary_(t.sqrt(), t, members.precision.error("sqrt"))
+    return t, center if keepdim or not dims else center.squeeze(dims)
+
+
+def moments(root: bool, both: bool) -> Callable[..., Any]:
+    """Rule of var, std, var_mean, std_mean (the correction overloads; the others are composites of them)."""
+
+    @rounding
+    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        pair = _moments(arithmetic, args, kwargs, root)
+        return wrap_all(arithmetic, pair) if both else wrap(arithmetic, pair[0])
+
+    return rule
+
+
+@rounding
+def product(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """prod: one rounding a factor, in any order."""
+    x, dims, keepdim = _arguments(args, kwargs)
+    t = x.clone()
+    for d in sorted(dims, reverse=True):
+        t = torch.prod(t, d, keepdim)
+    if x.is_floating_point() and _length(x, dims) > 1:
+        arithmetic.members.round_(t, float(_length(x, dims) - 1))
+    return wrap(arithmetic, t)
+
+
+@rounding
+def norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """linalg_vector_norm(x, ord, dim, keepdim): from ordinary operations."""
+    x, order = args[0], args[1] if len(args) > 1 else 2
+    dim = args[2] if len(args) > 2 else None
+    dims = [d - 1 for d in inner_dims(dim, x.dim())]
+    keepdim = args[3] if len(args) > 3 else False
+    with arithmetic:
+        if order in (float("inf"), float("-inf")):
+            return x.abs().amax(dims, keepdim) if order > 0 else x.abs().amin(dims, keepdim)
+        if order in (0, 1):
+            return (x.abs() if order else (x != 0).to(x.dtype)).sum(dims, keepdim)
+        if order == 2:
+            return (x * x).sum(dims, keepdim).sqrt()
+        return x.abs().pow(order).sum(dims, keepdim).pow(1.0 / order)
+
+
+@rounding
+def old_norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """aten::norm, whose order may be None."""
+    order = args[1] if len(args) > 1 and args[1] is not None else 2
+    return norm(arithmetic, func, (args[0], order, *args[2:]), {})
+
+
+@rounding
+def nansum(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The sum of what is a number."""
+    x, dims, keepdim = _arguments(args, kwargs)
+    return wrap(arithmetic, total(arithmetic, torch.where(torch.isnan(x), 0.0, x), dims, keepdim))
+
+
+@rounding
+def logsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """logsumexp(x, dim, keepdim) = log(sum(exp(x - max))) + max, with an infinite maximum left out."""
+    x, dims = args[0], [d - 1 for d in inner_dims(args[1], args[0].dim())]
+    keepdim = args[2] if len(args) > 2 else False
+    with arithmetic:
+        top = x.amax(dims, True)
+        top = torch.where(top.abs() == float("inf"), torch.zeros_like(top), top)
+        t = (x - top).exp().sum(dims, keepdim).log()
+        return t + (top if keepdim or not dims else top.squeeze(dims))
+
+
+@rounding
+def cumulative(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """cumsum and cumprod: element i may have been made by i sequential roundings."""
+    members = arithmetic.members
+    x = args[0].stacked if kwargs.get("dtype") is None else args[0].stacked.to(kwargs["dtype"])
+    if args[0].dim() == 0:
+        return wrap(arithmetic, x.clone())
+    dim = args[1] % args[0].dim() + 1
+    t = func(x, dim)
+    if not t.is_floating_point():
+        return wrap(arithmetic, t)
+    place = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
+    terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
+    return wrap(arithmetic, members.add_(t, terms.mul_(place), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
+
+
+@rounding
+def logcumsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """logcumsumexp: i sequential absolute roundings of the sum, and the result's own."""
+    members = arithmetic.members
+    t = func(args[0].stacked, inner_dims(args[1], args[0].dim())[0]) if args[0].dim() else args[0].stacked.clone()
+    members.add_(t, torch.ones_like(t), 2.0 * steps(args[0].numel()) + 4.0)
+    return wrap(arithmetic, members.elementary_(t, None, members.precision.error("log")))
+
+
+def selection(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """amax, any, argmax, sort, topk, ...: member by member, nothing is rounded. One dim argument at most."""
+    x, rank = args[0], args[0].dim()
+    named = {a.name: i for i, a in enumerate(func._schema.arguments)}
+    place = named.get("dim")
+    values = list(args)
+    while place is not None and len(values) <= place:
+        values.append(func._schema.arguments[len(values)].default_value)
+    one = place is not None and str(func._schema.arguments[place].type) == "Optional[int]"
+    if rank == 0 or place is None or one and values[place] is None:
+        return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+    dims = inner_dims(values[place], rank)
+    values[0] = x.stacked
+    values[place] = dims[0] if isinstance(values[place], int) else dims
+    return wrap_all(arithmetic, func(*values, **kwargs))
+
+
+SELECTIONS = (
+    "amax amin aminmax max.default max.dim min.default min.dim argmax argmin any.default any.dim any.dims all.default "
+    "all.dim all.dims sort.default sort.stable topk argsort kthvalue median nanmedian mode cummax cummin count_nonzero "
+    "msort unique_consecutive"
+)
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(sum_, "sum.default", "sum.dim_IntList")
+    put(mean, "mean.default", "mean.dim")
+    put(product, "prod.default", "prod.dim_int")
+    put(norm, "linalg_vector_norm")
+    put(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
+    put(nansum, "nansum")
+    put(logsumexp, "logsumexp.default")
+    put(cumulative, "cumsum.default", "cumprod.default")
+    put(logcumsumexp, "logcumsumexp.default")
+    put(selection, *SELECTIONS.split())
+    for root, name in enumerate(("var", "std")):
+        put(moments(bool(root), False), f"{name}.correction")
+        put(moments(bool(root), True), f"{name}_mean.correction")

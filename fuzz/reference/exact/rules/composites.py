@@ -1,0 +1,88 @@
+"""Composite operations: the ensemble's own formulas, but for those whose constants a double does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.envelope.rules import composites, losses, sampling
+from fuzz.reference.exact.rules.table import RULES, aten, composite, put
+
+__all__ = ["attention", "register"]
+
+
+def root(square: float) -> Tensor:
+    """An exact square root."""
+    return torch.full((), square).sqrt()
+
+
+def pi() -> Tensor:
+    """An exact pi."""
+    return torch.full((), 1.0).atan() * 4
+
+
+def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
+    """x*Phi(x), or the tanh form; 0.044715 is the double, which a user means."""
+    if approximate == "none":
+        return 0.5 * x * torch.erfc(-x * root(0.5))
+    return 0.5 * x * (1 + torch.tanh((2 / pi()).sqrt() * (x + 0.044715 * (x * x * x))))
+
+
+def gelu_backward(g: Tensor, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """g*(Phi(x) + x*phi(x)), or the derivative of the tanh form."""
+    if approximate == "none":
+        return g * (0.5 * torch.erfc(-x * root(0.5)) + x * torch.exp(-0.5 * x * x) / (2 * pi()).sqrt())
+    k = (2 / pi()).sqrt()
+    t = torch.tanh(k * (x + 0.044715 * (x * x * x)))
+    return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (k * (1 + torch.full((), 0.044715) * 3 * (x * x))))
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """scaled_dot_product_attention by its formula, with an exact 1/sqrt(E) where torch rounds its root to a double."""
+    if enable_gqa:
+        key, value = (t.repeat_interleave(query.shape[-3] // t.shape[-3], -3) for t in (key, value))
+    factor: Any = root(query.shape[-1]).reciprocal() if scale is None else scale
+    scores = query @ key.transpose(-2, -1) * factor
+    if is_causal:
+        attn_mask = torch.ones(scores.shape[-2:], dtype=torch.bool).tril()
+    if attn_mask is not None and attn_mask.dtype is torch.bool:
+        scores = scores.masked_fill(~attn_mask, float("-inf"))
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    if dropout_p:
+        return torch.dropout(torch.softmax(scores, -1) @ value, dropout_p, True)
+    weights = torch.softmax(scores, -1)
+    empty = (scores == float("-inf")).all(-1, keepdim=True)
+    return weights.masked_fill(empty, 0.0) @ value
+
+
+OWN: dict[str, Callable[..., Any]] = {"gelu": gelu, "gelu_backward": gelu_backward}
+
+
+def register() -> None:
+    """State the rules of this module."""
+    from torch._decomp import decomposition_table
+
+    shared = {**composites.FORMULAS, **losses.FORMULAS}
+    shared["grid_sampler_2d_backward"] = sampling.grid_sampler_2d_backward
+    for name, formula in {**shared, **OWN}.items():
+        put(composite(formula), name)
+    for name in composites.FROM_TORCH.split():
+        packet = getattr(aten, name.split(".")[0], None)
+        for overload in packet.overloads() if packet is not None else ():
+            func: OpOverload = getattr(packet, overload)
+            if func in decomposition_table and not func._schema.is_mutable:
+                RULES.setdefault(func, composite(decomposition_table[func]))

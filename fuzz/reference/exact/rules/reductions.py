@@ -1,0 +1,152 @@
+"""Sums and products: reductions, cumulative ones, matrix products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from mpmath import mp
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.exact.numbers import Cells, cells, divide, guarded
+from fuzz.reference.exact.rules.elementwise import added, each, totals
+from fuzz.reference.exact.rules.table import composite, put
+from fuzz.reference.exact.tensor import Calculation, numbers, wrap
+
+__all__ = ["register"]
+
+
+def _axes(dim: Any, rank: int) -> list[int]:
+    """Axes of a reduction's dims: None and [] mean all."""
+    if dim is None or (isinstance(dim, list | tuple) and not dim):
+        return list(range(rank))
+    return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)] if rank else []
+
+
+def _reduced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Cells, list[int], bool]:
+    """(numbers, axes, keepdim) of a reduction (self, dim, keepdim)."""
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    return numbers(args[0]), _axes(dim, args[0].dim()), args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+
+
+def sum_(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """sum."""
+    return wrap(totals(calculation, *_reduced(args, kwargs)))
+
+
+def mean(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The sum divided by the number of terms."""
+    x, axes, keepdim = _reduced(args, kwargs)
+    count = cells(int(np.prod([x.shape[d] for d in axes], dtype=int)))
+    return wrap(each(guarded(divide, torch.div), totals(calculation, x, axes, keepdim), count))
+
+
+def product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """prod."""
+    x, axes, keepdim = _reduced(args, kwargs)
+    return wrap(cells(x.prod(axis=tuple(axes), keepdims=keepdim)) if axes else x.copy())
+
+
+def cumulative(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """cumsum, cumprod."""
+    out = numbers(args[0]).copy()
+    if not out.ndim:
+        return wrap(out)
+    rows = np.moveaxis(out, args[1], 0)
+    for i in range(1, len(rows)):
+        summed = func._schema.name == "aten::cumsum"
+        rows[i] = added(calculation, rows[i - 1], rows[i]) if summed else rows[i - 1] * rows[i]
+    return wrap(out)
+
+
+def matrix(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """mm, bmm, mv, dot."""
+    a, b = numbers(args[0]), numbers(args[1])
+    vectors = (a.ndim == 1, b.ndim == 1)
+    a = a[None, :] if vectors[0] else a
+    b = b[:, None] if vectors[1] else b
+    out = np.empty((*a.shape[:-1], b.shape[-1]), dtype=object)
+    for place in np.ndindex(*out.shape):
+        *batch, m, n = place
+        terms = each(lambda x, y: x * y, a[(*batch, m)], b[(*batch, slice(None), n)])
+        out[place] = totals(calculation, terms, [0], False).item() if terms.size else mp.zero
+    return wrap(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
+
+
+def added_product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm, addmv, baddbmm: beta*self + alpha*product."""
+    start, a, b = args[:3]
+    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
+    with calculation:
+        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
+        t = t if alpha == 1 else t * alpha
+        return t if beta == 0 else t + (start if beta == 1 else start * beta)
+
+
+def moments(root: bool, both: bool) -> Any:
+    """Rule of var, std, var_mean, std_mean (x, dim, *, correction, keepdim)."""
+
+    def formula(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        axes = _axes(dim, x.dim())
+        center = x.mean(axes, True) if axes else x
+        count = int(np.prod([x.shape[d] for d in axes], dtype=int))
+        d = x - center
+        out = (d * d).sum(axes, keepdim) / max(count - (1 if correction is None else correction), 0)
+        out = out.sqrt() if root else out
+        return (out, center if keepdim or not axes else center.squeeze(axes)) if both else out
+
+    return composite(formula)
+
+
+def norm(x: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """linalg_vector_norm."""
+    axes = _axes(dim, x.dim())
+    if order in (float("inf"), float("-inf")):
+        return x.abs().amax(axes, keepdim) if order > 0 else x.abs().amin(axes, keepdim)
+    if order in (0, 1):
+        return (x.abs() if order else (x != 0).to(x.dtype)).sum(axes, keepdim)
+    if order == 2:
+        return (x * x).sum(axes, keepdim).sqrt()
+    exponent = torch.full((), float(order))
+    return x.abs().pow(exponent).sum(axes, keepdim).pow(exponent.reciprocal())
+
+
+def old_norm(x: Tensor, order: Any = None, dim: Any = None, keepdim: bool = False) -> Tensor:
+    """aten::norm, whose order may be None."""
+    return norm(x, 2 if order is None else order, dim, keepdim)
+
+
+def nansum(x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """The sum of what is a number."""
+    return torch.where(torch.isnan(x), 0.0, x).sum(_axes(dim, x.dim()), keepdim)
+
+
+def logsumexp(x: Tensor, dim: Sequence[int], keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))): no maximum is subtracted, because nothing overflows here."""
+    return x.exp().sum(_axes(dim, x.dim()), keepdim).log()
+
+
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """log(cumsum(exp(x)))."""
+    return x.exp().cumsum(dim).log()
+
+
+def register() -> None:
+    """State the rules of this module."""
+    put(sum_, "sum.default", "sum.dim_IntList")
+    put(mean, "mean.default", "mean.dim")
+    put(product, "prod.default", "prod.dim_int")
+    put(cumulative, "cumsum.default", "cumprod.default")
+    put(matrix, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
+    put(added_product, "addmm.default", "addmv.default", "baddbmm.default")
+    put(composite(norm), "linalg_vector_norm")
+    put(composite(old_norm), "norm.Scalar", "norm.ScalarOpt_dim")
+    put(composite(nansum), "nansum")
+    put(composite(logsumexp), "logsumexp.default")
+    put(composite(logcumsumexp), "logcumsumexp.default")
+    for root, name in enumerate(("var", "std")):
+        put(moments(bool(root), False), f"{name}.correction")
+        put(moments(bool(root), True), f"{name}_mean.correction")

@@ -1,0 +1,1 @@
+"""Reproducer: a stand-alone program that shows a finding."""

@@ -1,0 +1,122 @@
+"""Screen: a finding on one screen: the case, got and wanted, bits, ulps, where it was seen, how to repeat it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dtypes import decimal
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Element, Finding, Verdict
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.rate import Rate
+from fuzz.model.recipes import Exact, Patched
+
+SIDES = {"kernel": "the kernel", "reference": "the reference"}
+LISTED = 12
+"""Values that are told one by one."""
+
+
+def screen(entry: Entry, path: str, command: str) -> str:
+    """The whole entry as text of at most about 40 lines."""
+    finding = entry.finding
+    head = f"{entry.case.target}" + (f" (planted: {entry.planted})" if entry.planted else "")
+    lines = [f"{head}   {headline(finding)}" if finding else f"{head}   a seed case", ""]
+    lines += [f"  {line}" for line in case_lines(entry.case)]
+    if finding:
+        lines += ["", *(f"  {line}" for line in element_lines(finding))]
+        lines += [f"  {line}" for line in verdict_lines(finding, entry.seen)]
+        lines += [f"  {text}" for text in entry.seen.get("diagnosis", "").split("; ") if text]
+        lines += [f"  also: {text}" for text in entry.also]
+    lines += ["", *(f"  {line}" for line in seen_lines(entry.seen))]
+    status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
+    return "\n".join([*lines, status, f"  saved    {path}", f"  repeat   {command}"])
+
+
+def headline(finding: Finding) -> str:
+    """oracle, symptom and outputs, then what was seen."""
+    return f"{finding.oracle}/{finding.symptom}: {finding.message}"
+
+
+def case_lines(case: Case) -> Iterator[str]:
+    for index, call in enumerate(case.calls):
+        prefix = f"call {index + 1} of {len(case.calls)}: " if len(case.calls) > 1 else ""
+        options = [f"{name}={value}" for name, value in call.options.items()]
+        yield prefix + " ".join([*(f"{name}={size}" for name, size in call.dims.items()), *options])
+        width = max(map(len, call.tensors), default=0)
+        for name, value in call.tensors.items():
+            yield f"  {name:<{width}}  {argument_text(value, call)}"
+    if case.split:
+        split = case.split
+        rows = f"{split.start}..{split.start + split.length - 1}" if split.length > 1 else str(split.start)
+        yield f"split: rows {rows} again, with {split.before} other rows before and {split.after} after"
+
+
+def argument_text(value: Argument, call: Call) -> str:
+    shape = "x".join(value.shape) or "scalar"
+    return f"{value.dtype} {shape}{layout_text(value.layout)} = {values_text(value, call)}"
+
+
+def layout_text(layout: Layout) -> str:
+    if layout == CONTIGUOUS:
+        return ""
+    parts = [f"{name}={number}" for name, number in vars(layout).items() if number != getattr(CONTIGUOUS, name)]
+    return f" {layout.kind} ({', '.join(parts)})"
+
+
+def values_text(value: Argument, call: Call) -> str:
+    if not isinstance(value.values, Exact):
+        recipe = value.values.recipe if isinstance(value.values, Patched) else value.values
+        return recipe.text() + (" with overrides" if isinstance(value.values, Patched) else "")
+    kind = named_dtype(value.dtype)
+    words = value.values.words
+    told = ", ".join(decimal(word, kind) for word in words[:LISTED])
+    if len(set(words)) == 1 and len(words) > 1:
+        return f"all {decimal(words[0], kind)}"
+    return f"[{told}{', ..' if len(words) > LISTED else ''}]"
+
+
+def element_lines(finding: Finding) -> Iterator[str]:
+    for element in finding.elements:
+        yield element_text(element)
+    if finding.compared:
+        yield f"{finding.disagreeing} of {finding.compared} elements disagree"
+    if finding.call:
+        yield f"shown by call {finding.call + 1}"
+
+
+def verdict_lines(finding: Finding, seen: Mapping[str, str]) -> Iterator[str]:
+    """What arbitrary precision says, where there is an exact value."""
+    side = SIDES.get(seen.get("verdict", ""))
+    if side and finding.elements and finding.elements[0].exact:
+        first = finding.elements[0]
+        yield f"{side} is wrong, certified by mpmath at {seen.get('digits', '?')} digits:"
+        yield f"  {first.output}{list(first.index)} is exactly {first.exact}"
+
+
+def element_text(element: Element) -> str:
+    text = f"{element.output}{list(element.index)}  got {element.got}"
+    if element.got_word:
+        text += f" ({element.got_word})"
+    if element.want:
+        text += f"  want {element.want}"
+    if element.ulps:
+        text += f"  {_ulps(element.ulps)} ulp off"
+    return text + (f", {element.bound} allowed" if element.bound else "")
+
+
+def _ulps(text: str) -> str:
+    number = float(text)
+    return f"{number:.3g}" if math.isfinite(number) else "infinitely many"
+
+
+def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
+    if seen:
+        where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
+        rate = f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else ""
+        parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
+        yield f"seen     {'; '.join(filter(None, parts))}"
+        if "witnesses" in seen:
+            yield f"others   {seen['witnesses']}"

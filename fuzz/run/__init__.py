@@ -1,0 +1,1 @@
+"""Run: one target until a budget ends, and replay of what was saved."""

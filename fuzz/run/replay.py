@@ -1,0 +1,50 @@
+"""Replaying: whether a saved case still shows what it was saved for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fuzz.model.entry import Entry
+from fuzz.model.rate import Rate
+from fuzz.run.fuzzer import SHARES
+from fuzz.run.options import Run
+from fuzz.target.loader import check_fits, find, planted
+from fuzz.target.spec import Target
+from fuzz.triage.triage import Triage
+from fuzz.worker.process import Worker
+from fuzz.worker.protocol import ENTRY, Setting
+
+
+def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
+    """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
+    text, loaded = find(entry.case.target, path, given)
+    check_fits(entry.case, loaded, path)
+    if entry.planted:
+        planted(loaded, entry.planted)
+    return text, loaded
+
+
+def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
+    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
+    with open_triage(entry, text, target, backend) as triage:
+        if entry.finding is None:
+            return triage.ask(entry.case, "accuracy", clean=True).filed is not None
+        like, rate = entry.finding.of_one_backend, Rate.parse(entry.seen.get("rate", "1/1"))
+        several = len(entry.case.calls) > 1
+        return any(triage.shows(entry.case, like, clean=True, stateful=several) for _ in range(rate.deciding))
+
+
+def own_backend(entry: Entry, other: str) -> str:
+    """The backend that an entry was seen on where that is the CPU's, which runs anywhere, or the other one."""
+    return "cpu" if entry.seen.get("backend") == "cpu" else other
+
+
+def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
+    """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
+    return entry.status == "open" and not disagrees and entry.seen.get("backend", backend) != backend
+
+
+def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
+    """Triage of an entry's target, with its planted bug."""
+    worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+    return Triage(target, worker, tuple(SHARES))

@@ -1,0 +1,1 @@
+"""Search: which case is tried next."""

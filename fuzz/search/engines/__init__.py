@@ -1,0 +1,46 @@
+"""Engines: who proposes the next Case."""
+
+from collections.abc import Iterable
+
+from fuzz.errors import UsageError
+from fuzz.search.engines.atheris.engine import AtherisEngine, Explorer, missing
+from fuzz.search.engines.base import Engine, Proposal
+from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.evolve import AGILE, FEW, Evolve
+from fuzz.search.engines.random import NARROW, WIDTHS, RandomEngine
+from fuzz.search.engines.scheduler import LAG, PATIENT, Desk
+from fuzz.target.spec import Target
+
+ENGINES = ("auto", "random", "evolve", "atheris")
+"""Names that ``--engine`` takes; ``auto`` is all that can run, each with the share that it earns."""
+
+__all__ = ["ENGINES", "Desk", "Engine", "Proposal", "RandomEngine", "check_engine", "desk"]
+
+
+def check_engine(name: str) -> None:
+    """UsageError, in one line, for an engine that there is not or that cannot run here."""
+    if name not in ENGINES:
+        raise UsageError(f"unknown engine {name!r}; known: {', '.join(ENGINES)}")
+    if name == "atheris" and (reason := missing()):
+        raise UsageError(reason)
+
+
+def desk(
+    name: str, target: Target, backend: str, seed: int, numbers: Iterable[float], explorer: Explorer, first: int = 0
+) -> Desk:
+    """The desk of a run with the engine of that name. `numbers` are those of the launcher's code.
+
+    The plans of random that were drawn before `first` are not drawn again.
+    """
+    check_engine(name)
+    dictionary = Dictionary()
+    dictionary.add(numbers)
+    agile = AGILE.get(backend, FEW)
+    engines: dict[str, Engine] = {
+        "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=WIDTHS.get(backend, NARROW)),
+        "evolve": Evolve(target, seed, dictionary, width=agile),
+    }
+    if not missing():
+        engines["atheris"] = AtherisEngine(target, seed, explorer, width=agile)
+    chosen = list(engines.values()) if name == "auto" else [engines[name]]
+    return Desk(chosen, dictionary, PATIENT if name == "random" else LAG)

@@ -1,0 +1,1 @@
+"""The engine `atheris`: libFuzzer chooses plans by the coverage of the launcher."""

@@ -1,0 +1,106 @@
+"""atheris: libFuzzer mutates the bytes that Hypothesis draws a plan from, and keeps those that reach something new.
+
+libFuzzer runs in a process of its own (`fuzz.search.engines.atheris.process`), which runs each plan once before it
+goes on: what it covers
+there decides what it mutates next. The plan itself is judged by the workers like any other.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from fuzz.model.case import Case
+from fuzz.search.engines.base import Proposal
+from fuzz.search.engines.evolve import FEW, replicas
+from fuzz.search.engines.random import RandomEngine, Width
+from fuzz.target.spec import Target
+from fuzz.worker.protocol import Report, Setting
+
+QUEUED = 2
+"""Plans asked for before their turn."""
+PATIENCE = 0.05
+"""Seconds between two looks at the process."""
+JOINS = 320
+"""Plans of other engines before its first, so that its process has started by then."""
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What the process of libFuzzer is for. `folder` holds its inputs, and survives the process."""
+
+    setting: Setting
+    seed: int
+    folder: Path
+    numbers: tuple[float, ...]
+
+
+class Asked(Protocol):
+    """A process that answers requests in order (a Worker)."""
+
+    def submit(self, request: Any) -> None: ...
+    def answer(self, seconds: float) -> tuple[Any, Any] | None: ...
+    def stop(self) -> None: ...
+
+
+Explorer = Callable[[Path], Asked]
+"""The process for a folder of inputs."""
+
+
+def missing() -> str:
+    """Why atheris cannot run here, in one line; empty where it can."""
+    install = "pip install 'triton-differential-fuzz[atheris]'"
+    return "" if find_spec("atheris") else f"engine atheris needs the package atheris: {install}"
+
+
+@dataclass
+class AtherisEngine:
+    """Proposes what libFuzzer tries."""
+
+    target: Target
+    seed: int
+    explorer: Explorer
+    name: str = "atheris"
+    joins: int = JOINS
+    width: Width = FEW
+    _process: Asked | None = None
+    _waiting: int = 0
+    _drawn: int = 0
+    _folder: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory("-fuzz"))
+
+    def __post_init__(self) -> None:
+        self.plain = RandomEngine(self.target, self.seed, "atheris")
+
+    def propose(self) -> Proposal:
+        """libFuzzer's next plan; where the last one ended its process, a plan that is drawn while it starts again."""
+        process = self._started()
+        while (answer := process.answer(PATIENCE)) is None:
+            continue
+        self._waiting -= 1
+        self._started()
+        plan = answer[1]
+        if not isinstance(plan, Case):
+            self._drawn += 1
+            plan = self.plain.case(self._drawn)
+        return Proposal(plan, replicas(plan, self.width))
+
+    def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
+        """What it learns from is what its own process sees; with the first report the process is started."""
+        self._started()
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.stop()
+        self._folder.cleanup()
+
+    def _started(self) -> Asked:
+        if self._process is None:
+            self._process = self.explorer(Path(self._folder.name))
+        while self._waiting < QUEUED:
+            self._process.submit("next")
+            self._waiting += 1
+        return self._process

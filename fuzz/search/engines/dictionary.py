@@ -1,0 +1,57 @@
+"""Dictionary: numbers at which a kernel may turn, as sizes and as words of tensors.
+
+They come from the code of the launcher and its kernels, which is there from the start, and from what compiled kernels
+compare with (`Report.constants`). A case that meets such a number exactly, or stands one step beside it, is what a
+comparison with it is about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fuzz.model.dims import Size
+from fuzz.model.dtypes import DType, neighbours, to_words
+
+PLAIN = frozenset((-1, 0, 1, 2))
+"""Numbers that every program holds and every strategy draws."""
+MOST = 512
+"""Numbers that are kept; the first ones come from the code."""
+PATTERN = 1 << 12
+"""Whole numbers from this one on may be bit patterns."""
+
+
+@dataclass
+class Dictionary:
+    """Numbers in the order in which they were learnt, each once."""
+
+    numbers: list[float] = field(default_factory=list)
+
+    def add(self, numbers: Iterable[float]) -> None:
+        for number in numbers:
+            plain = number in PLAIN or not math.isfinite(number)
+            if not plain and number not in self.numbers and len(self.numbers) < MOST:
+                self.numbers.append(number)
+
+    def sizes(self, dim: Size) -> list[int]:
+        """Sizes of a dim that are such a number, or one less or more."""
+        whole = [int(number) for number in self.numbers if number == int(number)]
+        near = [size + step * dim.multiple for size in whole for step in (0, -1, 1)]
+        return [size for size in near if dim.clamp(size) == size]
+
+    def centres(self, d: DType) -> list[int]:
+        """The words that are such a number in a format, or have it as their bits."""
+        if d.kind == "bool":
+            return []
+        bits = [int(n) for n in self.numbers if d.is_float and n == int(n) and PATTERN <= n < d.inf_word]
+        fitting = [n for n in self.numbers if abs(n) <= d.largest and (d.is_float or n == int(n))]
+        fitting += [-n for n in fitting if d.kind in ("float", "int")]
+        words = to_words(np.array(fitting, dtype=np.float64), d).tolist() if fitting else []
+        return list(dict.fromkeys([*words, *bits]))
+
+    def words(self, d: DType) -> list[int]:
+        """Those words and the ones beside them."""
+        return list(dict.fromkeys(word for centre in self.centres(d) for word in neighbours(centre, 1, d)))

@@ -1,0 +1,119 @@
+"""random: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
+
+Some plans are then edited so that sizes and values are numbers of the kernel's code, which are the same in each run. So
+plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
+replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
+the reference, the dearest part of a case, is evaluated once for all of them. On a GPU a plan costs its compilation
+whatever its replicas are, so that the first ones have some there too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, NamedTuple
+
+from hypothesis import HealthCheck, given, settings
+
+from fuzz.model.case import Case
+from fuzz.search.engines.base import Proposal
+from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.mutations import KNOWN, Workshop, edited
+from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
+from fuzz.target.spec import Target
+from fuzz.worker.protocol import Report
+
+BYTES = 768
+"""Bytes of choices that one plan may use; a plan that would need more is drawn again."""
+ALONE = 256
+"""Plans at the start that have one replica each, or few."""
+SHARE = 8
+"""One plan in so many is edited to hold numbers that the kernel's code does."""
+APART = 6
+"""Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
+
+
+class Width(NamedTuple):
+    """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans."""
+
+    replicas: int
+    elements: int
+    first: int = 1
+
+
+NARROW = Width(32, 1 << 13)
+"""Replicas that cost little more than one where they run together."""
+WIDTHS = {"cuda": Width(512, 1 << 22, 32)}
+"""The same on a GPU, where compiling a plan costs more and elements less: of the first plans too."""
+WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
+"""Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
+
+
+@dataclass
+class RandomEngine:
+    """Proposes plan `first`, first + 1, first + 2, .. of a target and a seed."""
+
+    target: Target
+    seed: int
+    name: str = "random"
+    joins: int = 0
+    dictionary: Dictionary = field(default_factory=Dictionary)
+    first: int = 0
+    width: Width = NARROW
+    _drawn: list[Case] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._first, self._later = self._drawer(BUDGETS), self._drawer(WAVE_BUDGETS)
+
+    def _drawer(self, budgets: Budgets) -> Callable[[bytes], Any]:
+        @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(cases(self.target, budgets))
+        def collect(case: Case) -> None:
+            self._drawn.append(case)
+
+        drawer: Callable[[bytes], Any] = collect.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+        return drawer
+
+    def case(self, number: int) -> Case:
+        """Plan `number` of this seed: its first replica."""
+        draw = self._first if number < ALONE else self._later
+        for attempt in range(100):
+            self._drawn.clear()
+            draw(choices(f"{self.seed}/{number}/{attempt}"))
+            if self._drawn:
+                return self._drawn[-1]
+        raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
+
+    def propose(self) -> Proposal:
+        """The next plan; one in SHARE is edited to hold numbers of the dictionary."""
+        number, self.first = self.first, self.first + 1
+        plan = self.case(number)
+        if number % SHARE == SHARE - 1 and self.dictionary.numbers:
+            random = Random(f"{self.seed}/{number}")
+            plan = edited(plan, Workshop(self.target, self.dictionary, random), KNOWN, random.choice((1, 2, 3)))
+        return Proposal(plan, self.replicas(number, plan))
+
+    def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
+        """A plan depends on the seed, its number and the dictionary alone."""
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+    def replicas(self, number: int, plan: Case) -> int:
+        """How many replicas plan `number` has."""
+        return together(plan, self.width._replace(replicas=self.width.first) if number < ALONE else self.width)
+
+
+def together(plan: Case, width: Width = NARROW) -> int:
+    """How many replicas of a plan it is worth to run together."""
+    huge = any(value.layout.reach for value in plan.last.tensors.values())
+    apart = huge or len(plan.calls) > 1
+    most = min(APART, width.replicas) if apart else width.replicas
+    return max(1, min(most, width.elements // max(plan.elements(), 1)))
+
+
+def choices(key: str) -> bytes:
+    """Bytes that depend on the key alone (SHAKE-128)."""
+    return hashlib.shake_128(key.encode()).digest(BYTES)

@@ -1,0 +1,70 @@
+"""Feedback: what a run has seen so far: how its cases are distributed and how near honest errors come to the bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.model.case import Case
+from fuzz.worker.protocol import Report
+
+LARGE = 1 << 16
+"""Elements from which a case counts as large."""
+
+
+@dataclass
+class Feedback:
+    """Counts over the cases of one run. Rejected cases count only as rejected."""
+
+    cases: int = 0
+    rejected: int = 0
+    worst: float = 0.0
+    large: int = 0
+    several_calls: int = 0
+    oracles: Counter[str] = field(default_factory=Counter)
+    recipes: Counter[str] = field(default_factory=Counter)
+    dtypes: Counter[str] = field(default_factory=Counter)
+    layouts: Counter[str] = field(default_factory=Counter)
+    dims: dict[str, list[int]] = field(default_factory=dict)
+    symptoms: Counter[str] = field(default_factory=Counter)
+
+    def learn(self, case: Case, *reports: Report) -> None:
+        """The reports on a case, or on replicas of a plan, of which `case` is one."""
+        self.cases += len(reports)
+        kept = [report for report in reports if not report.rejected]
+        count = len(kept)
+        self.rejected += len(reports) - count
+        if not kept:
+            return
+        self.worst = max(self.worst, *(report.worst for report in kept))
+        for examined, times in Counter(report.examined for report in kept).items():
+            self.oracles.update(dict.fromkeys(examined, times))
+        self.large += count * (case.elements() > LARGE)
+        self.several_calls += count * (len(case.calls) > 1)
+        self.symptoms.update(report.filed.symptom for report in kept if report.filed)
+        for value in case.last.tensors.values():
+            self.recipes[getattr(value.values, "name", "exact")] += count
+            self.dtypes[value.dtype] += count
+            self.layouts[value.layout.kind] += count
+        for name, size in case.last.dims.items():
+            low, high = self.dims.setdefault(name, [size, size])
+            self.dims[name] = [min(low, size), max(high, size)]
+
+    def distribution(self) -> Mapping[str, object]:
+        """The share of cases or tensors for each thing that may be special about them."""
+        accepted = max(self.cases - self.rejected, 1)
+        return {
+            "large": round(self.large / accepted, 4),
+            "several_calls": round(self.several_calls / accepted, 4),
+            "dims": {name: {"least": low, "most": high} for name, (low, high) in self.dims.items()},
+            "recipes": shares(self.recipes),
+            "dtypes": shares(self.dtypes),
+            "layouts": shares(self.layouts),
+        }
+
+
+def shares(counts: Counter[str]) -> dict[str, float]:
+    """Each count as a share of their sum, the largest first."""
+    total = max(sum(counts.values()), 1)
+    return {name: round(count / total, 4) for name, count in counts.most_common()}

@@ -1,0 +1,252 @@
+"""Strategies: Target -> Hypothesis strategy of Cases.
+
+Every decision is one small integer drawn by Hypothesis and looked up in a weighted table, adversarial things first:
+sizes near 0, 1, powers of two and the ends of their range, layouts other than contiguous, values that break kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from itertools import accumulate
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.dims import Size, resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import RECIPES, Recipe, RecipeKind, recipe
+from fuzz.target.indices import legal_call
+from fuzz.target.spec import Target, TensorArgument
+
+T = TypeVar("T")
+Draw = Callable[[int], int]
+"""Draws an integer from 0 to n - 1."""
+
+Budgets = tuple[tuple[int, int], ...]
+LONG, LONGEST = 0, 1 << 17
+"""The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
+take other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
+BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
+"""(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
+OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
+"""(weight, powers of two that a long dim lies below the longest)."""
+TWINS, TWIN = 8, 5
+"""One argument in so many, those of this remainder, has the values of an earlier one of its shape and dtype."""
+HUGE_REACH = 30
+"""A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
+
+
+def pick(draw: Draw, table: Sequence[tuple[int, T]]) -> T:
+    """One of (weight, value), in proportion to its weight."""
+    ends = list(accumulate(weight for weight, _ in table))
+    return table[bisect_right(ends, draw(ends[-1]))][1]
+
+
+def cases(target: Target, budgets: Budgets = BUDGETS) -> st.SearchStrategy[Case]:
+    """Cases of a target; each is consistent with its dims, and may be illegal only where a launcher says so."""
+
+    @st.composite
+    def build(draw: st.DrawFn) -> Case:
+        integers = {n: st.integers(0, n - 1) for n in (2, 100)}
+
+        def below(n: int) -> int:
+            if n <= 1:
+                return 0
+            if n not in integers:
+                integers[n] = st.integers(0, n - 1)
+            return draw(integers[n])
+
+        return draw_case(below, target, budgets)
+
+    return build()
+
+
+def draw_case(draw: Draw, target: Target, budgets: Budgets) -> Case:
+    """One call, or now and then two or three whose state between them is the question; rarely a split."""
+    count = pick(draw, ((94, 1), (4, 2), (2, 3)))
+    calls = tuple(draw_call(draw, target, budgets) for _ in range(count))
+    split = None
+    if (target.batch or target.rows) and draw(3) == 0:
+        split = draw_split(draw, calls[-1].dims[target.batch or next(iter(target.rows.values()))])
+    return Case(target.name, calls, split)
+
+
+def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
+    dims = draw_dims(draw, target, budgets)
+    uniform = draw(100) < 80
+    first = draw(1 << 16)
+    arguments: dict[str, Argument] = {}
+    for name, spec in target.tensors.items():
+        choice = first if uniform else draw(1 << 16)
+        made = draw_argument(draw, target, name, spec, dims, plain_or(spec.dtypes, choice))
+        arguments[name] = twin(target, name, made, arguments)
+    options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
+    cotangents = {
+        # A gradient has the dtype of its output, which is that of the first argument as a rule.
+        name: draw_argument(draw, target, name, spec, dims, next(iter(arguments.values())).dtype)
+        for name, spec in target.cotangents.items()
+    }
+    return legal_call(Call(dims, arguments, options, cotangents), target)
+
+
+def twin(target: Target, name: str, made: Argument, earlier: Mapping[str, Argument]) -> Argument:
+    """Now and then with the values of an earlier argument: what compares, subtracts or divides two meets ties."""
+    if not isinstance(made.values, Recipe) or target.tensors[name].below or made.values.seed % TWINS != TWIN:
+        return made
+    for other, value in reversed(list(earlier.items())):
+        alike = (value.shape, value.dtype) == (made.shape, made.dtype) and not target.tensors[other].below
+        if alike and (other in target.nonfinite) == (name in target.nonfinite):
+            return replace(made, values=value.values)
+    return made
+
+
+def plain_or(dtypes: Sequence[str], choice: int) -> str:
+    """The plain dtype half of the time, else any of them, by one number below 2**16."""
+    return dtypes[0] if choice % 2 else dtypes[(choice // 2) % len(dtypes)]
+
+
+def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
+    """Sizes whose tensors stay within a budget of elements; the dims take turns at being drawn first."""
+    budget = pick(draw, budgets)
+    order = list(target.sizes)
+    turn = draw(len(order)) if order else 0
+    dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
+    if order and budget == LONG:
+        return draw_long(draw, target, dims, order[turn])
+    for place, dim in enumerate(order[turn:] + order[:turn]):
+        most = largest_within(target, dims, dim, budget)
+        if budget == budgets[-1][1] and place == len(order) - 1 and draw(4):
+            dims[dim.name] = most if draw(2) else dim.clamp(most - draw(most // 2 + 1))
+            continue
+        # The first dim may be as large as it gets whatever the budget: the others then stay small.
+        dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)
+    return dims
+
+
+def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> dict[str, int]:
+    """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are up to 3."""
+    for dim in target.sizes:
+        dims[dim.name] = dim.clamp(1 + draw(3))
+    most = largest_within(target, dims, long, LONGEST)
+    power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
+    sizes = (most, power + draw(3) - 1, power + draw(power))
+    dims[long.name] = long.clamp(min(most, sizes[draw(3)]))
+    return dims
+
+
+def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int) -> int:
+    """The largest size of a dim at which no tensor has more than budget elements, the others as they are."""
+
+    def elements(size: int) -> int:
+        trial = {**dims, dim.name: size}
+        return max((math.prod(resolve(spec.shape, trial)) for spec in target.tensors.values()), default=0)
+
+    least = dim.clamp(dim.low)
+    if elements(dim.high) <= budget:
+        return dim.high
+    slope = max(elements(least + dim.multiple) - elements(least), 1)
+    return dim.clamp(least + (budget - elements(least)) // slope * dim.multiple)
+
+
+def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
+    """A size near 1, near a power of two, at an end of the range, or anywhere in it on a log scale."""
+    kind = draw(100)
+    if kind < 2:
+        return dim.clamp(dim.low if kind else extreme)
+    if kind < 45:
+        return dim.clamp(min(most, 1 + draw(6)))
+    bits = draw(max(most.bit_length(), 1))
+    if kind < 75:
+        return dim.clamp(min(most, max((1 << bits) + draw(3) - 1, 0)))
+    return dim.clamp(min(most, (1 << bits) + draw(1 << bits)))
+
+
+def draw_argument(
+    draw: Draw, target: Target, name: str, spec: TensorArgument, dims: dict[str, int], dtype: str
+) -> Argument:
+    shape = resolve(spec.shape, dims)
+    layout = draw_layout(draw, shape)
+    if spec.below:
+        drawn = draw_indices(draw, spec)
+    else:
+        drawn = draw_locations(draw) if spec.grids else draw_recipe(draw, target, name, dtype)
+    return Argument(spec.shape, dtype, drawn, layout)
+
+
+def draw_layout(draw: Draw, shape: tuple[int, ...]) -> Layout:
+    """Half contiguous, else one thing that is special about it."""
+    kind = draw(100)
+    rank = len(shape)
+    if kind < 50 or not rank:
+        return CONTIGUOUS
+    if kind < 60:
+        return Layout(offset=1 + draw(8))
+    if kind < 68:
+        return Layout(expand=(draw(rank),)) if draw(4) else Layout(expand=tuple(range(rank)))
+    if kind < 74 or rank == 1:
+        return Layout(step=2 + draw(2), offset=draw(3))
+    if kind < 84:
+        order = list(range(rank))
+        order.append(order.pop(draw(rank - 1)))
+        return Layout(order=tuple(order))
+    if kind < 91:
+        return Layout(pad=1 + draw(9))
+    if kind < 94 or not 3 <= shape[0] <= 4:
+        return Layout(pad=1 + draw(9), offset=1 + draw(8))
+    return Layout(reach=HUGE_REACH)
+
+
+def draw_recipe(draw: Draw, target: Target, name: str, dtype: str) -> Recipe:
+    """A recipe that fits the dtype; non-finite values only where the target allows them."""
+    kind = pick(draw, recipe_table(named_dtype(dtype).kind, name in target.nonfinite))
+    plain = draw(2)
+    params: list[tuple[str, int | float]] = []
+    for key, (low, high) in kind.params.items():
+        params.append((key, kind.defaults[key] if plain else low + draw(high - low + 1)))
+    if kind.constants and target.constants:
+        params += [(f"c{index}", value) for index, value in enumerate(target.constants[: kind.constants])]
+    return Recipe(kind.name, kind.version, draw(1 << 16), tuple(params))
+
+
+def draw_indices(draw: Draw, spec: TensorArgument) -> Recipe:
+    """A recipe of indices: uniform, or ends and repeats, or with sentinels; `legal_call` then sets its bound."""
+    name = pick(draw, INDICES if spec.sentinel is None else WITH_SENTINEL)
+    rarity = {"rarity": 1 + draw(8)} if name == "indices_sentinel" else {}
+    return recipe(name, draw(1 << 16), **rarity)
+
+
+def draw_locations(draw: Draw) -> Recipe:
+    """A recipe of locations; `legal_call` then gives it the sizes of the grids."""
+    name = pick(draw, LOCATIONS)
+    spread = {"spread": draw(3)} if name == "location_edges" else {}
+    return recipe(name, draw(1 << 16), **spread)
+
+
+@lru_cache
+def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
+    """(weight, recipe) for a kind of dtype."""
+    fitting = [recipe for recipe in RECIPES.values() if kind in recipe.fits and recipe.general]
+    return tuple((WEIGHTS.get(recipe.name, 3), recipe) for recipe in fitting if recipe.finite or nonfinite)
+
+
+INDICES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
+WITH_SENTINEL = (*INDICES, (5, "indices_sentinel"))
+LOCATIONS = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
+WEIGHTS = {"normal": 12, "mean_shift": 8, "integers": 6, "exponents": 5, "zeros": 2, "constant": 4}
+
+
+def draw_split(draw: Draw, rows: int) -> Split | None:
+    """Some of the rows, alone or among others."""
+    if rows == 0:
+        return None
+    start = draw(rows)
+    length = 1 if draw(2) else 1 + draw(rows - start)
+    if draw(2):
+        return Split(start, length)
+    return Split(start, length, draw(4) * draw(17), draw(4) * draw(17))

@@ -1,0 +1,1 @@
+"""Shrink: from a case that shows a bug to the least one."""

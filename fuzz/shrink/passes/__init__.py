@@ -1,0 +1,65 @@
+"""Passes: kinds of simplification, each a function in a file of its family. Add yours to one of the two lists."""
+
+from fuzz.shrink.passes.base import Pass
+from fuzz.shrink.passes.calls import fewer_calls
+from fuzz.shrink.passes.defaults import (
+    later_layouts,
+    plain_dtypes,
+    plain_everything,
+    plain_layouts,
+    plain_options,
+    smaller_split,
+)
+from fuzz.shrink.passes.dims import (
+    BATTERY,
+    drop_slices,
+    filled,
+    halve_dims,
+    keep_slices,
+    lower_dims,
+    rows_as_neighbours,
+    smallest_dims,
+)
+from fuzz.shrink.passes.values import (
+    fewer_bits,
+    listed,
+    plain_numbers,
+    plain_recipes,
+    smallest_values,
+    sorted_values,
+    zero_chunks,
+)
+
+COARSE: tuple[Pass, ...] = (
+    fewer_calls,
+    plain_everything,
+    rows_as_neighbours,
+    halve_dims,
+    smallest_dims,
+    lower_dims,
+    keep_slices,
+    plain_layouts,
+    later_layouts,
+    plain_dtypes,
+    plain_options,
+    smaller_split,
+    plain_recipes,
+)
+"""Passes over a case whose values are recipes, in the order in which they are tried."""
+FINE: tuple[Pass, ...] = (
+    drop_slices,
+    smallest_values,
+    zero_chunks,
+    plain_numbers,
+    fewer_bits,
+    sorted_values,
+    smallest_dims,
+    plain_layouts,
+    later_layouts,
+    plain_dtypes,
+    plain_options,
+    smaller_split,
+)
+"""Passes over a case whose values are written out."""
+
+__all__ = ["BATTERY", "COARSE", "FINE", "Pass", "filled", "listed"]

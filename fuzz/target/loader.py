@@ -1,0 +1,199 @@
+"""Loader: from what a person types, a name or ``path.py:name``, to a Target, and from a Target to its planted bugs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import linecache
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+
+from fuzz.errors import CorpusError, TargetError, UsageError, one_line
+from fuzz.model.case import Case
+from fuzz.target.spec import Launcher, Plant, Target
+
+INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
+BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+LIBRARIES = ("fla", "liger")
+"""Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
+
+
+def built_in() -> list[Path]:
+    """The files of the targets that come with the project."""
+    return sorted(path for path in BUILT_IN.glob("*.py") if not path.name.startswith("_"))
+
+
+def libraries() -> list[Path]:
+    """The files of the targets of published libraries, each in a folder named like the extra that installs it."""
+    folders = (BUILT_IN / extra for extra in LIBRARIES)
+    return sorted(path for folder in folders for path in folder.glob("*.py") if not path.name.startswith("_"))
+
+
+def load(text: str) -> Target:
+    """The target named by a built-in name, a path, or ``path.py:name``. TargetError says what is wrong with it."""
+    path, name = locate(text)
+    found = targets_in(module(path))
+    if not found:
+        raise TargetError(f"{path}: no target in it; decorate a launcher with @target(...)")
+    if name:
+        if name not in found:
+            raise TargetError(f"{path}: no target {name!r}; there are {', '.join(found)}")
+        return found[name]
+    if len(found) > 1:
+        raise TargetError(f"{path}: {len(found)} targets, name one: " + ", ".join(f"{path}:{key}" for key in found))
+    return next(iter(found.values()))
+
+
+def locate(text: str) -> tuple[Path, str]:
+    """The file that a target's text names, and the target's name in it, if given."""
+    place, _, name = text.rpartition(":") if ".py:" in text else (text, "", "")
+    if published := of_library(place):
+        return published
+    if place.endswith(".py") or "/" in place:
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise TargetError(f"target file {place} does not exist")
+        return path, name
+    path = BUILT_IN / f"{place}.py"
+    if not place.isidentifier() or not path.is_file():
+        known = ", ".join([*(file.stem for file in built_in()), *(f"{name}/.." for name in LIBRARIES)])
+        raise TargetError(f"unknown target {text!r}; known: {known}; or give a path, such as my_kernels/fuzz_x.py")
+    return path, name
+
+
+def of_library(text: str) -> tuple[Path, str] | None:
+    """The file that declares a library's target, ``liger/softmax`` or ``liger_softmax``, and its name; None for others.
+
+    Only the text of files is read. TargetError where the library's folder has no target of that name.
+    """
+    library, slash, operation = text.partition("/")
+    if library not in LIBRARIES or not (operation.isidentifier() if slash else False):
+        library, underline, operation = text.partition("_")
+        if library not in LIBRARIES or not underline or not text.isidentifier():
+            return None
+    name = f"{library}_{operation}"
+    for path in libraries():
+        if path.parent.name == library and f"\ndef {name}(" in path.read_text(encoding="utf-8"):
+            return path, name
+    raise TargetError(f"unknown target {text!r}; fuzz list tells those of {library}")
+
+
+def targets_in(loaded: ModuleType) -> dict[str, Target]:
+    """The targets that a module declares, by name; imported ones are another module's."""
+    values = [value for value in vars(loaded).values() if isinstance(value, Target)]
+    return {value.name: value for value in values if value.launcher.__module__ == loaded.__name__}
+
+
+def module(path: Path) -> ModuleType:
+    """The module of a target's file, executed once a process. TargetError for a file that cannot be executed."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    name = f"fuzz_target_{path.stem}_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    try:
+        source = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TargetError(f"cannot read {path}: {one_line(error)}") from None
+    if str(path.parent) not in sys.path:
+        sys.path.append(str(path.parent))
+    return _execute(name, str(path), source)
+
+
+def planted(target: Target, name: str) -> tuple[Plant, Launcher]:
+    """The planted bug of that name and the launcher that has it. TargetError for an unknown one."""
+    if name not in target.plants:
+        known = ", ".join(target.plants) or "none"
+        raise TargetError(f"target {target.name!r} has no planted bug {name!r}; known: {known}")
+    plant = target.plants[name]
+    if plant.launcher is not None:
+        return plant, plant.launcher
+    variant = targets_in(_variant(target, plant))[target.name]
+    return plant, variant.launcher
+
+
+def variant_source(target: Target, plant: Plant) -> str:
+    """The target's source text with the planted bug's changes made; each changed text stands once above the plants."""
+    source = target.path.read_text(encoding="utf-8")
+    start = source.find(f"{target.launcher.__name__}.planted(")
+    kernel, plants = source[:start], source[start:]
+    for old, new in plant.changes:
+        if kernel.count(old) != 1:
+            raise TargetError(f"planted bug {plant.name!r}: {old!r} stands {kernel.count(old)} times in {target.path}")
+        kernel = kernel.replace(old, new)
+    return kernel + plants
+
+
+def _variant(target: Target, plant: Plant) -> ModuleType:
+    name = f"{target.launcher.__module__}__{plant.name}"
+    if name in sys.modules:
+        return sys.modules[name]
+    # Triton reads a kernel's source through inspect, which finds it in linecache under this name.
+    file = f"{target.path}[{plant.name}]"
+    source = variant_source(target, plant)
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return _execute(name, file, source)
+
+
+def _execute(name: str, file: str, source: str) -> ModuleType:
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=file)
+    assert spec is not None
+    made = importlib.util.module_from_spec(spec)
+    made.__file__ = file
+    sys.modules[name] = made
+    try:
+        # What a target's file prints must not end up in the one JSON value on standard output.
+        with redirect_stdout(sys.stderr):
+            exec(compile(source, file, "exec"), made.__dict__)
+    except SyntaxError as error:
+        del sys.modules[name]
+        raise TargetError(f"{error.filename}:{error.lineno}: syntax error: {error.msg}") from None
+    except UsageError:
+        del sys.modules[name]
+        raise
+    except ModuleNotFoundError as error:
+        del sys.modules[name]
+        extra = Path(file).parent
+        hint = f"; install the extra [{extra.name}]" if extra.parent == BUILT_IN else ""
+        raise TargetError(f"cannot load {file}: {error.name} is not installed{hint}") from error
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise TargetError(f"cannot load {file}: {one_line(error)}") from error
+    return made
+
+
+def check_fits(case: Case, target: Target, path: Path) -> None:
+    """CorpusError where an entry's case has other arguments, options or dims than its target, which may be newer."""
+    dims = {dim.name for dim in target.sizes}
+    for call in case.calls:
+        pairs = [
+            ("arguments", set(call.arguments), set(target.tensors)),
+            ("options", set(call.options), set(target.options)),
+            ("dims", set(call.dims), dims),
+        ]
+        for what, given, wanted in pairs:
+            if given != wanted:
+                texts = [", ".join(sorted(names)) or "none" for names in (given, wanted)]
+                raise CorpusError(f"{path}: its {what} are {texts[0]}; those of target {target.name!r} are {texts[1]}")
+        for name, value in call.arguments.items():
+            rank = len(target.tensors[name].shape)
+            if len(value.shape) != rank:
+                raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {rank}")
+
+
+def find(name: str, near: Path, given: str = "") -> tuple[str, Target]:
+    """(what to load it by, the target) that a corpus entry names: given by the caller, built in, or beside the corpus.
+
+    Only files that declare a target of that name beside one of the folders above the entry are loaded.
+    """
+    if given:
+        return given, load(given)
+    if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
+        return name, load(name)
+    for folder in [*near.resolve().parents][:4]:
+        for path in sorted(folder.glob("*.py")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if "@target(" in text and f"def {name}(" in text:
+                return f"{path}:{name}", load(f"{path}:{name}")
+    raise TargetError(f"no target {name!r} is built in or beside {near}; name its file with --target path.py")

@@ -1,0 +1,339 @@
+"""Target: a kernel, its reference, its arguments over named dims, and what it promises, in one record."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fuzz.errors import TargetError
+from fuzz.model.case import Scalar
+from fuzz.model.dims import Expression, Size, evaluate, names
+from fuzz.model.dtypes import DTYPES
+from fuzz.model.finding import ORACLES
+from fuzz.target.contract import BITS, ENVELOPE, Contract, contract_of
+
+Launcher = Callable[..., Mapping[str, Any]]
+FLOATS = ("float32", "bfloat16", "float16")
+WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
+
+    `below` is empty but for indices: whole numbers less than this size, or the `sentinel` (see fuzz/target/indices.py).
+    `grids` is empty but for locations: width and height of each grid that they lie in (see fuzz/target/locations.py).
+    """
+
+    shape: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    sizes: tuple[Size, ...] = field(default=(), compare=False)
+    below: str = ""
+    sentinel: int | str | None = None
+    grids: tuple[str, ...] = ()
+    align: str | bool = False
+    signed: bool = False
+
+
+@dataclass(frozen=True)
+class OptionArgument:
+    """A value drawn from `choices`, the default first."""
+
+    choices: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Plant:
+    """A known mistake kept beside a good kernel: another launcher, or changes to the module's source text."""
+
+    name: str
+    oracle: str
+    outputs: tuple[str, ...]
+    meaning: str = ""
+    launcher: Launcher | None = None
+    changes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass
+class Target:
+    """What the fuzzer knows of one kernel. Made by the `target` decorator; see docs/targets.md for every field."""
+
+    name: str
+    launcher: Launcher
+    path: Path
+    sizes: tuple[Size, ...]
+    tensors: Mapping[str, TensorArgument]
+    options: Mapping[str, OptionArgument]
+    passed_sizes: Mapping[str, str]
+    reference: Callable[..., Mapping[str, Any]] | None
+    baseline: Launcher | None = None
+    contract: Contract = ENVELOPE
+    batch: str | None = None
+    rows: Mapping[str, str] = field(default_factory=dict)
+    invariance: str = "bitwise"
+    layout: str = "bitwise"
+    linear: tuple[str, ...] = ()
+    shifts: tuple[str, ...] = ()
+    cotangents: Mapping[str, TensorArgument] = field(default_factory=dict)
+    accumulate: str = "float32"
+    dot: str = "ieee"
+    deterministic: bool = True
+    nondeterminism: str = ""
+    in_place: tuple[str, ...] = ()
+    nonfinite: tuple[str, ...] = ()
+    rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
+    constants: tuple[float, ...] = ()
+    timeout: float = 30.0
+    exact: Callable[..., Mapping[str, Any]] | None = None
+    seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    plants: dict[str, Plant] = field(default_factory=dict)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the kernel is an autograd function whose gradients are compared as well."""
+        return bool(self.cotangents)
+
+    @property
+    def doc(self) -> str:
+        """The first line of what the author wrote about it."""
+        module = inspect.getmodule(self.launcher)
+        text = inspect.getdoc(self.launcher) or (module and module.__doc__) or ""
+        return text.strip().splitlines()[0] if text.strip() else ""
+
+    def promises(self) -> str:
+        """What the oracles check of it, in words."""
+        parts = [self._of_values()] if self.reference or self.baseline else []
+        parts.append("the same bits each time" if self.deterministic else f"not deterministic: {self.nondeterminism}")
+        rows, alike = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
+        if rows:
+            parts.append(f"rows of {rows} do not depend on their batch{alike[self.invariance]}")
+        parts.append(f"results do not depend on layouts{alike[self.layout]}")
+        parts += [f"linear in {name}" for name in self.linear]
+        parts += [f"the same when {name} is shifted" for name in self.shifts]
+        parts.append(f"writes over {', '.join(self.in_place)}" if self.in_place else "no input is written")
+        parts += [f"refuses {name.replace('_', ' ')}" for name in self.rejects]
+        return "; ".join(parts)
+
+    def _of_values(self) -> str:
+        if self.contract.kind == "envelope":
+            dtype = "the inputs' dtype's" if self.accumulate == "inputs" else self.accumulate
+            return f"inside the envelope of {dtype} arithmetic"
+        return "the bits of the baseline" if self.contract.kind == "bitwise" else str(self.contract)
+
+    @property
+    def defaults(self) -> Mapping[str, object]:
+        """The plain dtype of each tensor and the default of each option, for the order of cases."""
+        dtypes = {name: argument.dtypes[0] for name, argument in self.tensors.items()}
+        return {**dtypes, **{name: option.choices[0] for name, option in self.options.items()}}
+
+    def planted(
+        self,
+        name: str,
+        *,
+        oracle: str,
+        outputs: Iterable[str],
+        change: tuple[str, str] | Iterable[tuple[str, str]] = (),
+        meaning: str = "",
+    ) -> Callable[[Launcher], Launcher]:
+        """Register a planted bug: decorate another launcher with it, or give `change`, pairs of (source text, mistake).
+
+        Each text of `change` stands exactly once in the target's file. `oracle` and `outputs` say who must see it.
+        Raises TargetError for an unknown oracle or a name that is taken.
+        """
+        if oracle not in ORACLES:
+            raise TargetError(f"planted bug {name!r}: unknown oracle {oracle!r}; known: {', '.join(ORACLES)}")
+        if name in self.plants:
+            raise TargetError(f"{self.name} has a planted bug {name!r} already")
+        changes = (change,) if isinstance(change, tuple) and change and isinstance(change[0], str) else tuple(change)
+        plant = Plant(name, oracle, tuple(outputs), meaning, changes=changes)  # type: ignore[arg-type]
+        self.plants[name] = plant
+
+        def register(launcher: Launcher) -> Launcher:
+            doc = (inspect.getdoc(launcher) or meaning).strip()
+            self.plants[name] = Plant(name, oracle, plant.outputs, doc, launcher=launcher)
+            return launcher
+
+        return register
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
+        """Calls the launcher, as if it had not been decorated."""
+        return self.launcher(*args, **kwargs)
+
+
+def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Size:
+    """A named dim between low and high, both included. TargetError where no size is possible."""
+    if not name.isidentifier():
+        raise TargetError(f"dim name {name!r} must be an identifier")
+    found = Size(name, low, high, multiple_of)
+    if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
+        raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
+    return found
+
+
+def tensor(*shape: Expression | int, dtypes: Iterable[str] = ()) -> TensorArgument:
+    """A tensor argument over named dims, with dtypes of its own where they differ from the target's."""
+    sizes = tuple(dim for dim in shape if isinstance(dim, Size))
+    texts = tuple(dim.text if isinstance(dim, Expression) else str(dim) for dim in shape)
+    return TensorArgument(texts, _known_dtypes(dtypes), sizes)
+
+
+def option(*choices: Scalar) -> OptionArgument:
+    """An option drawn from these values, the default first."""
+    if not choices:
+        raise TargetError("option() needs at least one value")
+    return OptionArgument(choices)
+
+
+def declare(
+    launcher: Launcher,
+    *,
+    name: str = "",
+    dtypes: Iterable[str] = FLOATS,
+    reference: Callable[..., Mapping[str, Any]] | None = None,
+    baseline: Launcher | None = None,
+    contract: Contract | str = "envelope",
+    batch: Size | None = None,
+    rows: Mapping[str, Size] | None = None,
+    invariance: str = "bitwise",
+    layout: str = "bitwise",
+    linear: Iterable[str] = (),
+    shifts: Iterable[str] = (),
+    dims: Iterable[Size] = (),
+    accumulate: str = "float32",
+    dot: str = "ieee",
+    deterministic: bool | str = True,
+    in_place: Iterable[str] = (),
+    nonfinite: Iterable[str] = (),
+    rejects: Mapping[str, Callable[..., Mapping[str, Any]]] | None = None,
+    constants: Iterable[float] = (),
+    differentiable: Mapping[str, TensorArgument] | None = None,
+    timeout: float = 30.0,
+    exact: Callable[..., Mapping[str, Any]] | None = None,
+    seeds: Mapping[str, Mapping[str, Any]] | None = None,
+    cls: type[Target] = Target,
+    **arguments: TensorArgument | OptionArgument | Size,
+) -> Target:
+    """The record for a launcher and its declaration; TargetError names what does not fit together."""
+    label = name or launcher.__name__
+    if isinstance(differentiable, bool):
+        raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
+    plain = _known_dtypes(dtypes)
+    tensors = _tensors(arguments, plain)
+    sizes = _sizes(tensors, arguments, dims)
+    made = cls(
+        name=label,
+        launcher=launcher,
+        path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
+        sizes=sizes,
+        tensors=tensors,
+        options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
+        passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
+        reference=reference, baseline=baseline, exact=exact,
+        contract=contract_of(contract), invariance=invariance, layout=layout,
+        linear=tuple(linear), shifts=tuple(shifts),
+        batch=batch.name if batch else None,
+        rows={output: row.name for output, row in (rows or {}).items()},
+        cotangents=_tensors(differentiable or {}, plain),
+        accumulate=accumulate, dot=dot,
+        deterministic=deterministic is True,
+        nondeterminism=deterministic if isinstance(deterministic, str) else "",
+        in_place=tuple(in_place), nonfinite=tuple(nonfinite),
+        rejects=rejects or {},
+        constants=tuple(constants),
+        timeout=timeout, seeds=seeds or {},
+    )  # fmt: skip
+    _check(made, arguments)
+    return made
+
+
+def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
+    """The tensors among the arguments, with the target's dtypes where they have none of their own."""
+    return {
+        key: replace(value, dtypes=value.dtypes or plain)
+        for key, value in arguments.items()
+        if isinstance(value, TensorArgument)
+    }
+
+
+def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
+    for name in (found := tuple(given)):
+        if name not in DTYPES:
+            raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
+    return found
+
+
+def _sizes(
+    tensors: Mapping[str, TensorArgument], arguments: Mapping[str, object], extra: Iterable[Size]
+) -> tuple[Size, ...]:
+    """Every dim once, in the order in which the declaration names them."""
+    found: dict[str, Size] = {}
+    passed = [value for value in arguments.values() if isinstance(value, Size)]
+    for dim in [*(dim for value in tensors.values() for dim in value.sizes), *passed, *extra]:
+        if found.setdefault(dim.name, dim) != dim:
+            raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
+    for key, value in tensors.items():
+        texts = (*value.shape, *([value.below] if value.below else []), *value.grids)
+        for missing in [name for text in texts for name in names(text) if name not in found]:
+            hint = f"which no argument declares: pass dims=({missing},)"
+            raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
+    return tuple(found.values())
+
+
+def _check(target: Target, arguments: Mapping[str, object]) -> None:
+    where = f"target {target.name!r}"
+    for key, value in arguments.items():
+        if not isinstance(value, TensorArgument | OptionArgument | Size):
+            raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
+    parameters = inspect.signature(target.launcher).parameters
+    flexible = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    for key in arguments:
+        if key not in parameters and not flexible:
+            raise TargetError(f"{where}: the launcher has no parameter {key!r}; it takes {', '.join(parameters)}")
+    for key, parameter in parameters.items():
+        if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
+            raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
+    for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
+        written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
+        if key not in target.tensors and not written:
+            raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
+    if target.exact is not None and (target.differentiable or target.reference is None):
+        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
+    known = {dim.name for dim in target.sizes}
+    for dim in [*filter(None, [target.batch]), *target.rows.values()]:
+        if dim not in known:
+            raise TargetError(f"{where}: {dim!r} is no dim of its arguments; there are {', '.join(sorted(known))}")
+    if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
+        raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
+    _check_promises(target, where)
+    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    for key, value in target.tensors.items():
+        if any(evaluate(text, least) < 0 for text in value.shape):
+            raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
+        if value.below and evaluate(value.below, least) < 1:
+            raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
+        if isinstance(value.align, str) and value.align not in target.options:
+            raise TargetError(f"{where}: argument {key!r} is aligned by {value.align!r}, which is no option")
+        if isinstance(value.sentinel, str) and value.sentinel not in target.options:
+            raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
+
+
+def _check_promises(target: Target, where: str) -> None:
+    """TargetError for a promise that nothing can check."""
+    if target.contract.kind == "bitwise" and target.baseline is None:
+        raise TargetError(f"{where}: contract 'bitwise' needs a baseline= to have the bits of")
+    if target.contract.kind == "ulps" and target.reference is None:
+        raise TargetError(f"{where}: contract ulps(..) needs a reference=")
+    if target.contract.kind != "bitwise" and target.baseline is not None and target.reference is None:
+        raise TargetError(f"{where}: without a reference= a baseline= is compared bit by bit: contract='bitwise'")
+    for name, value in (("invariance", target.invariance), ("layout", target.layout)):
+        if value not in BITS:
+            raise TargetError(f"{where}: {name} is one of {', '.join(BITS)}, not {value!r}")
+        if value == "envelope" and target.reference is None:
+            raise TargetError(f"{where}: {name}='envelope' needs a reference=")
+    if target.invariance != "bitwise" and not (target.batch or target.rows):
+        raise TargetError(f"{where}: invariance= needs batch= or rows=, the dim whose rows are independent")
+    if target.linear and target.reference is None:
+        raise TargetError(f"{where}: linear= needs a reference=, which tells where underflow breaks it")

@@ -1,0 +1,1 @@
+"""Triage: from many disagreements to one bug each: confirmed, shrunk, merged."""

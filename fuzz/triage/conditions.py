@@ -1,0 +1,39 @@
+"""Trigger: what about a shrunk case is needed to show its finding, because it could not be made plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fuzz.model.case import Case
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.target.spec import Target
+
+
+def trigger(case: Case, target: Target) -> tuple[str, ...]:
+    """What is off its default in the least case, in words. Shrinking tried the default of each."""
+    return tuple(dict.fromkeys(_departures(case, target)))
+
+
+def needs(case: Case, target: Target) -> frozenset[str]:
+    """The arguments and options that are off their default in any call: of the least case, what its cause needs."""
+    found = set()
+    for call in case.calls:
+        for name, value in call.arguments.items():
+            found |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
+        found |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
+        found |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
+    return frozenset(found)
+
+
+def _departures(case: Case, target: Target) -> Iterator[str]:
+    if len(case.calls) > 1:
+        yield f"only after {'another call' if len(case.calls) == 2 else f'{len(case.calls) - 1} other calls'}"
+    for name, value in case.last.tensors.items():
+        default = target.defaults.get(name)
+        if value.dtype != default and default is not None:
+            yield f"only with {name} in {value.dtype}"
+        if value.layout != CONTIGUOUS:
+            yield f"only where {name} is {value.layout.kind}"
+    for name, option in case.last.options.items():
+        if option != target.defaults.get(name):
+            yield f"only with {name}={option!r}"

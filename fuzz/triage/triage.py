@@ -1,0 +1,241 @@
+"""Triage: from the first disagreement to one finding per cause: confirm and shrink.
+
+Small questions go to a worker that keeps running; an answer that must not depend on what ran before comes from a clean
+one, a new process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding, Verdict, order
+from fuzz.model.rate import Rate
+from fuzz.shrink.shrinker import Budget, Shrinker
+from fuzz.target.spec import Target
+from fuzz.triage.bug import MUTATION, NONFINITE, REFERENCE, Record
+from fuzz.triage.conditions import needs, trigger
+from fuzz.worker.process import Fate, Worker
+from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, report_of
+
+TRIES = 10
+"""Runs from which the rate of a disagreement is estimated."""
+REMEMBERED = 8
+"""Cases before the one in question that may have left the state that it depends on."""
+CONSEQUENCE = "autograd"
+"""The oracle that tells what a write over an input does."""
+ADJUDICATION = 30.0
+"""Seconds that the exact value of one case may take."""
+SLACK = 30.0
+"""Seconds that a worker has beyond them, for the kernel and its envelope."""
+PICTURED = 1 << 15
+"""Elements of the largest case whose outputs are looked at as a whole."""
+PATIENCE = 5.0
+"""Seconds that a kernel known to hang is waited for while its case shrinks."""
+
+
+@dataclass
+class Triage:
+    """Confirms, shrinks and merges the findings of one target, with one worker."""
+
+    target: Target
+    worker: Worker
+    sampled: tuple[str, ...]
+    spare: Worker | None = None
+
+    def __enter__(self) -> Triage:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.worker.stop()
+        if self.spare is not None:
+            self.spare.stop()
+
+    def ask(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+        """The report on a case from the running worker, or from a clean one."""
+        if clean:
+            self._renew()
+        sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
+        answer = self.worker.ask(Question(case, sampled, everything))
+        return report_of(answer.outcome) if isinstance(answer, Fate) else answer
+
+    def _renew(self) -> None:
+        """Puts a new process in the worker's place, and starts the next one while this one works."""
+        used, self.worker = self.worker, self.spare or self.worker
+        used.stop()
+        self.worker.timeout = used.timeout
+        self.spare = replace(used, pending=deque())
+        self.spare.start()
+
+    def shows(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
+        """The finding, if the case is filed under the same oracle with an output in common, or only after a write.
+
+        What a kernel leaves behind from an earlier call may show in any output.
+        """
+        filings = self.ask(case, like.oracle, clean=clean).filings
+        filed = next((found for found in filings if found.oracle == like.oracle), None)
+        return filed if filed and (stateful or filed.same_bug(like)) else None
+
+    def filed(self, case: Case, finding: Finding) -> Finding:
+        """The finding under which the case is filed when every oracle is asked, not only those of its share."""
+        found = self.ask(case, finding.oracle, clean=True, everything=True).filed
+        return found if found and order(found) < order(finding) else finding
+
+    def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
+        """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
+        rate = self._rate(case, finding)
+        if killed(finding) and 2 * rate.shown <= rate.runs:
+            return None
+        if rate.shown:
+            return Record(finding, case, case, 0, 0.0, rate=rate)
+        for before in self._prefixes(history):
+            longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
+            found = self.shows(longer, finding, clean=True)
+            if found:
+                return Record(found, longer, case, 0, 0.0, stateful=True)
+        return None
+
+    def _rate(self, case: Case, finding: Finding) -> Rate:
+        """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
+        shown, runs, started = 0, 0, time.monotonic()
+        while runs < TRIES and (runs < 2 or time.monotonic() - started < PATIENCE):
+            shown += self.shows(case, finding, clean=runs == 0) is not None
+            runs += 1
+            if finding.symptom == "hung" and shown:
+                break
+        return Rate(shown, runs)
+
+    def _prefixes(self, history: Sequence[Case]) -> list[Sequence[Case]]:
+        if not history:
+            return []
+        return [history[:1], history[-1:], history[-REMEMBERED:]]
+
+    def shrink(self, record: Record, budget: Budget) -> None:
+        """Moves the record to the least case that still shows it, verified in a clean worker."""
+        record.appeared = record.appeared or record.finding.symptom
+        timeout = self.worker.timeout
+        if record.finding.symptom == "hung":
+            self.worker.timeout = min(timeout, PATIENCE)
+        self._leave_earlier_calls_out(record)
+        least = self._shrunk(record, budget)
+        while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
+            # Outputs that are wrong together allow cases in which only the other one is.
+            record.outputs.update(least.finding.outputs)
+            record.case, record.finding = least.case, least.finding
+            least = self._shrunk(record, budget)
+        if least.case.key != record.case.key and not self._certain(least, record):
+            least = self._shrunk(record, budget, clean=True)
+        record.case, record.finding = least.case, least.finding
+        record.executions += budget.used
+        record.needs = needs(record.case, self.target)
+        if not record.rate.certain:
+            again = self._rate(record.case, record.finding)
+            record.rate = again if again.shown else record.rate
+        self.worker.timeout = timeout
+        self.look_around(record)
+        self.adjudicate(record)
+        self.diagnose(record)
+
+    def adjudicate(self, record: Record) -> None:
+        """Sets the record's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
+
+        A step of shrinking may lead to where kernel and reference differ by no more than either may.
+        """
+        if record.finding.oracle != "accuracy":
+            return
+        verdict = self._appeal(record, record.case)
+        if verdict.name == "undecided" and record.case.key != record.first.key:
+            first = self._appeal(record, record.first)
+            if first.name in ("kernel", "reference"):
+                record.case, verdict = record.first, first
+        record.verdict, record.filed = verdict, record.finding.symptom
+        record.finding = verdict.finding or record.finding
+
+    def _appeal(self, record: Record, case: Case) -> Verdict:
+        """The verdict on one case, asked until it disagrees."""
+        timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
+        for _ in range(record.rate.deciding):
+            if len(case.calls) > 1:
+                self._renew()
+            self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
+            answer = self.worker.ask(Appeal(case, ADJUDICATION))
+            self.worker.timeout = timeout
+            if not isinstance(answer, Verdict):
+                return Verdict("unadjudicated", "the worker ended before it had an exact value")
+            verdict = answer
+            if verdict.finding is not None:
+                break
+        return verdict
+
+    def diagnose(self, record: Record) -> None:
+        """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
+        found: tuple[str, ...] = consequences(record)
+        if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
+            timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
+            for case in record.pictured:
+                if not found and case.elements() <= PICTURED:
+                    answer = self.worker.ask(Inquiry(case, record.case))
+                    found = () if isinstance(answer, Fate | Report) else answer
+            self.worker.timeout = timeout
+        record.diagnosis = (*found, *trigger(record.case, self.target))
+
+    def look_around(self, record: Record) -> None:
+        """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
+        report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
+        same = [found for found in report.findings if found.oracle == record.finding.oracle]
+        record.finding = same[0] if same else record.finding
+        record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
+        if record.finding.oracle == MUTATION and self.target.differentiable:
+            # What a write over an input does to gradients shows badly in the least case, where most are 0.
+            report = self.ask(record.first, record.finding.oracle, everything=True)
+            seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
+            record.also = (*(found for found in record.also if not seen or found.oracle != CONSEQUENCE), *seen)
+
+    def _leave_earlier_calls_out(self, record: Record) -> None:
+        """Takes the last call where it alone shows the same: then a case need not be asked of a clean worker each."""
+        if record.stateful or len(record.case.calls) < 2:
+            return
+        alone = replace(record.case, calls=(record.case.last,))
+        found = self.shows(alone, record.widened, clean=True)
+        if found and found.symptom == record.finding.symptom:
+            record.case, record.finding = alone, found
+
+    def _shrunk(self, record: Record, budget: Budget, clean: bool = False) -> Shrinker:
+        """From the record's case on; in clean workers where asked for, and where calls may leave something behind: as
+        long as the case has several, and for what is to take its place."""
+        clean = clean or record.stateful
+        tries, like = record.rate.tries, record.widened
+
+        def shows(case: Case) -> Finding | None:
+            apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
+            for _ in range(tries):
+                found = self.shows(case, like, clean=apart, stateful=record.stateful)
+                same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
+                if same and not (record.numbers and found is not None and found.symptom == NONFINITE):
+                    return found
+            return None
+
+        shrinker = Shrinker(self.target, record.case, record.finding, shows, budget)
+        shrinker.run()
+        return shrinker
+
+    def _certain(self, least: Shrinker, record: Record) -> bool:
+        return any(
+            self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
+            for _ in range(record.rate.deciding)
+        )
+
+
+def killed(finding: Finding) -> bool:
+    """Whether a worker died of the signal that comes from outside: only where it repeats is it the case's."""
+    return finding.symptom == "died" and finding.message.endswith("SIGKILL")
+
+
+def consequences(record: Record) -> tuple[str, ...]:
+    """What a write over an input does to the gradients of other operations, in words."""
+    if record.finding.oracle not in (MUTATION, CONSEQUENCE):
+        return ()
+    return tuple(found.message for found in (record.finding, *record.also) if found.oracle == CONSEQUENCE)

@@ -1,0 +1,1 @@
+"""Plots of entries and campaigns."""

@@ -1,0 +1,63 @@
+"""Server: listens until it is told to end. The socket is bound first, so that a port that is taken is a clear error."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import uvicorn
+
+from fuzz.errors import UsageError
+from fuzz.web.app import make_app
+from fuzz.web.settings import Settings
+
+GRACE = 3
+"""Seconds that open connections have when the service ends."""
+
+
+class Server(uvicorn.Server):
+    """Tells streams to end before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
+        super().__init__(config)
+        self.ending = ending
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.ending.set()
+        await super().shutdown(sockets)
+
+
+def run(settings: Settings, version: str, ready: Callable[[str], None]) -> int:
+    """Serves until Ctrl-C or SIGTERM. UsageError where it cannot listen or its store cannot be opened."""
+    with bound(settings.host, settings.port) as listening:
+        app = make_app(settings, version)
+        ready(address(settings.host, listening.getsockname()[1]))
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
+            limit_concurrency=200,
+        )  # fmt: skip
+        server = Server(config, app.state.ending)
+        with suppress(KeyboardInterrupt):
+            server.run(sockets=[listening])
+    return 0
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
+    made = None
+    try:
+        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        made = socket.socket(family)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(place)
+    except OSError as error:
+        if made is not None:
+            made.close()
+        raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+    return made
+
+
+def address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

@@ -1,0 +1,96 @@
+"""On a GPU: what was compiled ahead is what is loaded, and launches from C give the bits of Triton's launcher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from fuzz.backends import backend
+from fuzz.backends.cuda.backend import Cuda
+from fuzz.backends.cuda.launch_recorder import Launched
+from fuzz.backends.execute import Ran, run
+from fuzz.backends.replay.trace import Recording, recorded
+from fuzz.model.case import Case
+from fuzz.oracles import examine
+from fuzz.oracles.replicas import replicas_of
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load
+from fuzz.worker.precompile import COMPILERS
+from fuzz.worker.process import Worker
+from fuzz.worker.protocol import ENTRY, Setting
+
+if not torch.cuda.is_available():
+    pytest.skip("no GPU here", allow_module_level=True)
+
+TARGET, COUNT = "layernorm_bw", 16
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def plans() -> Iterator[Case]:
+    engine = RandomEngine(load(TARGET), 0)
+    drawn = (engine.case(number) for number in range(300, 400))
+    return (plan for plan in drawn if len(plan.calls) == 1 and plan.elements() < 1 << 12)
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again(cache: Path) -> None:
+    case = next(plans())
+    with Worker(COMPILERS["cuda"], Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
+        assert helper.ask(case) is True
+    ahead = {path.parent for path in cache.rglob("*.cubin")}
+    assert ahead
+    with Worker(ENTRY, Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as worker:
+        report = worker.ask(examine.Question(case, ("layout", "invariance"), everything=True))
+    assert report.outcome == "returned" and {path.parent for path in cache.rglob("*.cubin")} == ahead
+
+
+def recordings() -> Iterator[tuple[Case, Recording]]:
+    made = load(TARGET)
+    for plan in islice(plans(), 6):
+        kept: list[Ran] = []
+        run(made, made.launcher, plan.calls, backend("cuda"), kept=kept)
+        recording = recorded(kept[0])
+        assert recording is not None
+        yield plan, recording
+
+
+def test_launches_from_c_give_the_bits_of_tritons_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for plan, recording in recordings():
+        values = {name: replicas_of(one, plan.last.dims, COUNT, "cuda") for name, one in plan.last.tensors.items()}
+        assert all(isinstance(step.launched, Launched) and step.launched.loop for step in recording.steps)
+        first = recording.play(values)
+        with monkeypatch.context() as patch:
+            patch.setattr(Launched, "loop", None)
+            for step in recording.steps:
+                vars(step.launched).pop("loop", None)
+            again = recording.play(values)
+        assert first.intact.all() and again.intact.all()
+        for name, output in first.outputs.items():
+            one, other = output.contiguous(), again.outputs[name].contiguous()
+            assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+@triton.autotune([triton.Config({"B": size}) for size in (32, 64, 128)], key=["n"])
+@triton.jit
+def doubled(x, out, n, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
+    with Cuda().session(None) as session:
+        x = torch.ones(100, device="cuda")
+        out = torch.empty_like(x)
+        doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)
+        assert len(session.launched) == 1 and doubled.best_config.kwargs["B"] == 32
+    assert out.sum().item() == 200

@@ -1,0 +1,170 @@
+"""Replicas that run together, by what one run recorded, are told what each would be told alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from fuzz import size, target, tensor
+from fuzz.backends import backend, cpu
+from fuzz.backends.cpu.backend import Compiled
+from fuzz.backends.execute import Ran, run
+from fuzz.backends.replay.trace import recorded
+from fuzz.model.case import Case
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.outcome import Returned
+from fuzz.oracles import examine
+from fuzz.oracles.base import Examination
+from fuzz.oracles.rejects import Rejects
+from fuzz.oracles.replicas import Replicas
+from fuzz.run.fuzzer import SHARES
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Launcher, Target
+from fuzz.worker.protocol import Question, Report, Setting, Wave
+
+N = size("N", 1, 64)
+COUNT = 6
+Outputs = Mapping[str, torch.Tensor]
+EVERYTHING = tuple(SHARES)
+
+
+@pytest.fixture(autouse=True)
+def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As in a worker, which activates the backend for good; this process lives on."""
+    monkeypatch.setattr(Compiled, "prepare", lambda self, counters=False: None)
+    with cpu.active():
+        yield
+
+
+def small(made: Target, count: int) -> list[Case]:
+    """Later plans of one call, without huge layouts, that are small."""
+    engine = RandomEngine(made, 0)
+    plans = (engine.case(number) for number in range(1000))
+    fitting = (plan for plan in plans if plan.elements() < 500 and engine.replicas(999, plan) > 6)
+    return list(islice(fitting, count))
+
+
+def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
+    """By replica whether it ran together with others."""
+    exams = Replicas(made, launcher, backend("cpu")).run(plan, COUNT)
+    return [exam.stack is not None for exam in exams]
+
+
+BUGS = (
+    *("", "bessel", "atomic_order", "block_chosen_by_batch", "store_past_end", "partial_uninitialised"),
+    *("assumes_contiguous_dy", "writes_dx_into_dy", "tail_unmasked", "low_precision_accumulate", "first_n_baked_in"),
+)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
+    handle = examine.service(Setting("layernorm_bw", bug or None, "cpu"))
+    plans = small(layernorm, 4)
+    if bug in ("", "bessel", "low_precision_accumulate", "block_chosen_by_batch"):
+        launcher = planted(layernorm, bug)[1] if bug else layernorm.launcher
+        assert all(all(together(layernorm, launcher, plan)) for plan in plans)
+    for plan in plans:
+        wave = Wave(plan, (EVERYTHING,) * COUNT)
+        alone = tuple(handle(Question(plan.replica(number), EVERYTHING)) for number in range(COUNT))
+        assert told(handle(wave)) == told(alone)
+
+
+def told(reports: Any) -> list[tuple[Any, ...]]:
+    """Of each report what does not depend on which stage of the envelope was reached."""
+    assert isinstance(reports, tuple) and all(isinstance(report, Report) for report in reports)
+    return [(report.outcome, report.findings, report.examined) for report in reports]
+
+
+@triton.jit
+def stores_where_told(out, x, n, BLOCK: tl.constexpr):
+    columns = tl.arange(0, BLOCK)
+    value = tl.load(x + columns, mask=columns < n, other=0.0)
+    tl.store(out + columns, 2 * value, mask=columns < n)
+    tl.store(out + n, 1.0, mask=tl.max(value) > 2.5)
+
+
+def beyond_for_some(x: torch.Tensor) -> Outputs:
+    out = torch.empty_like(x)
+    stores_where_told[(1,)](out, x.contiguous(), x.numel(), BLOCK=triton.next_power_of_2(max(x.numel(), 1)))
+    return {"y": out}
+
+
+def twice(launcher: Launcher) -> Target:
+    """A target that doubles its input."""
+    declared: Any = target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
+    made: Target = declared(launcher)
+    return made
+
+
+def harmed(plan: Case) -> list[bool]:
+    """By replica whether the kernel writes beyond its output."""
+    words = (plan.replica(number).last.tensors["x"].words(plan.last.dims) for number in range(COUNT))
+    return [bool((torch.from_numpy(part.view("f4").copy()) > 2.5).any()) for part in words]
+
+
+def test_a_replica_that_harms_memory_runs_alone() -> None:
+    made = twice(beyond_for_some)
+    dense = [plan for plan in small(made, 60) if plan.last.tensors["x"].layout == CONTIGUOUS]
+    mixed = [plan for plan in dense if not harmed(plan)[0] and any(harmed(plan))]
+    assert mixed
+    for plan in mixed:
+        assert together(made, made.launcher, plan) == [not one for one in harmed(plan)]
+
+
+def computes(x: torch.Tensor) -> Outputs:
+    return {"y": beyond_for_some(x * 1.0)["y"]}
+
+
+def asks(x: torch.Tensor) -> Outputs:
+    return beyond_for_some(x) if x.sum().item() < 1e30 else {"y": x + x}
+
+
+@pytest.mark.parametrize("launcher", [computes, asks])
+def test_a_launcher_that_does_more_than_launch_is_not_repeated(launcher: Launcher) -> None:
+    made = twice(launcher)
+    kept: list[Ran] = []
+    assert isinstance(run(made, launcher, small(made, 1)[0].calls, backend("cpu"), kept=kept), Returned)
+    assert recorded(kept[0]) is None
+
+
+def test_programs_run_in_the_order_that_is_asked_for() -> None:
+    made = load("layernorm_bw")
+    launcher = planted(made, "atomic_order")[1]
+    handle = examine.service(Setting("layernorm_bw", "atomic_order", "cpu"))
+    found = 0
+    for plan in [plan for plan in small(made, 60) if plan.last.dims["M"] > 2][:12]:
+        assert any(together(made, launcher, plan))
+        reports = handle(Wave(plan, (("deterministic",),) * COUNT))
+        assert isinstance(reports, tuple)
+        found += sum("deterministic" in [finding.oracle for finding in report.findings] for report in reports)  # type: ignore[union-attr]
+    assert found
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_what_must_be_refused_is_asked_once_where_no_value_decides(looks: bool) -> None:
+    asked = []
+
+    def launcher(x: torch.Tensor, y: torch.Tensor) -> Outputs:
+        if x.shape != y.shape:
+            asked.append(x)
+            if not looks or float(x[0]) < 1e30:
+                raise ValueError("shapes differ")
+        return dict(z=(x + y).contiguous())
+
+    declared = target(
+        x=tensor(N), y=tensor(N), reference=lambda x, y: dict(z=x + y), rejects=dict(short=lambda x, y: dict(y=y[:-1]))
+    )
+    plan = small(declared(launcher), 1)[0]
+    exams = [
+        Examination(declared(launcher), launcher, plan.replica(number), backend("cpu"), Returned(()))
+        for number in range(COUNT)
+    ]
+    assert Rejects().examine_replicas(exams) == [None] * COUNT
+    assert len(asked) == (COUNT if looks else 1)

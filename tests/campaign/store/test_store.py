@@ -1,0 +1,216 @@
+"""The store, on SQLite and on a real PostgreSQL server alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from services import Postgres
+
+from fuzz import corpus
+from fuzz.campaign.store import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic, Store, finding_of, rebuild
+from fuzz.campaign.store.schema import parse
+from fuzz.campaign.store.tables import Table
+from fuzz.errors import StoreError, UsageError
+from fuzz.model.entry import Entry
+
+FOUND = Finding(
+    "dx-sign-1", "corpus", "t/dx-sign-1.yaml", "t", "accuracy", "dx", "sign", "dx: wrong", "kernel", "open", "",
+    {"N": 3}, 6, "sign flipped", 10.0, 10.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    with Store(store_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def campaign(store: Store) -> Campaign:
+    return store.begin("nightly", '{"workers": 2}', "corpus", 5.0, "host", 77)
+
+
+def seen(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> Occurrence:
+    return Occurrence(finding, key, 11.0, campaign, "cpu", "random", 1 << 40, 12, hits, False, {"torch": "2"})
+
+
+def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
+    lane = Lane(
+        campaign.id, "t", "", "cpu", "random", 7, 3, 1 << 40, 1, 2.5, 1, cells=("a", "b"), possible=4, note="é'\""
+    )
+    beat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
+    statistic = Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
+    store.save_lane(lane)
+    store.beat(beat)
+    store.count(statistic)
+    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
+    assert store.campaign(campaign.id) == campaign and store.campaigns() == [campaign]
+    assert store.lanes(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
+    assert store.heartbeats() == store.heartbeats(campaign.id) == [beat]
+    (counted,) = store.statistics(campaign.id)
+    assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
+    assert store.finding(FOUND.id) == replace(FOUND, hits=1)
+    assert store.occurrences(FOUND.id) == [seen(FOUND.id, "1", campaign.id)]
+    assert store.campaign(99) is store.finding("nothing") is None
+
+
+def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
+    for _ in range(3):
+        store.found(FOUND, seen(FOUND.id, "1", campaign.id, hits=5))
+        store.count(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
+        store.save_campaign(replace(campaign, state="stopped", seconds=9.5))
+    store.found(replace(FOUND, last_seen=20.0, first_seen=20.0), seen(FOUND.id, "2", campaign.id, hits=2))
+    assert store.finding(FOUND.id) == replace(FOUND, hits=7, last_seen=20.0)
+    assert len(store.statistics()) == 1
+    assert [(one.state, one.seconds) for one in store.campaigns(name="nightly")] == [("stopped", 9.5)]
+
+
+def test_findings_are_chosen_by_what_they_are(store: Store, campaign: Campaign) -> None:
+    other = replace(FOUND, id="y-value-2", symptom="value", status="fixed", message="50% _off", last_seen=99.0)
+    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
+    store.found(other)
+    names = [found.id for found in store.findings()]
+    assert names == [other.id, FOUND.id] and store.count_findings() == 2
+    assert [found.id for found in store.findings(limit=1, offset=1)] == [FOUND.id]
+    assert [found.id for found in store.findings(status="fixed", symptom="value")] == [other.id]
+    assert [found.id for found in store.findings(campaign=campaign.id)] == [FOUND.id]
+    assert [found.id for found in store.findings(text="DX-SIGN")] == [FOUND.id]
+    assert [found.id for found in store.findings(text="% _o")] == [other.id]
+    assert store.findings(text="'; DROP TABLE findings; --") == [] and store.count_findings(target="t") == 2
+    with pytest.raises(StoreError, match="findings have no 'nonsense'"):
+        store.findings(nonsense="1")
+
+
+def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Campaign) -> None:
+    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
+    small = replace(FOUND, id="dx-sign-0", elements=1, first_seen=12.0)
+    store.found(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
+    store.found(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
+    (left,) = store.findings()
+    assert (left.id, left.elements, left.first_seen, left.hits) == ("dx-sign-0", 1, 10.0, 2)
+    both = replace(FOUND, id="dx-sign-9")
+    store.found(both, seen(both.id, "3"))
+    store.found(small, None, replaces=both.id)
+    assert [one.key for one in store.occurrences(small.id)] == ["1", "2", "3"] and store.count_findings() == 1
+
+
+def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
+    store.found(FOUND, seen(FOUND.id, "1"))
+    store.replayed(FOUND.id, "agrees")
+    store.found(FOUND, seen(FOUND.id, "2"))
+    assert [found.id for found in store.findings(replayed="agrees")] == [FOUND.id]
+    store.forget(FOUND.id)
+    assert store.findings() == [] and store.occurrences() == []
+
+
+def test_the_age_of_a_heartbeat_survives_a_clock_that_jumps() -> None:
+    beat = Heartbeat(1, "1", "host", 12, "fuzzing", "t", 3, wall=1e9, ticks=100.0, boot="boot")
+    assert beat.age(wall=2e9, ticks=107.0, boot="boot") == 7.0
+    assert beat.age(wall=1e9 + 3, ticks=5.0, boot="another machine") == 3.0
+    assert beat.age(wall=1e9 - 3, ticks=5.0, boot="") == 0.0
+
+
+def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
+    with Store(store_url) as first:
+        number = first.begin("n", "{}", "corpus", 1.0, "h", 1).id
+
+    def write(writer: int) -> None:
+        with Store(store_url) as store:
+            for index in range(10):
+                store.found(FOUND, seen(FOUND.id, f"{writer}/{index}", number))
+                store.count(
+                    Statistic(number, f"t{writer}", "", "cpu", "random", 0, index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0)
+                )
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    with Store(store_url) as store:
+        (found,) = store.findings()
+        assert (found.hits, len(store.statistics())) == (40, 40)
+
+
+def test_findings_are_made_again_from_the_corpus(
+    store: Store, campaign: Campaign, entry: Entry, tmp_path: Path
+) -> None:
+    folder = tmp_path / "corpus"
+    path = corpus.add(folder, entry)
+    made = finding_of(entry, path, folder, path.stat().st_mtime)
+    store.found(replace(FOUND, corpus=made.corpus))
+    store.found(replace(FOUND, id="elsewhere"))
+    (folder / "torn.yaml").write_text("format: fuzz-case/1\ntarget: x")
+    done = rebuild(store, folder)
+    assert (done.findings, len(done.added), done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
+    assert store.finding(made.id) == replace(made, hits=1)
+    assert {found.id for found in store.findings()} == {made.id, "elsewhere"}
+    store.found(made, seen(made.id, "c1", campaign.id))
+    corpus.mark(path, "fixed", "by 2.0")
+    again = rebuild(store, folder)
+    assert (again.added, again.forgotten) == ((), 0)
+    (now,) = store.findings(status="fixed")
+    assert (now.id, now.hits) == (made.id, 2)
+
+
+def test_the_migrations_make_the_schema_that_the_tables_tell(store: Store) -> None:
+    with store._engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
+
+
+def test_a_store_of_a_newer_version_is_refused_in_one_line(store_url: str) -> None:
+    with Store(store_url) as store, store._engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '999'"))
+    with pytest.raises(StoreError) as caught:
+        Store(store_url)
+    assert "has the schema '999' of a newer version of fuzz" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_processes_that_open_a_new_store_together_make_it_once(store_url: str) -> None:
+    program = f"from fuzz.campaign.store import Store; print(Store({store_url!r}).campaigns())"
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [process.communicate(timeout=60) for process in processes] == [("[]\n", "")] * 3
+
+
+def test_a_server_that_goes_away_is_one_line_and_comes_back(server: Postgres) -> None:
+    with Store(server.database()) as store:
+        server.stop()
+        with pytest.raises(StoreError, match="^store postgresql://postgres@/store[^\n]*$"):
+            store.campaigns()
+        server.start()
+        assert store.campaigns() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("nonsense", "is no URL"),
+        ("mysql://host/db", "mysql is not known; sqlite and postgresql are"),
+        ("sqlite://", "a file is needed"),
+        ("sqlite:////proc/nowhere/store.sqlite", "No such file"),
+        ("postgresql://u:secret@/db?host=/nowhere", "No such file"),
+    ],
+)
+def test_a_store_that_cannot_be_opened_says_why_in_one_line(url: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Store(url)
+    assert words in str(caught.value) and "\n" not in str(caught.value) and "secret" not in str(caught.value)
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "store.sqlite").write_text("not a database, but long enough to have a header" * 20)
+    with pytest.raises(StoreError, match="store sqlite:///.*store.sqlite: file is not a database"):
+        Store(f"sqlite:///{tmp_path / 'store.sqlite'}")
+
+
+def test_a_url_names_its_driver() -> None:
+    assert parse("postgresql://host/db").drivername == "postgresql+psycopg"

@@ -1,0 +1,157 @@
+"""Campaigns as a person runs them: killed, resumed, over kernels that kill, and again after a fix."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from fuzz import corpus
+from fuzz.campaign.store import Store
+
+FUZZ = str(Path(sys.executable).with_name("fuzz"))
+TARGETS = '''"""Functions with one mistake each, and one without."""
+import os, signal
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 256)
+ONE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+
+
+@target(**ONE)
+def right(x):
+    return dict(y=x * 2)
+
+
+@target(**ONE)
+def wrong(x):
+    return dict(y=torch.where(x > 1, x * 2 + 1, x * 2))
+
+
+@target(**ONE)
+def segfaults(x):
+    if x.numel() > 8:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return dict(y=x * 2)
+'''
+
+
+def prepared(folder: Path, *names: str, **keys: object) -> Path:
+    """A configuration over some of the targets above."""
+    file, path = folder / "mine.py", folder / "c.yaml"
+    if not file.exists():
+        file.write_text(TARGETS)
+    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    given = {"targets": [f"mine.py:{name}" for name in names], "slice": "5s", **places, **keys}
+    path.write_text(json.dumps(given))
+    return path
+
+
+def campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
+    """(exit code, JSON, what was said) of the command."""
+    command = [FUZZ, "campaign", "c.yaml", "--json", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def entries(folder: Path) -> list[str]:
+    return [path.parent.name for path in corpus.files([folder / "corpus"])]
+
+
+def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fixes(tmp_path: Path) -> None:
+    names = ("right", "wrong", "segfaults")
+    prepared(tmp_path, *names, budget={"cases": 75})
+    with subprocess.Popen([FUZZ, "campaign", "c.yaml"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
+        until = time.monotonic() + 120
+        while not list(tmp_path.glob("corpus/*/*.yaml")):
+            assert running.poll() is None and time.monotonic() < until
+            time.sleep(0.05)
+        running.kill()
+    for process in Path("/proc").glob("[0-9]*"):
+        # What ran in the folder ends with the campaign.
+        assert_ended(int(process.name), tmp_path)
+    code, told, said = campaign(tmp_path, "--resume")
+    assert code == 1, said
+    assert {found["target"]: found["symptom"] for found in told["findings"]} == {"wrong": "value", "segfaults": "died"}
+    assert sorted(entries(tmp_path)) == ["segfaults", "wrong"]
+    assert told["state"] == "finished" and told["cases"] >= 75
+    rows = {row["target"]: row for row in told["targets"]}
+    assert all(row["cases"] > 0 and 0 < row["visited"] < 1 for row in rows.values())
+    assert [[row[key] for key in ("new", "known")] for row in rows.values()] == [[0, 0], [1, 0], [1, 0]]
+    assert list(tmp_path.glob("state/*/journals/*")) == [] == list(tmp_path.glob("state/*/suspects/*"))
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        assert [one.state for one in store.campaigns()] == ["finished"]
+        assert len(store.findings(campaign=told["campaign"])) == 2 and store.heartbeats() == []
+        assert {one.target for one in store.statistics()} == {f"mine.py:{name}" for name in names}
+    again = campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
+    assert (again[0], again[1]["cases"]) == (1, told["cases"]) and "has finished" in again[2]
+    assert ElementTree.parse(tmp_path / "j.xml").getroot().attrib["failures"] == "2"
+    results = json.loads((tmp_path / "s.json").read_text())["runs"][0]["results"]
+    assert sorted(result["ruleId"] for result in results) == ["accuracy/value", "fault/died"]
+    check_that_a_fix_is_told(tmp_path)
+
+
+def check_that_a_fix_is_told(folder: Path) -> None:
+    """A later campaign on the same corpus, after one of the two mistakes was repaired."""
+    (folder / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
+    hear = ["sh", "-c", "cat >> heard"]
+    prepared(folder, "wrong", budget={"cases": 20}, notify=hear)
+    code, told, said = campaign(folder)
+    assert code == 0 and len(told["fixed"]) == 1
+    assert "fixed: " in said and "--why" in said
+    (row,) = told["targets"]
+    assert [row[key] for key in ("new", "known", "fixed")] == [0, 0, 1]
+    heard = json.loads((folder / "heard").read_text())
+    assert (heard["event"], heard["new"], heard["known"]) == ("finished", 0, 0)
+    (path,) = folder.glob("corpus/wrong/*.yaml")
+    assert corpus.read(path).status == "open"
+    with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
+        assert [found.target for found in store.findings(replayed="agrees")] == ["wrong"]
+
+
+def assert_ended(pid: int, folder: Path) -> None:
+    until = time.monotonic() + 10
+    while True:
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") != str(folder):
+                return
+        except OSError:
+            return
+        assert time.monotonic() < until, Path(f"/proc/{pid}/cmdline").read_bytes()
+        time.sleep(0.05)
+
+
+def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_lane(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
+    path = prepared(tmp_path, "right", budget={"time": "100s"})
+    path.write_text(path.read_text().replace("[", '["broken.py", ', 1))
+    with subprocess.Popen(
+        [FUZZ, "campaign", "c.yaml", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+            until = time.monotonic() + 100
+            while not (store.campaigns() and store.statistics()):
+                assert time.monotonic() < until
+                time.sleep(0.1)
+        busy = subprocess.run([FUZZ, "campaign", "c.yaml", "--resume"], cwd=tmp_path, capture_output=True, text=True)
+        assert (busy.returncode, busy.stderr) == (2, "fuzz: campaign 'c' is running already\n")
+        running.send_signal(signal.SIGTERM)
+        out, said = running.communicate(timeout=60)
+    assert running.returncode == 0, said
+    told = json.loads(out)
+    assert told["state"] == "stopped" and told["cases"] > 0
+    assert "nonsense is not installed" in told["targets"][0]["note"]
+
+
+def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
+    prepared(tmp_path, targets=["broken.py"])
+    code, _, said = campaign(tmp_path)
+    assert code == 2 and "nonsense is not installed" in said.splitlines()[-1]

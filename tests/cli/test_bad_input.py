@@ -1,0 +1,325 @@
+"""Whatever a caller gets wrong is answered by one clear line and exit code 2, and nothing is written over."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fuzz import cli, corpus
+from fuzz.corpus import codec
+from fuzz.model.entry import Entry
+
+TARGET = '''"""Doubles."""
+import torch
+import triton
+import triton.language as tl
+
+from fuzz import option, size, target, tensor
+
+N = size("N", 1, 64)
+
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
+def double(x):
+    return dict(y=x * 2)
+'''
+REFERENCE = "reference=lambda x: dict(y=2 * x)"
+
+
+@dataclass
+class Answer:
+    """What a command said. `complaint` is its one line for the caller."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaint(self) -> str:
+        lines = self.err.splitlines()
+        complaints = [line for line in lines if line.startswith("fuzz: ")]
+        assert len(complaints) == 1 and lines[-1] == complaints[0], self.err
+        assert "Traceback" not in self.err and self.out == "", self.out
+        return complaints[0].removeprefix("fuzz: ")
+
+
+Fuzz = Callable[..., Answer]
+
+
+@pytest.fixture
+def fuzz(capsys: pytest.CaptureFixture[str]) -> Fuzz:
+    """fuzz(*arguments), as the command line runs it."""
+
+    def call(*arguments: object) -> Answer:
+        capsys.readouterr()
+        code = cli.exit_code([str(argument) for argument in arguments])
+        told = capsys.readouterr()
+        return Answer(code, told.out, told.err)
+
+    return call
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    """write(text) -> a target's file of that text."""
+
+    def make(text: str) -> Path:
+        path = tmp_path / "kernels" / "my_target.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def refused(answer: Answer, *parts: str) -> None:
+    assert answer.code == 2, answer.err
+    for part in parts:
+        assert part in answer.complaint
+
+
+def test_the_good_target_runs(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
+    answer = fuzz("run", write(TARGET), "--cases", 20)
+    assert answer.code == 0, answer.err
+
+
+ARGUMENTS = [
+    (("run", "nonsense"), ("unknown target 'nonsense'", "gelu_bw, layer_norm, layernorm_bw")),
+    (("run", "../gelu_bw"), ("target file ../gelu_bw does not exist",)),
+    (("run", "nowhere.py"), ("target file nowhere.py does not exist",)),
+    (("run", "nowhere.py:name"), ("target file nowhere.py does not exist",)),
+    (("run", "gelu_bw", "--planted", "nonsense"), ("no planted bug 'nonsense'", "erf_saturates")),
+    (("run", "gelu_bw", "--backend", "tpu"), ("unknown backend 'tpu'", "auto, cpu, cuda")),
+    (("run", "gelu_bw", "--engine", "psychic"), ("unknown engine 'psychic'", "auto, random")),
+    (("run", "gelu_bw", "--seconds", "0"), ("--seconds must be more than 0",)),
+    (("run", "gelu_bw", "--seconds", "-3"), ("--seconds must be more than 0, not -3",)),
+    (("run", "gelu_bw", "--seconds", "nan"), ("--seconds must be more than 0, not nan",)),
+    (("run", "gelu_bw", "--cases", "0"), ("--cases must be more than 0",)),
+    (("run", "gelu_bw", "--cases", "-1"), ("--cases must be more than 0",)),
+    (("run", "gelu_bw", "--max-findings", "0"), ("--max-findings must be more than 0",)),
+    (("run", "gelu_bw", "--workers", "0"), ("--workers must be at least 1",)),
+    (("run", "gelu_bw", "--seed", "-1"), ("--seed must not be negative",)),
+    (("run", "gelu_bw", "--cases", "many"), ("'--cases'", "integer")),
+    (("run", "gelu_bw", "--colour"), ("No such option: --colour",)),
+    (("run",), ("Missing argument",)),
+    (("fuzz",), ("No such command 'fuzz'",)),
+    (("replay", "nowhere"), ("nowhere does not exist",)),
+    (("show", "nowhere.yaml"), ("cannot read nowhere.yaml: No such file",)),
+    (("shrink", "nowhere.yaml", "--seconds", "0"), ("--seconds must be more than 0",)),
+    (("shrink", "nowhere.yaml"), ("cannot read nowhere.yaml",)),
+    (("mark", "nowhere.yaml", "fixed", "--why", "x"), ("cannot read nowhere.yaml",)),
+    (("mark", "nowhere.yaml", "fixed"), ("Missing option '--why'",)),
+    (("new", "nowhere"), ("does not name a launcher",)),
+    (("new", "nowhere.py:f"), ("nowhere.py does not exist",)),
+]
+
+
+@pytest.mark.parametrize(("arguments", "parts"), ARGUMENTS, ids=lambda value: " ".join(value)[:50])
+def test_wrong_arguments(
+    fuzz: Fuzz, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(fuzz(*arguments), *parts)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backend_that_cannot_run_here(fuzz: Fuzz) -> None:
+    from fuzz.backends import BACKENDS
+
+    reason = BACKENDS["cuda"].unusable()
+    if not reason:
+        pytest.skip("this machine has a GPU")
+    refused(fuzz("run", "gelu_bw", "--backend", "cuda"), "backend cuda", reason)
+
+
+FILES = [
+    ("", ("no target in it; decorate a launcher with @target(...)",)),
+    ("from fuzz import target as declare\n", ("no target in it",)),
+    (
+        TARGET + "\n@target(x=tensor(N))\ndef triple(x):\n    return dict(y=x * 3)\n",
+        ("2 targets, name one", ":double, ", ":triple"),
+    ),
+    (TARGET + "\nthis is a mistake\n", ("my_target.py:15: syntax error",)),
+    (TARGET.replace("import torch\n", "import torch\nimport nowhere_at_all\n"), ("nowhere_at_all is not installed",)),
+    (TARGET.replace("import torch\n", "raise SystemExit(0)\n"), ("cannot load", "SystemExit")),
+    (TARGET.replace("1, 64", "5, 3"), ("dim 'N': no multiple of 1 lies between 5 and 3",)),
+    (TARGET.replace("1, 64", "-2, 3"), ("dim 'N'", "between -2 and 3")),
+    (TARGET.replace("1, 64", "33, 63, multiple_of=32"), ("no multiple of 32 lies between 33 and 63",)),
+    (
+        TARGET.replace("x=tensor(N)", "x=tensor(N - 4), dims=(N,)"),
+        ("argument 'x' would have a negative size at the smallest dims",),
+    ),
+    (TARGET.replace("x=tensor(N)", "x=tensor(N), z=tensor(N)"), ("the launcher has no parameter 'z'",)),
+    (TARGET.replace("def double(x)", "def double(x, z)"), ("parameter 'z' of the launcher is not declared",)),
+    (TARGET.replace('("float32",)', '("float31",)'), ("unknown dtype 'float31'",)),
+    (TARGET.replace(REFERENCE, "reference=lambda x: 1 // 0"), ("its reference fails", "ZeroDivisionError")),
+    (TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x[:-1])"), ("output 'y' has shape", "the reference's")),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(z=2 * x)"),
+        ("the launcher returns y; the reference returns z",),
+    ),
+    (
+        TARGET.replace(REFERENCE, "reference=lambda x: dict(y=x, z=x)"),
+        ("the launcher returns y; the reference returns y, z",),
+    ),
+    (TARGET.replace(REFERENCE, "reference=lambda x: 2 * x"), ("reference",)),
+    (TARGET.replace("dict(y=x * 2)", "x * 2"), ("the launcher returns Tensor, not a dict of tensors",)),
+    (TARGET.replace("dict(y=x * 2)", "dict(y=2)"), ("output 'y' is int, not a tensor",)),
+    (TARGET.replace("dict(y=x * 2)", "dict(y=x * 2j)"), ("output 'y' is torch.complex64",)),
+]
+
+
+@pytest.mark.parametrize(("text", "parts"), FILES, ids=range(len(FILES)))
+def test_wrong_target_files(fuzz: Fuzz, write: Callable[[str], Path], text: str, parts: tuple[str, ...]) -> None:
+    path = write(text)
+    refused(fuzz("run", path, "--cases", 5, "--corpus", path.parent / "corpus"), *parts)
+    assert path.read_text() == text
+
+
+def test_a_reference_in_float32(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
+    text = TARGET.replace(REFERENCE, "reference=lambda x: dict(y=2 * x.float())")
+    refused(fuzz("run", write(text), "--cases", 5), "torch.float32", "torch.float64 is due")
+
+
+def test_a_target_file_that_is_binary(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
+    path = write("")
+    path.write_bytes(bytes(range(256)))
+    refused(fuzz("run", path), "cannot read")
+
+
+def test_a_name_that_the_file_does_not_have(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
+    refused(fuzz("run", f"{write(TARGET)}:triple"), "no target 'triple'; there are double")
+
+
+UNSUPPORTED = TARGET.replace(
+    "@target(",
+    """@triton.jit
+def kernel(x, y, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    seven = tl.inline_asm_elementwise("vote.sync.any.pred p, q, 7;", "=r,r", [i], dtype=tl.int32, is_pure=True, pack=1)
+    tl.store(y + i, tl.load(x + i) + seven)
+
+
+@target(""",
+).replace("return dict(y=x * 2)", "y = torch.empty_like(x)\n    kernel[(1,)](x, y, BLOCK=1)\n    return dict(y=y)")
+
+
+def test_a_kernel_with_an_operation_that_is_not_supported(fuzz: Fuzz, write: Callable[[str], Path]) -> None:
+    answer = fuzz("run", write(UNSUPPORTED), "--cases", 3, "--backend", "cpu")
+    refused(answer, "kernel not supported by this backend", "inline", "my_target.py:")
+
+
+def test_no_c_compiler(tmp_path: Path) -> None:
+    arguments = ["run", "gelu_bw", "--backend", "cpu"]
+    blocked = f"import sys; sys.modules['ziglang'] = None; from fuzz.cli import main; main({arguments})"
+    clean = {key: value for key, value in os.environ.items() if key not in ("CC", "PATH")} | {"PATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, env=clean, timeout=120)
+    refused(Answer(done.returncode, done.stdout, done.stderr), "C compiler")
+
+
+@pytest.mark.parametrize("place", ["file/corpus", "file"])
+def test_a_corpus_folder_that_cannot_be_written(fuzz: Fuzz, tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("precious")
+    refused(fuzz("run", "gelu_bw", "--cases", 1, "--corpus", tmp_path / place), "corpus folder", "cannot be written")
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_disk_that_is_full(fuzz: Fuzz, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs root to mount a file system that fills up")
+    try:
+        old = disk / "old.yaml"
+        old.write_bytes(b"x" * (1 << 16))
+        refused(fuzz("run", "gelu_bw", "--cases", 1, "--corpus", disk), "No space left on device")
+        assert old.read_bytes() == b"x" * (1 << 16) and os.listdir(disk) == ["old.yaml"]
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def hostile(text: str) -> dict[str, tuple[bytes, str]]:
+    """Name -> (a corpus file's bytes, what the complaint says)."""
+    why = 'why: ""'
+    assert text.count(why) == 1
+    return {
+        "empty": (b"", "the file is empty"),
+        "binary": (b"\x80\x04\x95cos\nsystem\n.", "binary"),
+        "too large": (text.encode() + b"#" * codec.LARGEST, "more than the"),
+        "future version": (text.replace("fuzz-case/1", "fuzz-case/2").encode(), "newer version"),
+        "tag": (text.replace(why, "why: !!python/name:os.system x").encode(), "tag"),
+        "alias": (text.replace(why, "why: *a").encode(), "aliases"),
+        "anchor": (text.replace(why, "why: &a b").encode(), "anchors"),
+        "repeated key": (text.replace(why, f"{why}\n{why}").encode(), "key 'why' is repeated"),
+        "wrong digest": (text.replace("seed=7", "seed=8").encode(), "digest is"),
+        "a path for a target": (text.replace("target: gelu_bw", "target: ./evil.py").encode(), "a path is not allowed"),
+        "unknown target": (text.replace("target: gelu_bw", "target: nobody").encode(), "digest is"),
+    }
+
+
+KINDS = ("empty", "binary", "too large", "future version", "tag", "alias", "anchor", "repeated key", "wrong digest",
+         "a path for a target", "unknown target")  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_corpus_files(fuzz: Fuzz, tmp_path: Path, entry: Entry, kind: str) -> None:
+    data, reason = hostile(codec.dumps(entry))[kind]
+    path = tmp_path / "x.yaml"
+    path.write_bytes(data)
+    commands = (
+        ("replay", tmp_path),
+        ("show", path),
+        ("show", path, "--script"),
+        ("shrink", path),
+        ("mark", path, "fixed", "--why", "x"),
+    )
+    for command in commands:
+        refused(fuzz(*command), str(path), reason)
+    assert path.read_bytes() == data and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_entry_whose_target_is_nowhere(fuzz: Fuzz, tmp_path: Path, case: object) -> None:
+    from dataclasses import replace
+
+    from fuzz.model.case import Case
+
+    assert isinstance(case, Case)
+    path = corpus.add(tmp_path, Entry(replace(case, target="nobody")))
+    refused(fuzz("replay", path), "no target 'nobody' is built in or beside", "--target")
+
+
+def test_an_entry_whose_planted_bug_is_gone(fuzz: Fuzz, tmp_path: Path, entry: Entry) -> None:
+    from dataclasses import replace
+
+    path = corpus.add(tmp_path, replace(entry, planted="gone"))
+    refused(fuzz("replay", path), "no planted bug 'gone'")
+    refused(fuzz("show", path, "--script"), "no planted bug 'gone'")
+
+
+def test_an_entry_that_does_not_fit_its_target(fuzz: Fuzz, tmp_path: Path, entry: Entry) -> None:
+    from dataclasses import replace
+
+    call = replace(entry.case.last, arguments={"dy": entry.case.last.arguments["dy"]})
+    path = corpus.add(tmp_path, replace(entry, case=replace(entry.case, calls=(call,))))
+    refused(fuzz("replay", path), "gelu_bw", "x")
+
+
+def test_a_status_that_there_is_not(fuzz: Fuzz, tmp_path: Path, entry: Entry) -> None:
+    path = corpus.add(tmp_path, entry)
+    refused(fuzz("mark", path, "done", "--why", "x"), "status 'done' is not one of open, fixed, accepted")
+    assert corpus.read(path) == entry
+
+
+def test_new_writes_over_nothing(fuzz: Fuzz, write: Callable[[str], Path], tmp_path: Path) -> None:
+    path = write(TARGET)
+    refused(fuzz("new", f"{path}:double", "--output", path), "exists already; it is not written over")
+    assert path.read_text() == TARGET
+    refused(fuzz("new", f"{path}:triple"), "no function 'triple'; there are double")
+    refused(fuzz("new", f"{path}:double", "--output", tmp_path / "no" / "folder.py"), "cannot write")

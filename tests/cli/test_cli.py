@@ -1,0 +1,435 @@
+"""The command line as people and scripts use it: what it prints, its JSON and its exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz import __version__, cli, corpus
+from fuzz.run import environment
+
+FUZZ = Path(sys.executable).with_name("fuzz")
+PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
+CASES = 40
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Standard output, which is one JSON value and nothing else."""
+        return json.loads(self.out)
+
+
+def command(*arguments: object, cwd: Path | None = None) -> Done:
+    """The command in a process of its own."""
+    line = [str(FUZZ), *map(str, arguments)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=300, cwd=cwd)
+    return Done(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass
+class Here:
+    """The command in this process."""
+
+    captured: pytest.CaptureFixture[str]
+
+    def __call__(self, *arguments: object) -> Done:
+        self.captured.readouterr()
+        code = cli.exit_code([str(argument) for argument in arguments])
+        told = self.captured.readouterr()
+        return Done(code, told.out, told.err)
+
+
+@pytest.fixture
+def fuzz(capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(capsys)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that found the planted bug, and the folder that it saved it in."""
+
+    done: Done
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        return Path(self.done.json["findings"][0]["path"])
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("found")
+    return Run(command(*PLANTED, "--cases", CASES, "--corpus", folder, "--backend", "cpu", "--json"), folder)
+
+
+@pytest.fixture
+def saved(found: Run, tmp_path: Path) -> Path:
+    """A copy of the saved entry, to be changed at will."""
+    path = tmp_path / "gelu_bw" / found.path.name
+    path.parent.mkdir()
+    shutil.copy(found.path, path)
+    return path
+
+
+def test_run_finds_a_planted_bug_and_exits_with_1(found: Run) -> None:
+    assert found.done.code == 1
+    assert len(found.done.json["findings"]) == 1
+
+
+def test_run_json_has_the_fields_that_scripts_rely_on(found: Run) -> None:
+    value = found.done.json
+    fields = "version target planted backend engine seed cases rejected seconds cases_per_second worst_ratio"
+    assert {*fields.split(), "oracles", "findings"} <= set(value)
+    assert {key: value[key] for key in ("version", "target", "planted", "backend", "engine", "seed", "cases")} == {
+        "version": 1, "target": "gelu_bw", "planted": "erf_saturates", "backend": "cpu", "engine": "auto", "seed": 0,
+        "cases": CASES,
+    }  # fmt: skip
+    assert set(value["oracles"]) >= {"accuracy", "mutation", "bounds"}
+    assert value["seconds"] > 0 and value["cases_per_second"] > 0
+
+
+def test_a_finding_in_json_has_the_fields_that_scripts_rely_on(found: Run) -> None:
+    finding = found.done.json["findings"][0]
+    fields = (
+        "id oracle output symptom also seen verdict path calls dims elements first_case first_seconds hits diagnosis"
+    )
+    assert set(fields.split()) <= set(finding)
+    assert (finding["oracle"], finding["output"], finding["calls"]) == ("accuracy", "dx", 1)
+    assert (finding["dims"], finding["elements"]) == ({"N": 1}, 2)
+    assert finding["seen"] == "new"
+    assert finding["verdict"] in ("kernel", "reference", "unadjudicated")
+    assert finding["hits"] >= 1 and 0 <= finding["first_case"] < CASES and finding["first_seconds"] > 0
+    assert finding["id"] == Path(finding["path"]).stem
+
+
+def test_the_entry_is_saved_where_it_says(found: Run) -> None:
+    assert [path for path in found.folder.rglob("*") if path.is_file()] == [found.path]
+    entry = corpus.read(found.path)
+    assert (entry.case.target, entry.planted, entry.status) == ("gelu_bw", "erf_saturates", "open")
+
+
+def test_the_seed_comes_first_and_the_first_finding_before_it_is_shrunk(found: Run) -> None:
+    lines = found.done.err.splitlines()
+    assert lines[0].startswith("seed 0: fuzzing gelu_bw with the planted bug erf_saturates on cpu")
+    first = next(number for number, line in enumerate(lines) if re.match(r"case \d+ disagrees: accuracy/", line))
+    shrinking = next(number for number, line in enumerate(lines) if line.strip() == "shrinking ..")
+    shown = next(number for number, line in enumerate(lines) if "saved" in line)
+    assert first < shrinking < shown
+    assert str(found.path) in "\n".join(lines[shown:]) and "repeat" in "\n".join(lines[shown:])
+
+
+def test_the_same_seed_gives_the_same_findings(found: Run, fuzz: Here, tmp_path: Path) -> None:
+    again = fuzz(*PLANTED, "--cases", CASES, "--corpus", tmp_path, "--json")
+    for part in ("cases", "rejected", "oracles", "distribution"):
+        assert again.json[part] == found.done.json[part]
+    told = ("id", "oracle", "output", "symptom", "dims", "elements", "first_case", "hits", "message")
+    one, other = again.json["findings"], found.done.json["findings"]
+    assert [[finding[key] for key in told] for finding in one] == [[finding[key] for key in told] for finding in other]
+    assert corpus.read(Path(one[0]["path"])).case == corpus.read(found.path).case
+
+
+def test_another_seed_gives_other_cases(fuzz: Here, tmp_path: Path) -> None:
+    one, other = (
+        fuzz("run", "gelu_bw", "--cases", 8, "--seed", seed, "--corpus", tmp_path, "--json") for seed in (0, 1)
+    )
+    assert other.json["distribution"] != one.json["distribution"]
+
+
+def test_a_good_kernel_exits_with_0(fuzz: Here, tmp_path: Path) -> None:
+    done = fuzz("run", "gelu_bw", "--cases", 40, "--corpus", tmp_path)
+    assert (done.code, done.out) == (0, "")
+    assert re.search(r"findings +none", done.err)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_new_findings_count_where_the_caller_says_so(found: Run, fuzz: Here, tmp_path: Path) -> None:
+    shutil.copytree(found.folder, tmp_path / "known")
+    arguments = (*PLANTED, "--cases", CASES, "--corpus", tmp_path / "known", "--json")
+    plain, only_new = fuzz(*arguments), fuzz(*arguments, "--only-new")
+    assert (plain.code, only_new.code) == (1, 0)
+    assert only_new.json["findings"][0]["seen"] == "known"
+
+
+def test_a_run_ends_after_max_findings(fuzz: Here, tmp_path: Path) -> None:
+    done = fuzz(*PLANTED, "--cases", 5000, "--max-findings", 1, "--corpus", tmp_path, "--json")
+    assert done.code == 1 and done.json["cases"] < 200
+
+
+def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
+    line = [str(FUZZ), *PLANTED, "--seconds", "200", "--corpus", str(tmp_path), "--json"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + 120
+        while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
+            time.sleep(0.1)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "Traceback" not in err
+    value = json.loads(out)
+    assert value["interrupted"] and Path(value["findings"][0]["path"]).is_file()
+
+
+def test_list_json_has_the_fields_that_scripts_rely_on() -> None:
+    done = command("list", "--json")
+    assert done.code == 0
+    by_name = {one["name"]: one for one in done.json}
+    assert set(by_name) >= {"gelu_bw", "layernorm_bw"}
+    assert all(set(one) >= {"name", "outputs", "dtypes", "backends", "planted"} for one in done.json)
+    assert by_name["layernorm_bw"]["outputs"] == ["dx", "dweight", "dbias"]
+    assert by_name["gelu_bw"]["dtypes"] == ["float32", "bfloat16", "float16"]
+    assert "cpu" in by_name["gelu_bw"]["backends"] and "erf_saturates" in by_name["gelu_bw"]["planted"]
+
+
+def test_list_tells_people_what_targets_promise(fuzz: Here) -> None:
+    told = fuzz("list").out
+    assert "gelu_bw: GELU backward" in told and "inside the envelope of float32 arithmetic" in told
+    assert "rows of M do not depend on their batch" in told and "swapped_param_grads" in told
+
+
+def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
+    value = fuzz("doctor", "--json").json
+    assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}
+    assert value["backends"]["cpu"] == "ready"
+    assert value["packages"]["torch"] != "missing" and "bfloat16" in value["dtypes"]["cpu"]
+    assert value["triton"] == f"{value['packages']['triton']}, tested"
+    told = fuzz("doctor")
+    assert told.code == 0 and "ready" in told.out
+
+
+def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "version", {"triton": "3.10.1"}.get)
+    assert environment.tested_triton() == "3.10.1, untested"
+    assert any("triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in environment.notes())
+
+
+def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fuzz", "--version"], capture_output=True, text=True, cwd=root, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (0, f"fuzz {__version__}\n")
+
+
+def test_no_arguments_tell_how_it_is_used(fuzz: Here) -> None:
+    told = fuzz("--help").out
+    for name in ("list", "run", "replay", "shrink", "show", "mark", "new", "doctor"):
+        assert re.search(rf"\b{name}\b", told)
+
+
+def test_an_internal_error_exits_with_3_and_keeps_its_traceback(fuzz: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("fuzz.run.environment.diagnosis", broken)
+    done = fuzz("doctor")
+    assert done.code == 3 and "internal error" in done.err and "ZeroDivisionError: a bug" in done.err
+
+
+def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(fuzz: Here, saved: Path) -> None:
+    opened = fuzz("replay", saved.parent, "--json")
+    assert opened.code == 0
+    assert opened.json == {
+        "passed": 1, "failed": 0, "entries": [
+            {"path": str(saved), "status": "open", "backend": "cpu", "reproduced": True, "passed": True},
+        ],
+    }  # fmt: skip
+    corpus.mark(saved, "fixed", "said so")
+    closed = fuzz("replay", saved, "--json")
+    assert (closed.code, closed.json["failed"], closed.json["entries"][0]["reproduced"]) == (1, 1, True)
+    corpus.mark(saved, "accepted", "by design")
+    assert fuzz("replay", saved).code == 0
+
+
+def test_replay_notices_that_an_open_entry_agrees_now(fuzz: Here, saved: Path) -> None:
+    from dataclasses import replace
+
+    corpus.write(saved, replace(corpus.read(saved), planted=""))
+    told = fuzz("replay", saved)
+    assert told.code == 1
+    assert "marked open, but it agrees now; fuzz mark" in told.out and "0 passed, 1 failed" in told.out
+    entry = corpus.read(saved)
+    corpus.write(saved, replace(entry, seen={**entry.seen, "backend": "cuda"}))
+    told = fuzz("replay", saved)
+    assert told.code == 0 and "open, seen on cuda; agrees on cpu" in told.out
+    corpus.mark(saved, "fixed", "it is")
+    assert fuzz("replay", saved).code == 0
+
+
+def test_replay_of_an_empty_folder_passes(fuzz: Here, tmp_path: Path) -> None:
+    assert fuzz("replay", tmp_path, "--json").json == {"passed": 0, "failed": 0, "entries": []}
+
+
+def test_show_fits_one_screen(fuzz: Here, found: Run) -> None:
+    done = fuzz("show", found.path)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert len(lines) <= 40 and max(map(len, lines)) < 200
+    for part in (
+        "gelu_bw (planted: erf_saturates)",
+        "accuracy/",
+        "N=1",
+        "got",
+        "want",
+        "ulp off",
+        "cpu",
+        f"fuzz replay {found.path}",
+    ):
+        assert part in done.out
+    assert re.search(r"\(0x[0-9a-f]{8}\)", done.out)
+
+
+@pytest.mark.parametrize(("good", "code"), [(False, 1), (True, 0)])
+def test_the_script_alone_fails_on_the_planted_kernel_only(
+    fuzz: Here, found: Run, tmp_path: Path, good: bool, code: int
+) -> None:
+    text = fuzz("show", found.path, "--script", *(["--good"] if good else [])).out
+    assert "from fuzz import" not in text and "import fuzz\n" not in text
+    path = tmp_path / "alone.py"
+    path.write_text(text)
+    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert done.stdout.startswith("dx.flatten()[0] is" if code else "as it should be")
+
+
+def test_shrink_says_when_a_case_is_as_small_as_it_gets(fuzz: Here, saved: Path) -> None:
+    before = saved.read_bytes()
+    done = fuzz("shrink", saved, "--seconds", 20)
+    assert done.code == 0 and "is as small as it gets" in done.out
+    assert saved.read_bytes() == before
+
+
+def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
+    from dataclasses import replace
+
+    from fuzz.model.recipes import Exact
+    from fuzz.shrink.passes.dims import resized
+    from fuzz.target.loader import load
+
+    entry = corpus.read(saved)
+    large = resized(entry.case, load("gelu_bw"), 0, {"N": 5})
+    x = large.last.arguments["x"]
+    assert isinstance(x.values, Exact)
+    path = corpus.add(saved.parent.parent / "large", replace(entry, case=large))
+    done = fuzz("shrink", path, "--seconds", 20)
+    assert done.code == 0 and "replaces" in done.out
+    left = list(path.parent.iterdir())
+    assert left != [path] and len(left) == 1
+    assert corpus.read(left[0]).case.last.dims == {"N": 1}
+
+
+def test_mark_changes_the_entry(fuzz: Here, saved: Path) -> None:
+    done = fuzz("mark", saved, "fixed", "--why", "since 1.2")
+    assert (done.code, done.out) == (0, f"{saved}: fixed, since 1.2\n")
+    assert (corpus.read(saved).status, corpus.read(saved).why) == ("fixed", "since 1.2")
+
+
+KERNELS = """import torch
+
+
+def scale(x, weight, factor=2.0, *, flip=False):
+    y = x * weight * factor
+    return -y if flip else y
+"""
+
+
+def test_a_new_target_runs_once_its_reference_is_filled_in(fuzz: Here, tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    path = tmp_path / "fuzz_scale.py"
+    done = fuzz("new", f"{tmp_path / 'kernels.py'}:scale", "--output", path)
+    assert done.code == 0 and str(path) in done.err
+    assert fuzz("new", f"{tmp_path / 'kernels.py'}:scale").out.rstrip() == path.read_text().rstrip()
+    unfilled = fuzz("run", path, "--cases", 3)
+    assert unfilled.code == 2 and "write the reference of scale" in unfilled.err
+    text = path.read_text()
+    assert "weight=tensor(N)" in text and "factor=option(2.0)" in text and "flip=option(False)" in text
+    todo = 'raise NotImplementedError("write the reference of scale")'
+    filled = tmp_path / "fuzz_filled.py"
+    filled.write_text(text.replace(todo, "y = x * weight * factor\n    return dict(out=-y if flip else y)"))
+    assert fuzz("run", filled, "--cases", 30).code == 0
+
+
+NOISY = '''"""Prints wherever it can."""
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+print("while it loads")
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=x))
+def noisy(x):
+    print("while it runs")
+    return dict(y=x.clone())
+'''
+
+
+def test_a_run_in_which_every_case_was_refused_says_so(fuzz: Here, tmp_path: Path) -> None:
+    path = tmp_path / "refuses.py"
+    path.write_text(NOISY.replace('print("while it runs")', 'raise ValueError("never")'))
+    done = fuzz("run", path, "--cases", 3)
+    assert done.code == 2 and "every one of 3 cases was refused" in done.err
+
+
+def test_what_a_target_prints_does_not_disturb_the_json(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(NOISY)
+    done = command("run", "noisy.py", "--cases", 3, "--json", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert done.json["target"] == "noisy.py" and "while it runs" in done.err
+
+
+@pytest.fixture
+def slow_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "100", "--corpus", str(tmp_path)]
+    with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        yield process
+        process.kill()
+
+
+def children(pid: int) -> list[int]:
+    """Processes whose parent's parent, or parent, is pid."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    direct = [child for child, parent in parents.items() if parent == pid]
+    return [child for child, parent in parents.items() if parent == pid or parent in direct]
+
+
+def test_a_run_that_is_killed_leaves_no_process_behind(slow_run: subprocess.Popen[str]) -> None:
+    assert slow_run.stderr
+    assert slow_run.stderr.readline().startswith("seed 0")
+    until = time.monotonic() + 60
+    while len(family := children(slow_run.pid)) < 2 and time.monotonic() < until:
+        time.sleep(0.1)
+    slow_run.kill()
+    slow_run.wait()
+    until = time.monotonic() + 10
+    while (left := [pid for pid in family if alive(pid)]) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert len(family) >= 2 and left == []
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,281 @@
+"""Entries as text: what is written is read back, and nothing else is read."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz.corpus import codec
+from fuzz.errors import CorpusError
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.entry import Entry
+from fuzz.model.finding import SYMPTOMS, Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Patched, recipe
+from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes import listed
+from fuzz.target.spec import Target
+
+
+def refusal(text: str | bytes) -> str:
+    """Why a text is not read; the reason is one line that a person can read."""
+    with pytest.raises(CorpusError) as caught:
+        codec.loads(text if isinstance(text, bytes) else text.encode())
+    message = str(caught.value)
+    assert "\n" not in message and 5 < len(message) < 400
+    return message
+
+
+def changed(entry: Entry, old: str, new: str) -> str:
+    """The entry's text with one piece changed."""
+    text = codec.dumps(entry)
+    assert text.count(old) == 1, text
+    return text.replace(old, new)
+
+
+def test_drawn_cases_come_back_as_they_were(built_in: Target) -> None:
+    engine = RandomEngine(built_in, 1)
+    small = [case for case in map(engine.case, range(250)) if case.elements() < 1 << 12]
+    assert len(small) > 150
+    for case in small:
+        for form in (case, listed(case)):
+            entry = Entry(form)
+            text = codec.dumps(entry)
+            read = codec.loads(text.encode())
+            assert read == entry
+            assert read.case.key == form.key
+            assert codec.dumps(read) == text
+
+
+def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
+    full = replace(
+        entry, status="accepted", why='known; see #7: "x\\y"\n\ttab \x07 \u2028 – 😀', also=("bounds x, stray-read",)
+    )
+    assert entry.finding
+    full = replace(full, finding=replace(entry.finding, ratio=float("inf"), place="kernel.py:7", call=0))
+    read = codec.loads(codec.dumps(full).encode())
+    assert read == full
+
+
+@pytest.mark.parametrize(
+    "why", ["", " ", "-", "- a", "a: b", "#x", "true", "null", "~", "1", "'", "a ", "\ud800", "\x85", "%"]
+)
+def test_any_text_comes_back_as_it_was(entry: Entry, why: str) -> None:
+    assert codec.loads(codec.dumps(replace(entry, why=why)).encode()).why == why
+
+
+@pytest.mark.parametrize(
+    "option", [True, False, 0, -3, 1e-5, 0.1, float("inf"), "tanh", 'a "b" \\ c', "", 1 << 62, 5e-324]
+)
+def test_options_keep_their_type_and_value(case: Case, option: object) -> None:
+    made = case.with_call(0, replace(case.last, options={"o": option}))  # type: ignore[dict-item]
+    read = codec.loads(codec.dumps(Entry(made)).encode()).case.last.options["o"]
+    assert (type(read), read) == (type(option), option)
+
+
+def test_overrides_splits_calls_layouts_and_cotangents_come_back() -> None:
+    value = Argument(
+        ("2*N + 1", "4"), "bfloat16", Patched(recipe("normal", 3), ((0, 0x7FC0), (3, 0))), Layout((1, 0), 2, 3, 4, (0,))
+    )
+    call = Call({"N": 2, "Z": 0}, {"x": value, "e": Argument(("Z",), "int8", recipe("zeros"))}, {}, {"y": value})
+    entry = Entry(Case("t", (call, replace(call, dims={"N": 3, "Z": 1})), Split(1, 2, 3, 4)))
+    assert codec.loads(codec.dumps(entry).encode()) == entry
+
+
+def test_the_text_of_an_entry_is_this(entry: Entry) -> None:
+    assert (
+        codec.dumps(entry)
+        == f"""\
+format: fuzz-case/1
+target: gelu_bw
+planted: erf_saturates
+status: open
+why: ""
+digest: {entry.digest}
+case:
+  calls:
+  - dims: {{N: 2}}
+    arguments:
+      dy:
+        shape: [N]
+        dtype: float32
+        recipe: "normal/1 seed=7 exponent=0"
+      x:
+        shape: [N]
+        dtype: float32
+        bits: "0x3f800000 0xc0800000"  # 1.0 -4.0
+finding:
+  oracle: accuracy
+  outputs: [dx]
+  symptom: sign
+  message: "dx: 1 of 2 elements wrong"
+  call: 0
+  ratio: 0.0
+  disagreeing: 1
+  compared: 2
+  elements:
+  - {{output: dx, index: 1, got: 0.5, got_word: 0x3f000000, want: "-0.5", bound: 1e-09, ulps: 3}}
+seen:
+  backend: cpu
+  rate: 10/10
+"""
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"\n \n\t\n"])
+def test_an_empty_file_is_refused(data: bytes) -> None:
+    assert refusal(data) == "the file is empty"
+
+
+@pytest.mark.parametrize("data", [b"\x80\x02}q\x00.", b"\xff\xfe\x00", b"format: fuzz-case/1\n\0", bytes(range(256))])
+def test_a_binary_file_is_refused(data: bytes) -> None:
+    assert "binary" in refusal(data)
+
+
+def test_a_file_that_is_too_large_is_refused_unread(entry: Entry) -> None:
+    text = codec.dumps(entry) + "#" * codec.LARGEST
+    assert "more than the 1048576 bytes" in refusal(text)
+
+
+@pytest.mark.parametrize("version", ["fuzz-case/2", "fuzz-case/10", "fuzz-case/1.0", "x", "fuzz-case/1 "])
+def test_another_version_is_refused_with_what_it_says(entry: Entry, version: str) -> None:
+    message = refusal(changed(entry, "format: fuzz-case/1", f"format: {version}"))
+    assert f"format: {version}" in message and "newer version" in message
+
+
+def test_the_format_stands_on_line_1(entry: Entry) -> None:
+    assert "line 1" in refusal("\n" + codec.dumps(entry))
+
+
+HOSTILE = [
+    ('why: ""', "why: !!python/object/apply:os.system ['touch /tmp/x']", "tag"),
+    ('why: ""', "why: !!str x", "tag"),
+    ('why: ""', "why: !custom x", "tag"),
+    ('why: ""', "why: &a x", "anchors and aliases"),
+    ('why: ""', "why: *a", "aliases"),
+    ("status: open", "status: open\nstatus: fixed", "key 'status' is repeated"),
+    ("{N: 2}", "{N: 2, N: 3}", "key 'N' is repeated"),
+    ("{N: 2}", "{<<: {N: 2}}", "'<<', which is not a name"),
+    ("{N: 2}", "{[a]: 2}", "not plain text"),
+    ("status: open", "status: closed", "status 'closed' is not one of"),
+    ("status: open", "status: [open]", "status is not text"),
+    ("status: open\n", "", "lacks 'status'"),
+    ("target: gelu_bw", "target: ../evil.py", "not a name; a path is not allowed"),
+    ("target: gelu_bw", "target: /tmp/evil.py:x", "not a name"),
+    ("target: gelu_bw", "target: evil.py", "not a name"),
+    ("target: gelu_bw", "target: {a: b}", "target is not text"),
+    ("target: gelu_bw", "target: other", "digest is"),
+    ("planted: erf_saturates", "planted: ../x", "planted is '../x'"),
+    ("status: open", "status: open\nrun: rm", "unknown key 'run' in an entry"),
+    ("0xc0800000", "0xc0800001", "digest is"),
+    ("seed=7", "seed=8", "digest is"),
+    ("0xc0800000", "0x1c0800000", "does not fit float32"),
+    ("0xc0800000", "c0800000", "not hex words"),
+    ("0xc0800000", "0xc0_0000", "not hex words"),
+    (" 0xc0800000", "", "1 words for 2 elements"),
+    ("normal/1", "normal/9", "unknown recipe normal/9"),
+    ("normal/1", "nonsense/1", "unknown recipe"),
+    ("normal/1 seed=7", "normal/1 seed=99999999999999999999", "recipe"),
+    ("{N: 2}", "{N: -2}", "N is '-2', not a whole number"),
+    ("{N: 2}", "{N: 2.5}", "not a whole number"),
+    ("{N: 2}", "{N: 0x2}", "not a whole number"),
+    ("{N: 2}", "{N: ٢}", "not a whole number"),
+    ("{N: 2}", "{N: " + "9" * 5000 + "}", "not a whole number"),
+    ("{N: 2}", "{N: 999999999999999999}", "elements, more than"),
+    ("{N: 2}", "{N: [2]}", "N is not text"),
+    ("{N: 2}", "[N]", "dims is not a mapping"),
+    ("{N: 2}", "{K: 2}", "uses 'N', which is not a dim"),
+    ("  calls:\n", "  calls: []\n  more:\n", "unknown key 'more' in case"),
+    ("outputs: [dx]", "outputs: dx", "outputs is not a list"),
+    ("outputs: [dx]", "outputs: [[dx]]", "one of outputs is not text"),
+    ("symptom: sign", "symptom: strange", "has no symptom 'strange'"),
+    ("oracle: accuracy", "oracle: [a]", "oracle is not text"),
+    ("call: 0", "call: 1", "call is 1, more than 0"),
+    ("index: 1", "index: x", "index is 'x'"),
+    ("ulps: 3", "colour: 3", "unknown key 'colour' in an element"),
+    ("backend: cpu", "backend: {a: b}", "backend is not text"),
+    ("  backend: cpu", "  back end: cpu", "'back end', which is not a name"),
+    ('why: ""', "why: " + "[" * 100 + "]" * 100, "nested more than 12 deep"),
+    ('why: ""', 'why: "\\UFFFFFFFF"', "not an entry"),
+    ('why: ""', 'why: "', "not readable"),
+    ('why: ""', 'why: ""\n---\nwhy: ""', "not readable"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "reason"), HOSTILE)
+def test_what_is_not_an_entry_is_refused(entry: Entry, old: str, new: str, reason: str) -> None:
+    assert reason in refusal(changed(entry, old, new))
+
+
+LAYOUTS = [
+    ("step: 0", "step of 0"),
+    ("step: -1", "not a whole number"),
+    ("offset: 99999999", "more than"),
+    ("reach: 64", "reach"),
+    ("expand: [0, 0]", "expands a dim twice"),
+    ("order: [1, 0]", "does not fit 1 dims"),
+    ("expand: 0", "expand is not a list"),
+    ("colour: 1", "unknown key 'colour' in a layout"),
+]
+
+
+@pytest.mark.parametrize(("layout", "reason"), LAYOUTS)
+def test_a_layout_that_no_tensor_has_is_refused(entry: Entry, layout: str, reason: str) -> None:
+    bad = f"shape: [N]\n        dtype: float32\n        layout: {{{layout}}}\n        bits"
+    assert reason in refusal(changed(entry, "shape: [N]\n        dtype: float32\n        bits", bad))
+
+
+SHAPES = [
+    ("N - 3", "negative size"),
+    ("4//(N - 2)", "divides by 0"),
+    ("__import__('os')", "size expression"),
+    ("N" + "*N" * 90, "elements, more than"),
+    ("N" + "+N" * 200, "more than 200 characters"),
+    ("(" * 199 + "N", "size expression"),
+]
+
+
+@pytest.mark.parametrize(("shape", "reason"), SHAPES)
+def test_a_shape_that_no_tensor_has_is_refused(entry: Entry, shape: str, reason: str) -> None:
+    bad = f'shape: ["{shape}"]\n        dtype: float32\n        bits'
+    assert reason in refusal(changed(entry, "shape: [N]\n        dtype: float32\n        bits", bad))
+
+
+@pytest.mark.parametrize("override", ["x", "0: 0x1", "0:1", "5: 1", "0: 1ffffffff", "1: 0, 0: 0", "0: 0, 0: 1", ""])
+def test_overrides_that_fit_no_tensor_are_refused(entry: Entry, override: str) -> None:
+    line = 'recipe: "normal/1 seed=7 exponent=0"'
+    refusal(changed(entry, line, f'{line}\n        overrides: "{override}"'))
+
+
+def test_a_file_of_many_keys_is_refused_quickly(entry: Entry) -> None:
+    keys = "".join(f"k{index}: x\n" for index in range(20_000))
+    assert "unknown key" in refusal(codec.dumps(entry) + keys)
+
+
+def test_reading_executes_nothing(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("something was executed")
+
+    for name in ("exec", "eval", "__import__"):
+        monkeypatch.setattr(f"builtins.{name}", refuse)
+    before = set(sys.modules)
+    read = codec.loads(codec.dumps(entry).encode())
+    assert set(sys.modules) == before
+    monkeypatch.undo()
+    assert read == entry
+
+
+@pytest.mark.parametrize("oracle", sorted(SYMPTOMS))
+def test_findings_of_every_oracle_are_written(case: Case, oracle: str) -> None:
+    for symptom in SYMPTOMS[oracle]:
+        entry = Entry(case, Finding(oracle, ("a buffer of the launcher", "x/y"), symptom, "m"))
+        assert codec.loads(codec.dumps(entry).encode()) == entry
+        assert entry.name.startswith("a_buffer_of_the_launcher+x_y-")
+
+
+def test_a_file_name_holds_no_path_and_stays_short(case: Case) -> None:
+    name = Entry(case, Finding("bounds", ("../../etc", *(f"out{i}" for i in range(99))), "stray-write", "m")).name
+    assert "/" not in name and ".." not in name and len(name) < 140

@@ -1,0 +1,242 @@
+"""The folder of entries: written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz import corpus
+from fuzz.errors import CorpusError, UsageError
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+
+
+def test_an_entry_is_saved_under_its_target_and_name(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path / "deep" / "corpus", entry)
+    assert path == tmp_path / "deep" / "corpus" / "gelu_bw" / f"dx-sign-{entry.digest[:8]}.yaml"
+    assert corpus.read(path) == entry
+    assert [place.name for place in path.parent.iterdir()] == [path.name]
+
+
+def test_an_entry_that_is_saved_again_keeps_its_status(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    corpus.mark(path, "accepted", "by design")
+    assert corpus.add(tmp_path, replace(entry, seen={"backend": "cuda"})) == path
+    read = corpus.read(path)
+    assert (read.status, read.why, dict(read.seen)) == ("accepted", "by design", {"backend": "cuda"})
+
+
+def test_a_smaller_case_takes_the_place_of_an_entry(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    corpus.mark(path, "accepted", "by design")
+    other = replace(entry, case=entry.case.replica(1))
+    smaller = corpus.add(tmp_path, other, path)
+    assert list(corpus.files([tmp_path])) == [smaller] and smaller != path
+    assert (corpus.read(smaller).case, corpus.read(smaller).status) == (other.case, "accepted")
+    third = corpus.add(tmp_path, entry)
+    assert corpus.add(tmp_path, other, third) == smaller
+    assert list(corpus.files([tmp_path])) == [smaller]
+
+
+def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = corpus.add(tmp_path, entry)
+    seen = []
+    rename = os.replace
+
+    def watched(source: Path, target: Path) -> None:
+        seen.append(len(list(corpus.files([tmp_path]))))
+        rename(source, target)
+        seen.append(len(list(corpus.files([tmp_path]))))
+
+    monkeypatch.setattr(os, "replace", watched)
+    corpus.add(tmp_path, replace(entry, case=entry.case.replica(1)), path)
+    assert seen == [1, 1, 1, 1]
+
+
+def test_an_entry_is_on_disk_under_its_name_when_it_is_saved(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    rename, sync = os.replace, os.fsync
+    monkeypatch.setattr(os, "replace", lambda source, target: (done.append("rename"), rename(source, target)))
+
+    def synced(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    corpus.add(tmp_path, entry)
+    assert done == ["file", "rename", "folder"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from fuzz import corpus
+folder, name = Path(sys.argv[1]), sys.argv[2]
+entry = corpus.read(next(corpus.files([folder])))
+for _ in range(40):
+    if name == "mark":
+        corpus.mark(folder / "gelu_bw" / entry.name, "fixed", "done")
+    else:
+        corpus.add(folder, entry)
+"""
+
+
+def test_what_one_process_marks_another_one_does_not_undo(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    command = [sys.executable, "-c", WRITER, str(tmp_path)]
+    processes = [subprocess.Popen([*command, name]) for name in ("mark", "add", "add")]
+    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert corpus.read(path).status == "fixed" and [place.name for place in path.parent.iterdir()] == [path.name]
+
+
+def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    torn = path.with_name(f".{path.name}.12345.tmp")
+    torn.write_text("format: fuzz-ca")
+    assert list(corpus.files([tmp_path])) == [path]
+    corpus.add(tmp_path, entry)
+    assert not torn.exists()
+
+
+def test_a_broken_entry_is_not_written_over(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    path.write_text("broken")
+    with pytest.raises(CorpusError, match=r"dx-sign-.*line 1"):
+        corpus.add(tmp_path, entry)
+    assert path.read_text() == "broken"
+
+
+def test_mark_changes_the_status_and_nothing_else(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    corpus.mark(path, "fixed", "since 1.2")
+    assert corpus.read(path) == replace(entry, status="fixed", why="since 1.2")
+
+
+def test_mark_refuses_an_unknown_status(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    with pytest.raises(UsageError, match="'done' is not one of open, fixed, accepted"):
+        corpus.mark(path, "done", "")
+    assert corpus.read(path) == entry
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True
+        ).returncode
+    )
+    if not mounted:
+        pytest.skip("needs root to mount a file system that fills up")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def long(entry: Entry) -> Entry:
+    return replace(entry, why="x" * 100_000)
+
+
+def test_on_a_disk_that_fills_up_the_old_entry_stays_whole(entry: Entry, tiny_disk: Path) -> None:
+    path = corpus.add(tiny_disk, entry)
+    with pytest.raises(CorpusError, match=r"cannot write .*: No space left on device"):
+        corpus.write(path, long(entry))
+    assert corpus.read(path) == entry
+    assert os.listdir(path.parent) == [path.name]
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_whatever_fails_while_writing_the_old_entry_stays_whole(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = corpus.add(tmp_path, entry)
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(CorpusError, match="No space left on device"):
+        corpus.write(path, long(entry))
+    monkeypatch.undo()
+    assert corpus.read(path) == entry
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_writer_that_is_killed_leaves_the_old_entry(
+    entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def kill(*arguments: object) -> None:
+        raise Killed
+
+    path = corpus.add(tmp_path, entry)
+    monkeypatch.setattr(os, "replace", kill)
+    with pytest.raises(Killed):
+        corpus.write(path, long(entry))
+    assert corpus.read(path) == entry
+    # What it leaves behind is hidden, and no entry to those who read the folder.
+    assert list(corpus.files([tmp_path])) == [path]
+
+
+def test_a_folder_that_is_a_file_is_refused(entry: Entry, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(CorpusError, match=r"corpus folder .*file/corpus cannot be written: Not a directory"):
+        corpus.check_writable(tmp_path / "file" / "corpus")
+    with pytest.raises(CorpusError, match="cannot write"):
+        corpus.add(tmp_path / "file", entry)
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_full_disk_is_noticed_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*arguments: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(CorpusError, match="No space left"):
+        corpus.check_writable(tmp_path)
+
+
+def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
+    corpus.check_writable(tmp_path / "corpus")
+    assert list((tmp_path / "corpus").iterdir()) == []
+
+
+def test_files_are_found_in_folders_in_order(entry: Entry, tmp_path: Path) -> None:
+    assert entry.finding
+    other = replace(entry, finding=Finding("bounds", ("a",), "stray-read", "m"))
+    paths = [corpus.add(tmp_path, one) for one in (entry, other)]
+    (tmp_path / "gelu_bw" / "notes.txt").write_text("not an entry")
+    (tmp_path / "gelu_bw" / ".hidden.yaml").write_text("not an entry")
+    assert list(corpus.files([tmp_path])) == sorted(paths)
+    assert list(corpus.files([paths[0]])) == [paths[0]]
+
+
+def test_a_path_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match=r"nowhere does not exist; give a corpus entry or a folder"):
+        list(corpus.files([tmp_path / "nowhere"]))
+    with pytest.raises(CorpusError, match=r"cannot read .*nowhere: No such file"):
+        corpus.read(tmp_path / "nowhere")
+
+
+def test_reading_stops_at_the_largest_entry(tmp_path: Path) -> None:
+    endless = tmp_path / "huge.yaml"
+    with endless.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(CorpusError, match=r"huge.yaml: more than the"):
+        corpus.read(endless)

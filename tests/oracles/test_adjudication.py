@@ -1,0 +1,191 @@
+"""Which side is wrong, from the command line down: kernel, reference, neither, or nobody can tell."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fuzz import corpus
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding, Verdict
+from fuzz.report.json import finding_json
+from fuzz.report.progress import Quiet
+from fuzz.report.text import screen
+from fuzz.run.fuzzer import Campaign, Result
+from fuzz.run.options import Run
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Record
+from fuzz.triage.triage import Triage
+from fuzz.worker.process import preload
+
+GELU = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+def reference(x):
+    return dict(y=x * 0.5 * (1 + torch.erf(x * 0.7071067811865476)))
+
+@target(x=tensor(N), dtypes=("float32",), constants=(-8.5,), reference=reference{more})
+def gelu(x):
+    return dict(y=x * 0.5 * torch.special.erfc(-x * 0.7071067811865476))
+
+gelu.planted("twice", oracle="accuracy", outputs=("y",), change=("y=x * 0.5 * torch.special", "y=x * torch.special"))
+"""
+SOFTMAX = """
+import torch
+from fuzz import size, target, tensor
+
+M, N = size("M", 1, 8), size("N", 1, 64)
+
+def reference(x):
+    e = torch.exp(x)
+    return dict(y=e / e.sum(-1, keepdim=True))
+
+@target(x=tensor(M, N), dtypes=("float32",), reference=reference)
+def softmax(x):
+    return dict(y=torch.softmax(x, -1))
+"""
+CONVOLUTION = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 3, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=torch.conv1d(x[None, None], x[None, None, :3])))
+def convolution(x):
+    return dict(y=torch.conv1d(x[None, None], x[None, None, :3]) * 1.01)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm() -> None:
+    preload("fuzz.oracles.preload")
+
+
+def written(folder: Path, source: str) -> Path:
+    path = folder / "a_target.py"
+    path.write_text(source)
+    return path
+
+
+def run(path: Path, planted: str | None = None) -> Result:
+    asked = Run(str(path), planted, "cpu", cases=60, max_findings=1)
+    return Campaign(asked, load(str(path)), "cpu", path.parent / "found", Quiet(), {}).go()
+
+
+def fuzz(*arguments: object) -> tuple[int, str]:
+    command = [sys.executable, "-m", "fuzz", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout
+
+
+def test_an_unstable_reference_is_reported_as_such_by_the_command_line(tmp_path: Path) -> None:
+    path = written(tmp_path, GELU.format(more=""))
+    code, out = fuzz("run", path, "--backend", "cpu", "--cases", 60, "--json", "--corpus", tmp_path / "found")
+    (finding,) = json.loads(out)["findings"]
+    assert code == 1
+    assert (finding["symptom"], finding["verdict"], finding["dims"]) == ("reference", "reference", {"N": 1})
+    assert finding["digits"] >= 100 and finding["message"].startswith("the reference of gelu is wrong in 1 of 1")
+    entry = corpus.read(Path(finding["path"]))
+    assert (entry.seen["verdict"], entry.seen["digits"]) == ("reference", str(finding["digits"]))
+    (element,) = entry.finding.elements  # type: ignore[union-attr]
+    assert abs(float(element.got) / float(element.exact) - 1) < 1e-5
+    assert abs(float(element.want) / float(element.exact) - 1) > 1e-2
+    code, shown = fuzz("show", finding["path"])
+    assert code == 0 and "the reference is wrong, certified by mpmath at" in shown
+    assert f"is exactly {element.exact}" in shown
+    assert fuzz("replay", finding["path"], "--backend", "cpu")[0] == 0
+
+
+def test_a_wrong_kernel_is_wrong_beside_an_unstable_reference_too(tmp_path: Path) -> None:
+    result = run(written(tmp_path, GELU.format(more="")), "twice")
+    (record,) = result.records
+    assert (record.verdict.name, record.finding.symptom) == ("kernel", "value")
+    assert record.finding.elements[0].exact
+
+
+def test_gradients_by_autograd_are_adjudicated(tmp_path: Path) -> None:
+    (record,) = run(written(tmp_path, GELU.format(more=", differentiable=dict(y=tensor(N))"))).records
+    assert record.verdict.name == "reference" and set(record.finding.outputs) <= {"y", "dx"}
+
+
+def test_a_reference_that_overflows_is_wrong_where_the_exact_value_is_finite(tmp_path: Path) -> None:
+    """The oracle files a NaN that the kernel does not have; the verdict says whose fault it is."""
+    (record,) = run(written(tmp_path, SOFTMAX)).records
+    assert (record.verdict.name, record.finding.symptom, record.filed) == ("reference", "reference", "nonfinite")
+    assert "nan by the reference, 1.0 in truth" in record.finding.message
+    assert record.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not record.blames_reference
+
+
+def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
+    (record,) = run(written(tmp_path, CONVOLUTION)).records
+    told = finding_json(record)
+    assert (told["verdict"], told["reason"]) == ("unadjudicated", "no rule for aten.convolution.default")
+    assert told["symptom"] == "value"
+    text = screen(corpus.read(Path(record.path)), record.path, "fuzz replay")
+    assert "verdict unadjudicated (no rule for aten.convolution.default)" in text
+
+
+@pytest.fixture
+def cases(gelu: Target) -> tuple[Case, Case]:
+    """A least case and the one that it was shrunk from."""
+    one, other = (RandomEngine(gelu, 0).case(number) for number in (3, 4))
+    return one, other
+
+
+def appealing(record: Record, least: str, first: str, monkeypatch: pytest.MonkeyPatch) -> Record:
+    """The record after adjudication where its least case and the first one have these verdicts."""
+
+    def appeal(self: Triage, record: Record, case: Case) -> Verdict:
+        name = least if case.key == record.case.key else first
+        return Verdict(name, digits=100, finding=replace(record.finding, message=name))
+
+    monkeypatch.setattr(Triage, "_appeal", appeal)
+    triage: Any = Triage(SimpleNamespace(), SimpleNamespace(), ())  # type: ignore[arg-type]
+    triage.adjudicate(record)
+    return record
+
+
+def recorded(cases: tuple[Case, Case]) -> Record:
+    least, first = cases
+    return Record(Finding("accuracy", ("dx",), "value", "wrong"), least, first, 0, 0.0, outputs={"dx"})
+
+
+@pytest.mark.parametrize("first", ["kernel", "reference"])
+def test_where_shrinking_led_to_a_close_call_the_first_case_is_kept(
+    first: str, cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = appealing(recorded(cases), "undecided", first, monkeypatch)
+    assert (record.verdict.name, record.case.key, record.finding.message) == (first, cases[1].key, first)
+
+
+@pytest.mark.parametrize("first", ["undecided", "unadjudicated"])
+def test_what_is_too_close_to_call_is_no_finding(
+    first: str, cases: tuple[Case, Case], gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = appealing(recorded(cases), "undecided", first, monkeypatch)
+    assert record.verdict.name == "undecided" and record.case.key == cases[0].key
+    told: list[str] = []
+    watcher: Any = SimpleNamespace(unconfirmed=lambda finding, index, why: told.append(why))
+    campaign = Campaign(Run("gelu_bw"), gelu, "cpu", tmp_path, watcher, {})
+    triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
+    campaign._settle(triage, record, 0, 0.0, record.finding)
+    assert (campaign.unconfirmed, campaign.records, list(tmp_path.iterdir())) == (1, [], [])
+    assert "by its exact value" in told[0]
+
+
+def test_a_wrong_reference_and_a_wrong_kernel_are_two_causes(cases: tuple[Case, Case]) -> None:
+    record = recorded(cases)
+    assert record.covers(Finding("accuracy", ("dx",), "sign", ""), frozenset())
+    assert not record.covers(Finding("accuracy", ("dx",), "reference", ""), frozenset())

@@ -1,0 +1,39 @@
+"""What a worker answers where memory ends while the oracles compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from fuzz.backends import cpu
+from fuzz.model.case import Case
+from fuzz.model.finding import Verdict
+from fuzz.oracles import examine
+from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, Setting, Wave
+
+
+@pytest.fixture(autouse=True)
+def afterwards() -> Iterator[None]:
+    """A worker activates the backend for good; this process lives on."""
+    yield
+    cpu.deactivate()
+
+
+@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
+def test_memory_that_ends_in_the_oracles_is_no_finding(
+    case: Case, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    def full(*_: object) -> None:
+        raise error("no space left")
+
+    handle = examine.service(Setting("gelu_bw", None, "cpu"))
+    monkeypatch.setattr(examine, "judged", full)
+    monkeypatch.setattr(examine, "described", full)
+    monkeypatch.setattr(examine, "screen", full)
+    told = Report(f"no memory to examine it: {error.__name__}: no space left", True, (), ())
+    assert handle(Question(case)) == told
+    assert handle(Wave(case, ((), ()))) == (told, told)
+    assert handle(Appeal(case, 1.0)) == Verdict("unadjudicated", told.outcome)
+    assert handle(Inquiry(case, case)) == ()

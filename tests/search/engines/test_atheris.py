@@ -1,0 +1,90 @@
+"""The engine atheris proposes what libFuzzer tries, whatever becomes of its process; without it one line says so."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime.counters import Counted
+from fuzz.backends.cpu.runtime.features import CLASSES, features
+from fuzz.errors import UsageError
+from fuzz.model.case import Case
+from fuzz.model.outcome import Died
+from fuzz.search.engines import check_engine
+from fuzz.search.engines.atheris import engine as atheris_engine
+from fuzz.search.engines.atheris.engine import AtherisEngine, Exploration
+from fuzz.search.engines.atheris.process import FOUNDERS
+from fuzz.target.spec import Target
+from fuzz.worker.process import Fate, Worker
+from fuzz.worker.protocol import Setting
+
+
+class Scripted:
+    """A process that answers what it was given."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers, self.pending, self.stopped = deque(answers), 0, False
+
+    def submit(self, request: Any) -> None:
+        self.pending += 1
+
+    def answer(self, seconds: float) -> tuple[Any, Any] | None:
+        self.pending -= 1
+        return "next", self.answers.popleft()
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def test_a_plan_that_ends_the_process_costs_nothing_else(gelu: Target, case: Case) -> None:
+    process = Scripted([case, Fate(Died("SIGSEGV")), case])
+    engine = AtherisEngine(gelu, 0, lambda folder: process)
+    plans = [engine.propose().plan for _ in range(3)]
+    assert plans[0] == plans[2] == case and plans[1].target == "gelu_bw" != plans[0]
+    assert process.pending == 2
+    engine.close()
+    assert process.stopped
+
+
+def test_where_it_is_not_installed_one_line_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(atheris_engine, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"^engine atheris needs the package atheris: pip install .*\[atheris\]'$"):
+        check_engine("atheris")
+    check_engine("auto")
+
+
+def test_features_are_the_same_for_every_specialisation_of_a_kernel() -> None:
+    def site(kernel: str, outcome: str) -> Counted:
+        return Counted(kernel, "file.py", 3, "branch", outcome)
+
+    sites = [site("k", "taken"), site("k", "not taken"), site("k", "taken")]
+    known: list[int] = []
+    once = features(bytes([1, 0, 0]), sites, known)
+    assert features(bytes([0, 0, 1]), sites, known) == once and len(known) == 3
+    assert features(bytes([0, 1, 0]), sites, known).isdisjoint(once)
+    counts = (1, 2, 3, 4, 7, 8, 16, 32, 127, 128, 255)
+    classes = [min(features(bytes([count]), sites, known)) - min(once) for count in counts]
+    assert classes == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 7] and max(classes) < CLASSES
+
+
+def test_each_forked_process_counts_on_its_own() -> None:
+    """Workers are forked from a process that has the counters already: their memory is not shared."""
+    address, found = cpu.counters.memory.ctypes.data, []
+    for line in Path("/proc/self/maps").read_text(encoding="ascii").splitlines():
+        ends, permissions = line.split()[:2]
+        low, high = (int(end, 16) for end in ends.split("-"))
+        found += [permissions] if low <= address < high else []
+    assert found == ["rw-p"]
+
+
+def test_libfuzzer_runs_plans_that_cover_more_and_more(tmp_path: Path) -> None:
+    pytest.importorskip("atheris")
+    exploration = Exploration(Setting("gelu_bw", None, "cpu", True), 0, tmp_path, (12.5,))
+    with Worker("fuzz.search.engines.atheris.process:service", exploration, 8 << 30, 60.0) as worker:
+        plans = [worker.ask("next") for _ in range(30)]
+    assert all(isinstance(plan, Case) for plan in plans) and len({plan.key for plan in plans}) > 15
+    assert len(list(tmp_path.iterdir())) >= FOUNDERS

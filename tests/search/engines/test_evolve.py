@@ -1,0 +1,72 @@
+"""evolve climbs error over bound, proposes the same for a seed and the same reports, and begins anew when stuck."""
+
+from __future__ import annotations
+
+import math
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.evolve import EPOCH, FOUNDERS, STUCK, Evolve
+from fuzz.target.loader import load
+from fuzz.worker.protocol import Report
+
+
+def engine(seed: int = 0) -> Evolve:
+    dictionary = Dictionary()
+    dictionary.add([4097, 12.5])
+    return Evolve(load("layernorm_bw"), seed, dictionary)
+
+
+def nearness(case: Case) -> float:
+    """An error over bound that is the larger the nearer a case is to 64 columns of bfloat16, transposed."""
+    call = case.last
+    columns = abs(math.log2(call.dims["N"]) - 6)
+    dtypes = sum(value.dtype == "bfloat16" for value in call.arguments.values())
+    layouts = sum(value.layout.kind == "transposed" for value in call.arguments.values())
+    return 0.9 * 2.0 ** -(columns + 3 - dtypes + 3 - layouts)
+
+
+def report(worst: float, *features: int, findings: tuple[Finding, ...] = ()) -> Report:
+    return Report("returned", False, findings, (), worst, features)
+
+
+def climbed(one: Evolve, plans: int) -> list[Case]:
+    found = []
+    for _ in range(plans):
+        proposal = one.propose()
+        found.append(proposal.plan)
+        one.learn(proposal, [report(nearness(proposal.plan))])
+    return found
+
+
+def test_it_comes_nearer_than_drawing_does() -> None:
+    """0.45 is the most that there is: the weight, a row, cannot be transposed."""
+    found = climbed(engine(), 700)
+    drawn = engine().founders
+    assert max(map(nearness, found)) > 0.44 > 1.9 * max(nearness(drawn.case(number)) for number in range(300))
+
+
+def test_a_seed_and_the_same_reports_give_the_same_plans() -> None:
+    first, again, other = (climbed(engine(seed), 300) for seed in (1, 1, 2))
+    assert [case.key for case in first] == [case.key for case in again]
+    assert first[FOUNDERS + 20 :] != other[FOUNDERS + 20 :]
+
+
+def test_it_starts_anew_when_nothing_is_new_and_keeps_its_elites() -> None:
+    one, crowds = engine(), []
+    for number in range(EPOCH):
+        proposal = one.propose()
+        one.learn(proposal, [report(0.5 if number == 10 else 0.0)])
+        crowds.append(len(one.crowd))
+    assert any(after < before for before, after in zip(crowds[STUCK:], crowds[STUCK + 1 :], strict=False))
+    assert max(member.error for member in one.elites.values()) == 0.5
+
+
+def test_what_disagrees_or_is_refused_has_no_children() -> None:
+    one, found = engine(), Finding("accuracy", ("dx",), "value", "wrong", ratio=9.0)
+    for answer in (report(0.0, 5, findings=(found,)), Report("rejected", True, (), ()), Report("died", False, (), ())):
+        one.learn(one.propose(), [answer])
+    assert not one.crowd and not one.finders and not one.elites
+    one.learn(one.propose(), [report(0.25, 6)])
+    assert len(one.crowd) == len(one.finders) == len(one.elites) == 1

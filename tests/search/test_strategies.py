@@ -1,0 +1,219 @@
+"""What cases are drawn: every one is legal, nothing that matters is rare, and a seed gives the same ones always."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+
+import pytest
+
+from fuzz.model.case import REPLICA, Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.entry import digest
+from fuzz.model.layout import KINDS
+from fuzz.model.recipes import RECIPES, Recipe
+from fuzz.search.engines import Desk, RandomEngine
+from fuzz.search.engines.random import ALONE, NARROW, WIDTHS, Width
+from fuzz.search.statistics import LARGE
+from fuzz.target.loader import load
+from fuzz.target.spec import Target
+
+COUNT = 2000
+LARGEST = 1 << 23
+"""Elements of a case that a small machine can still take."""
+
+
+@cache
+def drawn(name: str) -> tuple[Case, ...]:
+    """The first cases of seed 0, as a run has them."""
+    waves = Desk([RandomEngine(load(name), 0)]).plans()
+    replicas = (plan.replica(number) for plan, size in waves for number in range(size))
+    return tuple(islice(replicas, COUNT))
+
+
+def tensors_of(case: Case) -> list[object]:
+    return [value for call in case.calls for value in call.tensors.values()]
+
+
+@pytest.mark.parametrize("name", ["gelu_bw", "layernorm_bw"])
+def test_one_case_in_a_hundred_is_large(name: str) -> None:
+    assert sum(case.elements() > LARGE for case in drawn(name)) >= COUNT / 100
+
+
+def test_no_case_is_larger_than_a_small_machine_can_take(built_in: Target) -> None:
+    assert max(case.elements() for case in drawn(built_in.name)) <= LARGEST
+
+
+def test_every_dims_extremes_occur(built_in: Target) -> None:
+    for dim in built_in.sizes:
+        sizes = {call.dims[dim.name] for case in drawn(built_in.name) for call in case.calls}
+        assert (min(sizes), max(sizes)) == (dim.low, dim.high), dim.name
+
+
+def test_sizes_beside_powers_of_two_are_common(built_in: Target) -> None:
+    near = Counter(
+        bits
+        for case in drawn(built_in.name)
+        for size in case.last.dims.values()
+        for bits in range(1, 12)
+        if abs(size - (1 << bits)) <= 1
+    )
+    assert all(near[bits] >= COUNT / 200 for bits in range(1, 8)), near
+
+
+def test_every_recipe_that_fits_is_in_one_case_of_two_hundred(built_in: Target) -> None:
+    general = {name: kind for name, kind in RECIPES.items() if "float" in kind.fits and kind.general}
+    fitting = {name for name, kind in general.items() if kind.finite or built_in.nonfinite}
+    found = Counter(
+        name
+        for case in drawn(built_in.name)
+        for name in {v.values.name for c in case.calls for v in c.tensors.values()}
+    )  # type: ignore[union-attr]
+    assert set(found) == fitting
+    assert min(found.values()) >= COUNT / 200, found
+
+
+def test_every_dtype_and_layout_is_in_one_case_of_two_hundred(built_in: Target) -> None:
+    dtypes = Counter(name for case in drawn(built_in.name) for name in {v.dtype for v in case.last.tensors.values()})
+    assert set(dtypes) == {"float32", "bfloat16", "float16"} and min(dtypes.values()) >= COUNT / 200
+    layouts = Counter(
+        name for case in drawn(built_in.name) for name in {v.layout.kind for v in case.last.tensors.values()}
+    )
+    vectors = {"contiguous", "strided", "misaligned", "expanded"}
+    matrices = any(len(argument.shape) > 1 for argument in built_in.tensors.values())
+    assert set(layouts) == (set(KINDS) if matrices else vectors)
+    assert min(layouts.values()) >= COUNT / 200, layouts
+
+
+def test_dtypes_of_arguments_differ_now_and_then(layernorm: Target) -> None:
+    mixed = sum(len({value.dtype for value in case.last.arguments.values()}) > 1 for case in drawn("layernorm_bw"))
+    assert COUNT / 20 < mixed < COUNT / 2
+
+
+def test_every_option_calls_and_splits_occur(layernorm: Target) -> None:
+    cases = drawn("layernorm_bw")
+    options = Counter(case.last.options["eps"] for case in cases)
+    assert set(options) == {1e-5, 1e-6, 1e-12} and min(options.values()) > COUNT / 10
+    calls = Counter(len(case.calls) for case in cases)
+    assert set(calls) == {1, 2, 3} and min(calls.values()) >= COUNT / 200
+    splits = [case.split for case in cases if case.split]
+    assert COUNT / 20 < len(splits) < COUNT / 2
+    assert any(split.before and split.after for split in splits) and any(
+        not split.before + split.after for split in splits
+    )
+    assert any(split.length == 1 for split in splits) and any(split.length > 1 for split in splits)
+
+
+def test_values_are_nonfinite_only_where_the_target_allows_them() -> None:
+    names = {value.values.name for case in drawn("layernorm_bw") for value in case.last.tensors.values()}  # type: ignore[union-attr]
+    assert "nonfinite" not in names
+
+
+def test_a_targets_constants_reach_its_values() -> None:
+    found = [
+        value.values
+        for case in drawn("gelu_bw")
+        for value in case.last.tensors.values()
+        if isinstance(value.values, Recipe) and value.values.name == "boundaries"
+    ]
+    assert any(("c0", -3.7) in values.params for values in found)
+
+
+def test_every_case_is_legal(built_in: Target) -> None:
+    for case in drawn(built_in.name):
+        assert case.target == built_in.name and 1 <= len(case.calls) <= 3
+        for call in case.calls:
+            assert list(call.dims) == [dim.name for dim in built_in.sizes]
+            assert all(dim.clamp(call.dims[dim.name]) == call.dims[dim.name] for dim in built_in.sizes)
+            assert list(call.arguments) == list(built_in.tensors)
+            assert all(value in built_in.options[name].choices for name, value in call.options.items())
+            for name, value in call.arguments.items():
+                shape = call.shape(name)
+                assert value.dtype in built_in.tensors[name].dtypes and value.layout.fits(len(shape))
+                assert min(value.layout.strides(shape), default=0) >= 0
+        if case.split:
+            rows = case.last.dims[built_in.batch or ""]
+            assert 0 <= case.split.start and 1 <= case.split.length <= rows - case.split.start
+
+
+def test_every_cases_words_fill_its_tensors(built_in: Target) -> None:
+    small = [case for case in drawn(built_in.name) if case.elements() < 1 << 12][:400]
+    for case in small:
+        for call in case.calls:
+            for name, value in call.tensors.items():
+                words = value.words(call.dims)
+                assert words.dtype == named_dtype(value.dtype).word
+                assert words.size == math.prod(value.layout.stored(call.shape(name)))
+
+
+def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) -> None:
+    first, again = RandomEngine(built_in, 0), RandomEngine(built_in, 0)
+    for number in (1999, 3, 700, 3):
+        assert again.case(number).key == first.case(number).key
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDTHS["cuda"]])
+def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_small_together(
+    built_in: Target, width: Width
+) -> None:
+    engine = RandomEngine(built_in, 0, width=width)
+    waves = list(islice(Desk([engine]).plans(), 2 * ALONE))
+    assert max(size for _, size in waves[:ALONE]) == width.first
+    assert max(size for _, size in waves) == width.replicas
+    assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in waves)
+    large = sum(size for plan, size in waves[ALONE:] if plan.elements() > 1 << 16)
+    assert large >= 0.01 * sum(size for _, size in waves[ALONE:])
+
+
+def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:
+    plan = RandomEngine(built_in, 0).case(ALONE + 1)
+    one, two = plan.replica(1), plan.replica(2)
+    assert plan.replica(0) is plan and len({plan.key, one.key, two.key}) == 3
+    for name, value in plan.last.tensors.items():
+        again = two.last.tensors[name]
+        assert isinstance(value.values, Recipe) and isinstance(again.values, Recipe)
+        assert again.values.seed == value.values.seed + 2 * REPLICA
+        assert replace(again, values=value.values) == value
+    assert (one.last.dims, one.last.options, one.split) == (plan.last.dims, plan.last.options, plan.split)
+
+
+def test_other_seeds_give_other_cases(built_in: Target) -> None:
+    other = RandomEngine(built_in, 1)
+    same = sum(other.case(index).key == drawn(built_in.name)[index].key for index in range(100))
+    assert same < 5
+
+
+def test_another_process_draws_the_same_cases(built_in: Target) -> None:
+    program = """
+import sys
+from fuzz.search.engines import RandomEngine
+from fuzz.model.entry import digest
+from fuzz.target.loader import load
+engine = RandomEngine(load(sys.argv[1]), 0)
+print(*(digest(engine.case(index)) for index in range(5, 25) if engine.case(index).elements() < 4096))
+"""
+    done = subprocess.run([sys.executable, "-c", program, built_in.name], capture_output=True, text=True, timeout=120)
+    wanted = [digest(case) for case in drawn(built_in.name)[5:25] if case.elements() < 4096]
+    assert done.stdout.split() == wanted, done.stderr
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_adversarial_cases_come_early(layernorm: Target, seed: int) -> None:
+    engine = RandomEngine(layernorm, seed)
+    early = [engine.case(index) for index in range(60)]
+    kinds = {value.layout.kind for case in early for value in case.last.tensors.values()}
+    names = {value.values.name for case in early for value in case.last.tensors.values()}  # type: ignore[union-attr]
+    assert len(kinds) >= 6 and len(names) >= 15
+    assert {1} <= {case.last.dims["M"] for case in early} and {1} <= {case.last.dims["N"] for case in early}
+
+
+def test_two_arguments_of_one_shape_now_and_then_hold_the_same_values(layernorm: Target) -> None:
+    calls = [RandomEngine(layernorm, 0).case(number).last for number in range(300)]
+    pairs = [(call.arguments["dy"], call.arguments["x"]) for call in calls]
+    twins = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
+    assert 300 / 32 < twins < 300 / 4

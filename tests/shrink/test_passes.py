@@ -1,0 +1,228 @@
+"""Every pass: proposes legal cases only, the same ones each time, and comes to an end."""
+
+from __future__ import annotations
+
+import math
+from copy import copy
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+
+from fuzz.model.case import Argument, Call, Case, Split, sort_key
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import Exact, Recipe, recipe
+from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes import COARSE, FINE, Pass, listed
+from fuzz.shrink.passes.defaults import simpler_layouts
+from fuzz.shrink.passes.dims import keep_slices, resized, smallest_dims
+from fuzz.target.loader import load
+from fuzz.target.spec import Target, size
+
+PASSES = tuple(dict.fromkeys((*COARSE, *FINE)))
+LOOKED_AT = 120
+"""Candidates of one case that are checked."""
+
+
+def starts(target: Target) -> list[Case]:
+    """Small drawn cases, with recipes and with their words written out."""
+    engine = RandomEngine(target, 11)
+    drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:12]
+    return [*drawn, *map(listed, drawn)]
+
+
+def legal(case: Case, target: Target) -> bool:
+    """Whether a target can be asked about a case."""
+    for call in case.calls:
+        if list(call.dims) != [dim.name for dim in target.sizes] or list(call.arguments) != list(target.tensors):
+            return False
+        if any(dim.clamp(call.dims[dim.name]) != call.dims[dim.name] for dim in target.sizes):
+            return False
+        if any(value not in target.options[name].choices for name, value in call.options.items()):
+            return False
+        for name, value in call.arguments.items():
+            if value.dtype not in target.tensors[name].dtypes or not value.layout.fits(len(value.shape)):
+                return False
+            if value.words(call.dims).size != math.prod(value.layout.stored(call.shape(name))):
+                return False
+    return bool(case.calls)
+
+
+def judged(step: Pass, case: Case, target: Target) -> list[bool]:
+    """For each candidate whether it is legal; those that do not fill their tensors are no cases at all."""
+    found = []
+    for candidate in islice(step(case, target), LOOKED_AT):
+        try:
+            sort_key(candidate, target.defaults)
+        except ValueError:
+            continue  # The shrinker drops these: a pass may leave words that no longer fit.
+        found.append(legal(candidate, target))
+    return found
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_candidates_are_legal_cases(step: Pass, built_in: Target) -> None:
+    for case in starts(built_in):
+        assert all(judged(step, case, built_in))
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_a_pass_proposes_the_same_each_time(step: Pass, built_in: Target) -> None:
+    for case in starts(built_in)[::5]:
+        first, again = ([candidate.key for candidate in islice(step(case, built_in), LOOKED_AT)] for _ in range(2))
+        assert first == again
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_a_pass_ends(step: Pass) -> None:
+    target = load("layernorm_bw")
+    for case in starts(target)[::6]:
+        assert sum(1 for _ in step(case, target)) < 60_000
+
+
+@pytest.mark.parametrize("step", PASSES, ids=lambda step: step.__name__)
+def test_a_pass_leaves_the_case_itself_alone(step: Pass, built_in: Target) -> None:
+    for case in starts(built_in)[::7]:
+        before = case.key
+        for _ in islice(step(case, built_in), 50):
+            pass
+        assert case.key == before
+
+
+def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
+    engine = RandomEngine(built_in, 2)
+    every = list(map(engine.case, range(200)))
+    drawn = [case for case in every if case.elements() < 400]
+    large = [case for case in every if 2000 < case.elements() < 20_000 and len(case.calls) == 1 and not case.split]
+    idle = set()
+    for step in PASSES:
+        if not any(_smaller(step, case, built_in) for case in [*drawn, *map(listed, drawn[:40]), *large]):
+            idle.add(step.__name__)
+    assert idle <= ({"plain_options"} if not built_in.options else set())
+
+
+def _smaller(step: Pass, case: Case, target: Target) -> bool:
+    least = sort_key(case, target.defaults)
+    for candidate in islice(step(case, target), 200):
+        try:
+            if sort_key(candidate, target.defaults) < least:
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+def made(words: tuple[int, ...] = (0x3F9D70A4, 0xC0490FDB), layout: Layout = CONTIGUOUS) -> Case:
+    x = Argument(("N",), "float32", Exact(words, "float32"), layout)
+    dy = Argument(("N",), "float32", recipe("ones"))
+    return Case("gelu_bw", (Call({"N": 2}, {"dy": dy, "x": x}),))
+
+
+def candidates(name: str, case: Case) -> list[Case]:
+    step = next(step for step in PASSES if step.__name__ == name)
+    return list(step(case, load("gelu_bw")))
+
+
+def x_words(case: Case) -> tuple[int, ...]:
+    values = case.last.arguments["x"].values
+    assert isinstance(values, Exact)
+    return values.words
+
+
+def test_zero_chunks_goes_from_all_to_single_elements() -> None:
+    found = [x_words(case) for case in candidates("zero_chunks", made())]
+    assert found == [(0, 0), (0, 0xC0490FDB), (0x3F9D70A4, 0)]
+
+
+def test_fewer_bits_reaches_every_number_of_leading_bits() -> None:
+    found = {x_words(case)[1] for case in candidates("fewer_bits", made())}
+    # -3.1415927: -3 and -4 have fewer significant bits; 3.1415927 is not negative.
+    assert {0xC0400000, 0xC0800000, 0x40490FDB} <= found
+
+
+def test_sorted_values_puts_words_in_order_at_once_and_pair_by_pair() -> None:
+    call = replace(made((3, 1, 2)).last, dims={"N": 3})
+    found = [x_words(case) for case in candidates("sorted_values", Case("gelu_bw", (call,)))]
+    assert found == [(1, 2, 3), (1, 3, 2)]
+
+
+def test_keep_slices_takes_runs_that_can_be_written_out_from_all_over() -> None:
+    call = made().last
+    large = {name: replace(value, values=recipe("normal", 3)) for name, value in call.arguments.items()}
+    case = Case("gelu_bw", (replace(call, dims={"N": 2000}, arguments=large),))
+    words, found = case.last.arguments["x"].words(case.last.dims), candidates("keep_slices", case)
+    places = [next(at for at in range(2000) if words[at] == x_words(one)[0]) for one in found]
+    assert places == list(range(0, 1488, 256)) + [1488]
+    for place, one in zip(places, found, strict=True):
+        assert one.last.dims == {"N": 512} and x_words(one) == tuple(words[place : place + 512].tolist())
+    assert candidates("keep_slices", made()) == []
+    other = replace(large["x"], shape=("K",))
+    empty = Call({"N": 0, "K": 2000}, {"x": large["x"], "other": other})
+    with_sizes = copy(load("gelu_bw"))
+    with_sizes.sizes = (size("N", 0, 8), size("K", 1, 4096))
+    assert [one.last.dims for one in keep_slices(Case("t", (empty,)), with_sizes)][:1] == [{"N": 0, "K": 512}]
+
+
+def test_plain_numbers_tries_1_for_every_element() -> None:
+    found = {x_words(case) for case in candidates("plain_numbers", made())}
+    assert {(0x3F800000, 0xC0490FDB), (0x3F9D70A4, 0x3F800000), (0x3F800000, 0x3F800000)} <= found
+
+
+def test_halve_dims_tries_the_least_first() -> None:
+    case = made((1, 2))
+    large = replace(case, calls=(replace(case.last, dims={"N": 64}, arguments={
+        name: replace(value, values=recipe("normal", 1)) for name, value in case.last.arguments.items()
+    }),))  # fmt: skip
+    sizes = [one.last.dims["N"] for one in candidates("halve_dims", large)]
+    assert sizes[0] == 1 and 33 in sizes and sizes[-1] == 63
+
+
+def test_fewer_calls_tries_each_call_alone() -> None:
+    case = made()
+    three = replace(case, calls=tuple(made((index, 0)).last for index in range(3)))
+    alone = [one for one in candidates("fewer_calls", three) if len(one.calls) == 1]
+    assert {x_words(one)[0] for one in alone} == {0, 1, 2}
+    assert candidates("fewer_calls", case) == []
+
+
+def test_smaller_split_tries_none_first() -> None:
+    found = [case.split for case in candidates("smaller_split", replace(made(), split=Split(1, 2, 3, 4)))]
+    assert found[0] is None and Split(0, 1) in found and Split(1, 2, 0, 4) in found and Split(1, 2, 3, 4) not in found
+
+
+LAYOUTS = [
+    Layout(offset=5),
+    Layout(pad=4),
+    Layout(pad=4, offset=2),
+    Layout(step=3),
+    Layout(expand=(0,)),
+    Layout(expand=(0, 1)),
+    Layout(order=(1, 0)),
+    Layout(reach=30),
+]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_simpler_layouts_start_with_the_default_and_come_to_an_end(layout: Layout) -> None:
+    found = list(simpler_layouts(layout, 2))
+    assert found[0] == CONTIGUOUS
+    assert list(simpler_layouts(CONTIGUOUS, 2)) == []
+
+
+def test_written_words_are_the_same_bits(built_in: Target) -> None:
+    for case in starts(built_in)[:12]:
+        written = listed(case)
+        for call, other in zip(case.calls, written.calls, strict=True):
+            for name, value in call.tensors.items():
+                assert isinstance(other.tensors[name].values, Exact) or isinstance(value.values, Recipe)
+                assert (value.words(call.dims) == other.tensors[name].words(other.dims)).all()
+
+
+def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() -> None:
+    """msda has nine dims: two queries of one place each have 16 elements, one query of two places has 15."""
+    target = load("msda")
+    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    case = resized(RandomEngine(target, 0).case(0), target, 0, {**least, "Q": 2})
+    proposed = [made.last.dims for made in smallest_dims(case, target) if made.elements() < case.elements()]
+    assert {**least, "P": 2} in proposed
+    assert all(made.elements() <= case.elements() for made in smallest_dims(case, target))

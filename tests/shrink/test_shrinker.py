@@ -1,0 +1,159 @@
+"""Shrinking by predicates whose least case is known: the same end from every start, and within the budget."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from fuzz.model.case import Case, sort_key
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_words
+from fuzz.model.finding import Finding
+from fuzz.search.engines import RandomEngine
+from fuzz.shrink.passes.dims import BATTERY
+from fuzz.shrink.shrinker import Budget, Shrinker
+from fuzz.target.loader import load
+from fuzz.target.spec import Target
+
+FOUND = Finding("accuracy", ("dx",), "value", "m")
+
+
+def numbers(case: Case, name: str) -> np.ndarray:
+    call = case.last
+    value = call.tensors[name]
+    return np.broadcast_to(from_words(value.words(call.dims), named_dtype(value.dtype)), call.shape(name))
+
+
+def shrunk(target: Target, case: Case, predicate: Callable[[Case], bool], budget: Budget | None = None) -> Shrinker:
+    shrinker = Shrinker(target, case, FOUND, lambda one: FOUND if predicate(one) else None, budget or Budget())
+    shrinker.run()
+    return shrinker
+
+
+def starting(target: Target, predicate: Callable[[Case], bool], count: int = 4) -> list[Case]:
+    engine = RandomEngine(target, 9)
+    drawn = (engine.case(index) for index in range(3000))
+    small = (case for case in drawn if case.elements() < 3000 and predicate(case))
+    return [case for case, _ in zip(small, range(count), strict=False)]
+
+
+def deep_negative(case: Case) -> bool:
+    x = numbers(case, "x")
+    return bool(((x < -3.7) & np.isfinite(x)).any())
+
+
+def wide(case: Case) -> bool:
+    return case.last.dims["N"] >= 5
+
+
+def two_rows(case: Case) -> bool:
+    return case.last.dims["M"] >= 2 and case.last.dims["N"] >= 3
+
+
+def half_precision(case: Case) -> bool:
+    return case.last.arguments["x"].dtype == "float16"
+
+
+def strided(case: Case) -> bool:
+    return case.last.arguments["dy"].layout.kind != "contiguous"
+
+
+def several_calls(case: Case) -> bool:
+    return len(case.calls) >= 2
+
+
+PREDICATES = [
+    ("gelu_bw", deep_negative, {"N": 1}),
+    ("gelu_bw", wide, {"N": 5}),
+    ("gelu_bw", half_precision, {"N": 1}),
+    ("gelu_bw", strided, {"N": 1}),
+    ("gelu_bw", several_calls, {"N": 1}),
+    ("layernorm_bw", two_rows, {"M": 2, "N": 3}),
+    ("layernorm_bw", half_precision, {"M": 1, "N": 1}),
+]
+
+
+@pytest.mark.parametrize(("name", "predicate", "dims"), PREDICATES, ids=lambda value: getattr(value, "__name__", ""))
+def test_every_start_ends_in_the_same_case(name: str, predicate: Callable[[Case], bool], dims: dict[str, int]) -> None:
+    target = load(name)
+    begun = starting(target, predicate)
+    ends = [shrunk(target, case, predicate).case for case in begun]
+    assert len(ends) == 4
+    assert [dict(case.last.dims) for case in ends] == [dims] * 4
+    assert len({case.key for case in ends}) == 1
+    for start, end in zip(begun, ends, strict=True):
+        assert predicate(end) and sort_key(end, target.defaults) <= sort_key(start, target.defaults)
+
+
+def test_what_needs_nothing_ends_at_zeros() -> None:
+    target = load("layernorm_bw")
+    end = shrunk(target, starting(target, lambda case: True, 1)[0], lambda case: True).case
+    assert dict(end.last.dims) == {"M": 1, "N": 1} and end.last.options == {"eps": 1e-5}
+    assert all(numbers(end, name).sum() == 0 for name in end.last.tensors)
+    assert all(value.dtype == "float32" and value.layout.kind == "contiguous" for value in end.last.tensors.values())
+
+
+def test_executions_stay_within_the_budget() -> None:
+    target = load("gelu_bw")
+    asked: list[Case] = []
+
+    def predicate(case: Case) -> bool:
+        asked.append(case)
+        return deep_negative(case)
+
+    start = starting(target, deep_negative, 1)[0]
+    shrinker = shrunk(target, start, predicate, Budget(executions=7))
+    assert len(asked) <= 8 and shrinker.budget.used <= 8
+    assert deep_negative(shrinker.case)
+
+
+def test_time_stays_within_the_budget() -> None:
+    target = load("gelu_bw")
+
+    def slow(case: Case) -> bool:
+        time.sleep(0.02)
+        return deep_negative(case)
+
+    start = starting(target, deep_negative, 1)[0]
+    began = time.monotonic()
+    shrunk(target, start, slow, Budget(seconds=0.3))
+    assert time.monotonic() - began < 3
+
+
+def test_shrinking_goes_on_from_where_it_stopped() -> None:
+    target = load("gelu_bw")
+    start = starting(target, deep_negative, 1)[0]
+    whole = shrunk(target, start, deep_negative).case
+    part = shrunk(target, start, deep_negative, Budget(executions=10)).case
+    assert part.key != whole.key
+    assert shrunk(target, part, deep_negative).case.key == whole.key
+
+
+def test_candidates_are_not_asked_about_again_and_again() -> None:
+    target = load("gelu_bw")
+    asked: list[tuple[object, ...]] = []
+
+    def predicate(case: Case) -> bool:
+        asked.append(case.key)
+        return deep_negative(case)
+
+    shrunk(target, starting(target, deep_negative, 1)[0], predicate)
+    # The battery is tried once more before the words are written out, and so are they.
+    assert len(asked) - len(set(asked)) <= 1 + len(BATTERY)
+
+
+def test_the_finding_is_that_of_the_final_case() -> None:
+    target = load("gelu_bw")
+
+    def shows(case: Case) -> Finding | None:
+        if not deep_negative(case):
+            return None
+        return Finding("accuracy", ("dx",), "sign" if case.last.dims["N"] == 1 else "value", "m")
+
+    start = starting(target, deep_negative, 1)[0]
+    shrinker = Shrinker(target, start, FOUND, shows, Budget())
+    shrinker.run()
+    assert shrinker.finding.symptom == "sign"

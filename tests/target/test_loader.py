@@ -1,0 +1,169 @@
+"""From what a person types to a target, and from a target to its planted bugs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz.errors import CorpusError, TargetError
+from fuzz.model.entry import Entry
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.target import loader
+from fuzz.target.loader import built_in, check_fits, find, load, locate, planted, variant_source
+from fuzz.target.spec import Plant, Target
+
+TEXT = '''"""Doubles."""
+from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+FACTOR = 2
+
+
+@target(x=tensor(N))
+def double(x):
+    return dict(y=x * FACTOR)
+
+
+double.planted("half", oracle="accuracy", outputs=("y",), meaning="halves", change=("x * FACTOR", "x / FACTOR"))
+'''
+TWO = (
+    TEXT
+    + """
+
+@target(x=tensor(N))
+def triple(x):
+    return dict(y=x * 3)
+"""
+)
+
+
+def write(folder: Path, text: str, name: str = "mine.py") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_the_built_in_targets_are_found_by_name() -> None:
+    assert {path.stem for path in built_in()} >= {"gelu_bw", "layernorm_bw"}
+    assert load("gelu_bw").path == next(path for path in built_in() if path.stem == "gelu_bw")
+
+
+def test_a_file_is_found_by_its_path_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, TEXT)
+    assert load(str(path)).name == "double"
+    monkeypatch.chdir(tmp_path)
+    assert load("mine.py") is load(str(path)) is load("./mine.py:double")
+
+
+def test_a_file_in_a_folder_with_odd_characters_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder: of mine"
+    folder.mkdir()
+    assert load(str(write(folder, TEXT))).name == "double"
+
+
+def test_one_of_several_targets_is_chosen_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path, TWO)
+    assert load(f"{path}:triple")(2) == {"y": 6}
+    with pytest.raises(TargetError, match=r"2 targets, name one: .*:double, .*:triple"):
+        load(str(path))
+    with pytest.raises(TargetError, match=r"no target 'x'; there are double, triple"):
+        load(f"{path}:x")
+
+
+def test_a_target_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    write(tmp_path, "FACTOR = 5\n", "factors_of_mine.py")
+    path = write(tmp_path, TEXT.replace("FACTOR = 2", "from factors_of_mine import FACTOR"))
+    assert load(str(path))(2) == {"y": 10}
+
+
+def test_an_imported_target_is_not_the_files_own(tmp_path: Path) -> None:
+    write(tmp_path, TEXT, "other_of_mine.py")
+    path = write(
+        tmp_path, TEXT.replace('"""Doubles."""', "import other_of_mine\nfrom other_of_mine import double as imported")
+    )
+    assert load(str(path)).path == path
+
+
+def test_a_file_that_fails_is_not_kept(tmp_path: Path) -> None:
+    path = write(tmp_path, "1 / 0\n")
+    before = set(sys.modules)
+    with pytest.raises(TargetError, match="ZeroDivisionError: division by zero"):
+        load(str(path))
+    assert set(sys.modules) == before
+    path.write_text(TEXT)
+    assert load(str(path)).name == "double"
+
+
+@pytest.mark.parametrize("text", ["", "a b", "x.yaml", "gelu_bw:x", "os"])
+def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
+    with pytest.raises(TargetError, match=r"unknown target .*; known: .*gelu_bw"):
+        locate(text)
+
+
+def test_a_planted_bug_is_the_source_with_one_change(tmp_path: Path) -> None:
+    target = load(str(write(tmp_path, TEXT)))
+    plant, launcher = planted(target, "half")
+    assert launcher(8) == {"y": 4.0} and target(8) == {"y": 16}
+    assert variant_source(target, plant).replace("x / FACTOR", "x * FACTOR", 1) == TEXT
+    assert planted(target, "half")[1] is launcher
+
+
+@pytest.mark.parametrize("text", ["nowhere", "x"])
+def test_a_change_that_stands_not_exactly_once_is_refused(tmp_path: Path, text: str) -> None:
+    target = load(str(write(tmp_path, TEXT)))
+    with pytest.raises(TargetError, match=r"stands \d+ times in"):
+        variant_source(target, Plant("p", "accuracy", ("y",), changes=((text, "z"),)))
+
+
+def test_a_target_is_found_beside_its_corpus(tmp_path: Path) -> None:
+    path = write(tmp_path, TEXT)
+    entry = tmp_path / "corpus" / "double" / "y-value-0.yaml"
+    text, target = find("double", entry)
+    assert target.name == "double" and text == f"{path}:double"
+    assert find("double", entry, str(path))[0] == str(path)
+
+
+def test_files_beside_a_corpus_that_do_not_declare_the_target_are_not_run(tmp_path: Path) -> None:
+    write(tmp_path, "raise SystemExit('I was run')\n", "evil.py")
+    with pytest.raises(TargetError, match="no target 'double' is built in or beside"):
+        find("double", tmp_path / "corpus" / "double" / "x.yaml")
+
+
+def test_an_entry_must_fit_its_target(gelu: Target, entry: Entry) -> None:
+    case, path = entry.case, Path("x.yaml")
+    check_fits(case, gelu, path)
+    call = case.last
+    flat = replace(call.arguments["x"], shape=("N", "N"), layout=CONTIGUOUS)
+    wrong = {
+        "its arguments are dy": replace(call, arguments={"dy": call.arguments["dy"]}),
+        "its options are eps": replace(call, options={"eps": 1}),
+        "its dims are M, N": replace(call, dims={"M": 1, "N": 2}),
+        "argument 'x' has 2 dims, not 1": call.with_argument("x", flat),
+    }
+    for message, one in wrong.items():
+        with pytest.raises(CorpusError, match=f"x.yaml: {message}"):
+            check_fits(case.with_call(0, one), gelu, path)
+
+
+def library(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
+    """A folder of built-in targets with one of a library."""
+    (folder / "liger").mkdir()
+    monkeypatch.setattr(loader, "BUILT_IN", folder)
+    return write(folder / "liger", text, "norms.py")
+
+
+def test_a_librarys_target_is_found_by_both_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = library(tmp_path, monkeypatch, TEXT.replace("double", "liger_double"))
+    assert load("liger/double") is load("liger_double") is load(f"{path}:liger_double")
+    assert loader.libraries() == [path]
+    with pytest.raises(TargetError, match="unknown target 'liger/triple'"):
+        load("liger/triple")
+
+
+def test_a_missing_extra_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library(tmp_path, monkeypatch, "import no_such_library\n" + TEXT.replace("double", "liger_double"))
+    with pytest.raises(TargetError, match=r"no_such_library is not installed; install the extra \[liger\]$"):
+        load("liger/double")

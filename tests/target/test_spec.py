@@ -1,0 +1,141 @@
+"""Targets: what a declaration holds, and what contradicts itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import fuzz
+from fuzz.errors import TargetError
+from fuzz.model.case import sort_key
+from fuzz.model.dims import Size
+from fuzz.model.finding import ORACLES
+from fuzz.oracles.probe import outputs
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load, planted
+from fuzz.target.spec import Target, declare, option, size, tensor
+
+M, N = size("M", 1, 8), size("N", 2, 16, multiple_of=2)
+
+
+def launcher(x: Any, eps: float = 0.0) -> dict[str, Any]:
+    """Does nothing much."""
+    return {"y": x}
+
+
+def test_the_public_api_declares_a_target_that_can_be_called() -> None:
+    made = fuzz.target.spec(x=fuzz.tensor(M, N), eps=fuzz.option(1e-5, 0.0), batch=M)(launcher)
+    assert isinstance(made, fuzz.Target) and made.name == "launcher" and made.doc == "Does nothing much."
+    assert made(3) == {"y": 3}
+    assert made.sizes == (M, N) and made.batch == "M"
+    assert made.tensors["x"].dtypes == ("float32", "bfloat16", "float16")
+    assert made.defaults == {"x": "float32", "eps": 1e-5}
+
+
+def test_arguments_may_have_dtypes_of_their_own() -> None:
+    made = declare(launcher, x=tensor(N, dtypes=("int32", "int64")), dtypes=("float16",))
+    assert made.tensors["x"].dtypes == ("int32", "int64")
+
+
+def test_dims_are_gathered_once_in_the_order_of_the_declaration() -> None:
+    K = size("K", 1, 4)
+    made = declare(lambda x, w, depth: {}, x=tensor(2 * M, N), w=tensor(N, M), depth=K, dims=(M,), name="t")
+    assert [dim.name for dim in made.sizes] == ["N", "M", "K"] and made.passed_sizes == {"depth": "K"}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"x": tensor(N), "z": tensor(N)}, "no parameter 'z'"),
+    ({}, "parameter 'x' of the launcher is not declared"),
+    ({"x": 3}, "argument 'x' must be tensor"),
+    ({"x": tensor(2 * N)}, "uses dim 'N', which no argument declares"),
+    ({"x": tensor(N, Size("N", 1, 5))}, "dim 'N' is declared twice"),
+    ({"x": tensor(N), "batch": M}, "'M' is no dim of its arguments; there are N"),
+    ({"x": tensor(N), "rows": {"y": M}}, "'M' is no dim"),
+    ({"x": tensor(N), "in_place": ("w",)}, "'w' is no tensor argument; there are x"),
+    ({"x": tensor(N), "nonfinite": ("w",)}, "'w' is no tensor argument"),
+    ({"x": tensor(N), "accumulate": "float8"}, "accumulate is one of"),
+    ({"x": tensor(N), "dot": "tf64"}, "dot is 'ieee' or 'tf32'"),
+    ({"x": tensor(N), "dtypes": ("float8",)}, "unknown dtype 'float8'; known:"),
+    ({"x": tensor(N - 4, N)}, "negative size at the smallest dims"),
+]
+
+
+@pytest.mark.parametrize(("declaration", "message"), WRONG)
+def test_what_contradicts_itself_is_named(declaration: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        declare(launcher, **declaration)
+
+
+@pytest.mark.parametrize(
+    ("name", "low", "high", "multiple"),
+    [("N", 3, 2, 1), ("N", -1, 4, 1), ("N", 5, 7, 8), ("N", 1, 4, 0), ("2N", 1, 2, 1)],
+)
+def test_a_dim_that_has_no_size_is_refused(name: str, low: int, high: int, multiple: int) -> None:
+    with pytest.raises(TargetError, match="dim"):
+        size(name, low, high, multiple_of=multiple)
+
+
+def test_an_option_needs_a_value() -> None:
+    with pytest.raises(TargetError, match="at least one value"):
+        option()
+
+
+def test_planted_bugs_are_kept_beside_the_target() -> None:
+    made = declare(launcher, x=tensor(N))
+
+    @made.planted("negated", oracle="accuracy", outputs=("y",))
+    def negated(x: Any, eps: float = 0.0) -> dict[str, Any]:
+        """The sign is wrong."""
+        return {"y": -x}
+
+    plant, found = planted(made, "negated")
+    assert (plant.oracle, plant.outputs, plant.meaning) == ("accuracy", ("y",), "The sign is wrong.")
+    assert found is negated and negated(2) == {"y": -2}
+    with pytest.raises(TargetError, match="has a planted bug 'negated' already"):
+        made.planted("negated", oracle="accuracy", outputs=("y",))
+    with pytest.raises(TargetError, match="unknown oracle 'vibes'; known: fault, bounds"):
+        made.planted("other", oracle="vibes", outputs=("y",))
+    with pytest.raises(TargetError, match="no planted bug 'gone'; known: negated"):
+        planted(made, "gone")
+
+
+# ---------------------------------------------------------------- every built-in target
+
+
+def test_a_built_in_target_says_what_it_is_and_what_it_returns(built_in: Target) -> None:
+    assert len(built_in.doc) > 20 and built_in.reference is not None
+    values = outputs(built_in)
+    assert values and all(value.dtype == torch.float64 for value in values.values())
+
+
+def test_a_built_in_targets_plants_can_be_built_and_state_who_sees_them(built_in: Target) -> None:
+    assert built_in.plants
+    known = {*outputs(built_in), *built_in.tensors}
+    for name in built_in.plants:
+        plant, found = planted(built_in, name)
+        assert callable(found) and found is not built_in.launcher
+        assert plant.oracle in ORACLES and plant.meaning and plant.outputs
+        assert set(plant.outputs) <= known, name
+
+
+def test_a_built_in_target_refuses_what_it_says(built_in: Target) -> None:
+    assert built_in.rejects
+    dims = {dim.name: 4 for dim in built_in.sizes}
+    shapes = {name: [dims[text] for text in value.shape] for name, value in built_in.tensors.items()}
+    inputs: dict[str, Any] = {name: torch.ones(shape) for name, shape in shapes.items()}
+    inputs |= {name: value.choices[0] for name, value in built_in.options.items()}
+    for spoil in built_in.rejects.values():
+        with pytest.raises(ValueError):
+            built_in.launcher(**{**inputs, **spoil(**inputs)})
+
+
+def test_a_built_in_targets_cases_are_ordered_by_its_defaults(built_in: Target) -> None:
+    case = RandomEngine(built_in, 0).case(0)
+    assert sort_key(case, built_in.defaults)[0] == len(case.calls)
+    assert set(built_in.defaults) == {*built_in.tensors, *built_in.options}
+
+
+def test_a_target_is_loaded_once(built_in: Target) -> None:
+    assert load(built_in.name) is built_in

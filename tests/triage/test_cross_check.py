@@ -1,0 +1,109 @@
+"""Other backends are heard on accuracy findings, where they can compute the case; a lone backend is not believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fuzz import cli, corpus
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Exact, recipe
+from fuzz.run.replay import open_triage, reproduces
+from fuzz.target.loader import load
+from fuzz.triage.bug import known_records
+from fuzz.triage.conditions import needs
+from fuzz.triage.cross_check import AGREES, DISAGREES, stands_alone, unfit, witnesses
+from fuzz.worker.protocol import Setting
+
+WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
+
+TWICE = """
+from fuzz import size, target, tensor
+
+
+@target(x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=2 * x))
+def twice(x):
+    return dict(y=2 * x)
+"""
+
+
+def gelu_case(dtype: str = "float32", layout: Layout | None = None, size: int = 1) -> Case:
+    four, one = Exact((0xC0800000,) * size, "float32"), Exact((0x3F800000,) * size, "float32")
+    arguments = {
+        "dy": Argument(("N",), dtype, one if dtype == "float32" else recipe("ones"), layout or Layout()),
+        "x": Argument(("N",), dtype, four if dtype == "float32" else recipe("ones")),
+    }
+    return Case("gelu_bw", (Call({"N": size}, arguments, {}),))
+
+
+def heard(planted: str | None, finding: Finding = WRONG) -> dict[str, str]:
+    return witnesses(gelu_case(), finding, Setting("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
+
+
+def test_the_interpreter_agrees_that_a_planted_bug_is_one() -> None:
+    assert heard("erf_saturates")["interpreter"] == AGREES
+
+
+def test_the_interpreter_does_not_see_what_is_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "twice.py"
+    path.write_text(TWICE, encoding="utf-8")
+    one = {"x": Argument(("N",), "float32", recipe("ones"))}
+    found = Finding("accuracy", ("y",), "value", "y[0] is 3.0, should be 2.0")
+    case = Case("twice", (Call({"N": 1}, one, {}),))
+    assert witnesses(case, found, Setting(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
+
+
+def test_only_wrong_values_are_asked_about() -> None:
+    assert heard(None, Finding("invariance", ("dx",), "bits", "m")) == {}
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (gelu_case("bfloat16"), "cannot compute with dy in bfloat16"),
+        (gelu_case(layout=Layout(reach=30), size=3), "cannot reach as far as dy does"),
+        (gelu_case(size=4096), "would take too long"),
+        (gelu_case(), ""),
+    ],
+)
+def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) -> None:
+    assert unfit(case) == why
+
+
+def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
+    assert not stands_alone({"interpreter": AGREES}) and not stands_alone({}) and not stands_alone({"cuda": DISAGREES})
+    assert stands_alone({"interpreter": DISAGREES})
+    told = WRONG.of_backends
+    assert (told.oracle, told.symptom, told.outputs) == ("parity", "value", ("dx",))
+    assert "do not compute the same" in told.message
+    # It is seen again by the oracle that saw it.
+    assert told.of_one_backend == replace(WRONG, symptom="value") and WRONG.of_one_backend is WRONG
+
+
+def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_path: Path) -> None:
+    case, target = gelu_case(size=2), load("gelu_bw")
+    with open_triage(Entry(case, WRONG, planted="erf_saturates"), "gelu_bw", target, "cpu") as triage:
+        seen = triage.ask(case, "accuracy").filed
+    assert seen is not None and seen.oracle == "accuracy"
+    entry = Entry(case, seen.of_backends, planted="erf_saturates")
+    path = corpus.add(tmp_path, entry)
+    assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
+    (known,) = known_records(tmp_path, target, "erf_saturates")
+    assert known.covers(seen, needs(case, target), case) and known.filing.oracle == "parity"
+    assert cli.exit_code(["shrink", str(path), "--seconds", "5", "--backend", "cpu"]) == 0
+    (left,) = corpus.files([tmp_path])
+    assert left != path and corpus.read(left).finding.oracle == "parity"
+
+
+def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
+    from fuzz.triage.bug import Record
+
+    record = Record(WRONG, gelu_case(), gelu_case(), 0, 0.0)
+    record.witnesses, record.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)
+    assert record.told["witnesses"] == "interpreter agrees; cuda disagrees"
+    assert record.told["diagnosis"] == "dx is negated"

@@ -1,0 +1,62 @@
+"""A service over a corpus, a store and campaign files of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from served import Make, Place
+
+from fuzz import corpus
+from fuzz.campaign.store import Store
+from fuzz.model.entry import Entry
+from fuzz.web.app import make_app
+from fuzz.web.settings import Settings
+from fuzz.web.state import State
+
+
+@pytest.fixture
+def place(tmp_path: Path, entry: Entry) -> Place:
+    (tmp_path / "configs").mkdir()
+    config = f"# A test\ntargets: [gelu_bw]\nstore: sqlite:///{tmp_path}/store.sqlite\ncorpus: {tmp_path}/corpus\n"
+    (tmp_path / "configs" / "small.yaml").write_text(config)
+    (tmp_path / "configs" / "wrong.yaml").write_text("targts: [gelu_bw]\n")
+    (tmp_path / "configs" / "elsewhere.yaml").write_text("targets: [gelu_bw]\nstore: sqlite:///other.sqlite\n")
+    return Place(tmp_path, corpus.add(tmp_path / "corpus", entry))
+
+
+@pytest.fixture
+def app(place: Place) -> FastAPI:
+    return make_app(Settings(**place.settings), "0")
+
+
+@pytest.fixture
+def state(app: FastAPI) -> State:
+    found: State = app.state.fuzz
+    return found
+
+
+@pytest.fixture
+def store(state: State) -> Store:
+    return state.store
+
+
+@pytest.fixture
+def client(app: FastAPI) -> Iterator[TestClient]:
+    with TestClient(app, base_url="http://127.0.0.1:8327") as made:
+        yield made
+
+
+@pytest.fixture
+def make(place: Place) -> Make:
+    """A client of a service with other settings, and other headers."""
+
+    def made(base_url: str = "http://127.0.0.1:8327", **settings: Any) -> TestClient:
+        app = make_app(Settings(**{**place.settings, **settings}), "0")
+        return TestClient(app, base_url=base_url, follow_redirects=False)
+
+    return made

@@ -1,0 +1,326 @@
+"""The API and the pages: what they tell, and what hostile names and data cannot do."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+from served import Place
+
+from fuzz import cli, corpus
+from fuzz.campaign.store import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic, Store
+from fuzz.model.entry import Entry
+from fuzz.web import campaign_processes, events
+from fuzz.web.campaign_processes import Runner, opened
+from fuzz.web.metrics import metrics
+from fuzz.web.state import State
+
+HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
+
+
+@pytest.fixture
+def campaign(store: Store, place: Place) -> Campaign:
+    """A campaign as a process that is gone left it, with everything that it tells."""
+    made = store.begin("small", "{}", str(place.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
+    made = replace(made, state="stopped", cases=1200, seconds=60.0)
+    store.save_campaign(made)
+    store.save_lane(Lane(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
+    store.beat(Heartbeat(made.id, HOSTILE, HOSTILE, 7, "busy", HOSTILE, 3, time.time(), 1.0, ""))
+    for number, cases in enumerate((100, 1200)):
+        wall = time.time() - 60 + 30 * number
+        store.count(Statistic(made.id, HOSTILE, "", "cpu", "", 0, number, wall, 1.0, cases, 20.0, number, 0.5, 0.1))
+    return made
+
+
+@pytest.fixture
+def hostile(store: Store, campaign: Campaign) -> Finding:
+    """A finding of the store whose every text is hostile, and whose path leads elsewhere."""
+    made = Finding(HOSTILE, "/etc", "../etc/passwd", HOSTILE, "accuracy", HOSTILE, "value", HOSTILE, "kernel", "open",
+                   HOSTILE, {HOSTILE: 3}, 3, HOSTILE, 1.0, time.time())  # fmt: skip
+    store.found(
+        made, Occurrence(made.id, "k", time.time(), campaign.id, HOSTILE, HOSTILE, 1, 2, 3, seen={"a": HOSTILE})
+    )
+    return made
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.handlers: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.found.append(tag)
+        self.handlers += [name for name, _ in attributes if name.startswith("on") or name == "style"]
+
+
+def test_findings_of_the_corpus_are_there_from_the_start(client: TestClient, place: Place) -> None:
+    found = client.get("/api/findings").json()
+    assert (found["count"], found["findings"][0]["id"]) == (1, place.key)
+    assert client.get(f"/api/findings/{place.key}").json()["target"] == "gelu_bw"
+    assert len(client.get(f"/api/findings/{place.key}/occurrences").json()) == 1
+
+
+def test_filters_hold_together(client: TestClient) -> None:
+    counts = {
+        "oracle=accuracy&status=open": 1, "status=fixed": 0, "target=gelu_bw": 1, "target=GELU": 0, "text=%25": 0,
+        "text=elements+wrong": 1, "planted=erf_saturates": 1, "verdict=kernel": 0, "campaign=9": 0,
+    }  # fmt: skip
+    assert {query: client.get(f"/api/findings?{query}").json()["count"] for query in counts} == counts
+
+
+def test_what_filters_cannot_be_is_refused(client: TestClient) -> None:
+    queries = [
+        "oracle=x",
+        "limit=0",
+        "limit=501",
+        "offset=-1",
+        "campaign=0",
+        "text=%00",
+        "unknown=1",
+        f"offset={10**20}",
+    ]
+    for query in queries:
+        assert client.get(f"/api/findings?{query}").status_code == 422
+        assert client.get(f"/findings?{query}").status_code == 422
+
+
+def test_no_name_becomes_a_path(client: TestClient) -> None:
+    keys = ["..%2f..%2fetc%2fpasswd", "%2e%2e", "%00", "%2fetc%2fpasswd", "a%0ab", "con", ".yaml", "~", "x" * 299,
+            "%f0%9f%92%a5", "%ff"]  # fmt: skip
+    paths = ["/api/corpus/{}", "/api/findings/{}", "/api/findings/{}/script", "/findings/{}", "/findings/{}/study",
+             "/static/{}", "/campaigns/{}"]  # fmt: skip
+    for path in paths:
+        for key in keys:
+            # Written out, since a client would resolve dots before it sends them.
+            answer = client.request(
+                "GET", httpx2.URL("http://127.0.0.1:8327").copy_with(raw_path=path.format(key).encode())
+            )
+            assert answer.status_code in (404, 422), (path, key)
+
+
+def test_an_entry_that_links_out_of_the_corpus_is_none(client: TestClient, place: Place, state: State) -> None:
+    secret = place.folder / "secret.yaml"
+    secret.write_text("secret: 1\n")
+    (place.entry.parent / "dx-sign-00000000.yaml").symlink_to(secret)
+    state.shelf.forget()
+    assert client.get("/api/corpus/dx-sign-00000000").status_code == 404
+    assert [one["key"] for one in client.get("/api/corpus").json()] == [place.key]
+
+
+def test_an_entry_is_shown_as_text_never_as_a_page(client: TestClient, place: Place) -> None:
+    answer = client.get(f"/api/corpus/{place.key}")
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert answer.text == place.entry.read_text()
+
+
+def test_a_file_that_is_no_entry_is_told(client: TestClient, place: Place, state: State) -> None:
+    (place.entry.parent / "broken.yaml").write_text("format: fuzz-case/1\n!!python/object/apply:os.system [true]\n")
+    state.shelf.forget()
+    assert client.get("/findings/broken").status_code == 200
+    assert "broken" in client.get("/corpus").text
+    assert client.get("/findings/broken/study", headers={"Accept": "text/html"}).status_code == 404
+
+
+def test_pages_hold_hostile_names_as_text(
+    client: TestClient, hostile: Finding, campaign: Campaign, place: Place
+) -> None:
+    pages = ["/", "/findings", f"/campaigns/{campaign.id}", "/corpus", f"/findings/{place.key}", "/help"]
+    pages += [
+        "/findings?text=%3Cscript%3Ealert(1)",
+        "/corpus?text=%22%3E%3Cscript%3E&target=%22%3E%3Cimg%3E",
+        "/nowhere",
+    ]
+    for path in pages:
+        answer = client.get(path, headers={"Accept": "text/html"})
+        tags = Tags(answer.text)
+        assert answer.status_code in (200, 404) and "img" not in tags.found and tags.handlers == []
+        assert not re.search(r"<script(?! src=\"/static/)", answer.text)
+
+
+def test_a_page_shows_a_finding_with_its_history(client: TestClient, place: Place) -> None:
+    text = client.get(f"/findings/{place.key}").text
+    for part in ("accuracy/sign", "erf_saturates", "[1.0, -4.0]", "10/10 runs", "told by its entry", "fuzz replay"):
+        assert part in text
+
+
+def test_a_study_holds_plots_and_the_script(client: TestClient, place: Place, state: State) -> None:
+    text = client.get(f"/findings/{place.key}/study").text
+    assert "dx: error by element" in text and "dx: ULP against x" in text
+    script = client.get(f"/api/findings/{place.key}/script")
+    compile(script.text, "script", "exec")
+    assert script.headers["content-type"].startswith("text/plain") and len(state.painter.kept) == 1
+
+
+def test_targets_load_only_from_configured_folders(
+    client: TestClient, place: Place, entry: Entry, state: State
+) -> None:
+    trap = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n@target(\ndef mine(x): ...\n"
+    (place.folder / "mine.py").write_text(trap)
+    made = corpus.add(place.folder / "corpus", replace(entry, case=replace(entry.case, target="mine"), planted=""))
+    state.shelf.forget()
+    assert "in a configured folder" in client.get(f"/findings/{made.stem}/study").text
+    assert client.get(f"/api/findings/{made.stem}/script").status_code == 409
+    assert not (place.folder / "ran").exists()
+
+
+def test_a_status_is_marked_in_the_entry(client: TestClient, place: Place) -> None:
+    asked = {"status": "accepted", "why": "by design"}
+    assert client.post(f"/api/findings/{place.key}/status", json=asked).status_code == 200
+    assert (corpus.read(place.entry).status, corpus.read(place.entry).why) == ("accepted", "by design")
+    assert client.get(f"/api/findings/{place.key}").json()["status"] == "accepted"
+    for wrong in ({"status": "gone", "why": "x"}, {"status": "open", "why": ""}, {"status": "open", "why": "a\nb: c"}):
+        assert client.post(f"/api/findings/{place.key}/status", json=wrong).status_code == 422
+
+
+def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient) -> None:
+    told = {one["key"]: one for one in client.get("/api/configs").json()}
+    assert told["small"]["wrong"] == "" and told["small"]["told"] == "A test"
+    assert "did you mean targets?" in told["wrong"]["wrong"] and "its store is" in told["elsewhere"]["wrong"]
+    assert client.post("/api/campaigns", json={"config": "wrong"}).status_code == 409
+    assert client.post("/api/campaigns", json={"config": "elsewhere"}).status_code == 409
+    for name in ("../configs/small", "/etc/passwd", "small.yaml", "no"):
+        assert client.post("/api/campaigns", json={"config": name}).status_code == 404
+
+
+def test_a_campaign_is_started_once_and_its_last_words_are_kept(
+    client: TestClient, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = "import sys, time; time.sleep(0.4); sys.exit('wrong <script>')"
+    monkeypatch.setattr(campaign_processes, "PROGRAM", program)
+    assert client.post("/api/campaigns", json={"config": "small"}).status_code == 201
+    assert client.post("/api/campaigns", json={"config": "small", "resume": True}).status_code == 409
+    assert "small is starting" in client.get("/").text
+    state.runner.started["small"].process.wait()
+    state.runner.started["small"].process.returncode = 2
+    assert "wrong {&lt;script&gt;}" in client.get("/").text.replace("wrong &lt;", "wrong {&lt;").replace(
+        "pt&gt;<", "pt&gt;}<"
+    )
+
+
+def test_a_campaign_is_told_with_lanes_workers_and_trends(client: TestClient, campaign: Campaign) -> None:
+    told = client.get(f"/api/campaigns/{campaign.id}").json()
+    assert (told["summary"]["state"], told["summary"]["cases_per_second"]) == ("stopped", 20.0)
+    assert (told["lanes"][0]["cases_per_second"], told["workers"][0]["beats"]) == (20.0, 3)
+    statistics = client.get(f"/api/campaigns/{campaign.id}/statistics?limit=1").json()
+    assert [one["cases"] for one in statistics] == [100]
+    after = client.get(f"/api/campaigns/{campaign.id}/statistics?after={statistics[0]['id']}").json()
+    assert [one["cases"] for one in after] == [1200]
+    assert client.get(f"/campaigns/{campaign.id}").text.count("<svg") == 2
+
+
+def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: Campaign, store: Store) -> None:
+    assert client.get("/api/campaigns").json()[0]["resumable"]
+    store.begin("small", "{}", "", time.time(), "elsewhere", 1)
+    assert [one["resumable"] for one in client.get("/api/campaigns").json()] == [False, False]
+    assert client.post(f"/api/campaigns/{campaign.id}/resume", json={}).status_code == 409
+
+
+def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, store: Store, campaign: Campaign) -> None:
+    for pid in (os.getpid(), 1, 0, -1, 2**22 + 5):
+        other = replace(campaign, state="running", host=socket.gethostname(), pid=pid)
+        store.save_campaign(other)
+        assert opened(other) is None
+        assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 409
+        assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["state"] == "died"
+
+
+def test_numbers_without_end_are_no_error(client: TestClient, store: Store, campaign: Campaign) -> None:
+    store.save_lane(Lane(campaign.id, "t", "", "cpu", "auto", 0, worst=float("inf")))
+    assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["worst"] is None
+    assert "+Inf" in client.get("/metrics").text and client.get(f"/campaigns/{campaign.id}").status_code == 200
+
+
+def test_metrics_are_lines_that_prometheus_reads(state: State, campaign: Campaign) -> None:
+    label = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
+    sample = re.compile(rf"[a-z_]+(?:\{{{label}(?:,{label})*\}})? (?:[-+0-9.e]+|NaN|[+-]Inf)")
+    kinds: dict[str, str] = {}
+    for line in metrics(state).splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds and kind in ("gauge", "counter") and name.endswith("_total") == (kind == "counter")
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            assert sample.fullmatch(line), line
+            assert re.split(r"[{ ]", line)[0] in kinds
+    assert "fuzz_cases_total" in kinds
+
+
+def test_events_tell_of_a_new_finding(state: State, store: Store, campaign: Campaign) -> None:
+    before = events.snapshot(state)
+    assert before == events.snapshot(state)
+    store.found(Finding("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0))
+    after = events.snapshot(state)
+    assert after["findings"] == before["findings"] + 1 and "new" in [key for key, *_ in after["latest"]]
+
+
+def test_the_command_of_a_campaign_names_its_file_alone(place: Place) -> None:
+    made = Runner((place.folder / "configs",), place.settings["store"])
+    command = made.command(made.configs()["small"], resume=True)
+    assert command[-3:] == ["campaign", str(place.folder / "configs" / "small.yaml"), "--resume"]
+
+
+def test_a_folder_that_is_no_campaign_file_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").mkdir()
+    (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
+    assert Runner((tmp_path,), "sqlite:///s").configs() == {}
+
+
+def test_the_schema_of_the_api_needs_nothing_from_outside(client: TestClient) -> None:
+    schema = client.get("/openapi.json").json()
+    assert schema["openapi"].startswith("3.") and "/api/findings/{key}/script" in schema["paths"]
+    assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
+    assert "http" not in client.get("/help").text.replace("http-equiv", "")
+
+
+def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
+    client: TestClient, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A campaign may save an entry after the folder was listed and before the store was asked."""
+    monkeypatch.setattr(corpus, "files", lambda paths: iter(()))
+    assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 0
+    place.entry.unlink()
+    assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 1
+
+
+def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
+    client: TestClient, store: Store, campaign: Campaign
+) -> None:
+    waits = "import time\ntry:\n    print(1, flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    exit(7)"
+    line = [sys.executable, "-c", waits, "campaign"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline()
+        store.save_campaign(replace(campaign, state="running", host=socket.gethostname(), pid=process.pid))
+        assert client.get("/api/campaigns").json()[0]["state"] == "running"
+        assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 200
+        assert process.wait(20) == 7
+    assert client.get("/api/campaigns").json()[0]["state"] == "died"
+
+
+def test_a_campaign_is_reported_by_name_and_number(
+    client: TestClient, campaign: Campaign, place: Place, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = store.finding(place.key)
+    assert found is not None
+    store.found(found, Occurrence(found.id, "slice", time.time(), campaign.id))
+    out = place.folder / "report.html"
+    line = ["--out", str(out), "--store", place.settings["store"], "--no-plots"]
+    for name in ("small", str(campaign.id)):
+        assert cli.exit_code(["report", name, *line]) == 0
+        text = out.read_text(encoding="utf-8")
+        assert f"Campaign small #{campaign.id}" in text and "accuracy/sign" in text and "50.0\u2009%" not in text
+        tags = Tags(text)
+        assert tags.found.count("script") == 1 and "img" not in tags.found
+    assert cli.exit_code(["report", "nobody", *line]) == 2
+    assert "nobody is neither a file, a folder nor a campaign" in capsys.readouterr().err

@@ -1,0 +1,132 @@
+"""`fuzz report`: one file that holds everything and needs nothing, whatever stands in the entries."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from fuzz import cli, corpus
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Element, Finding
+from fuzz.model.recipes import Exact
+from fuzz.web.pages.render import digest, report
+from fuzz.web.pages.views import view
+from fuzz.web.plots.data import Portrait
+from fuzz.web.plots.requests import Study
+
+HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
+
+
+class Reader(HTMLParser):
+    """Collects tags and what they refer to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.handlers: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [value or "" for name, value in attributes if name in ("src", "href", "action", "data")]
+        self.handlers += [name for name, _ in attributes if name.startswith("on") or name == "style"]
+
+
+def read(text: str) -> Reader:
+    reader = Reader()
+    reader.feed(text)
+    return reader
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An entry of a planted bug."""
+    values = {name: Exact(words, "float32") for name, words in (("dy", (0x3F800000,)), ("x", (0xC0800000,)))}
+    case = Case("gelu_bw", (Call({"N": 1}, {name: Argument(("N",), "float32", one) for name, one in values.items()}),))
+    shown = Element("dx", (0,), "0.0014", "0x3ab9d59c", "-0.0005", bound="1e-09", ulps="3.3e7")
+    found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 1 elements wrong", (shown,), disagreeing=1, compared=1)
+    seen = {"backend": "cpu", "rate": "10/10", "diagnosis": "sign flipped for x < -3.6", "verdict": "kernel"}
+    folder = tmp_path_factory.mktemp("corpus")
+    return corpus.add(folder, Entry(case, found, planted="erf_saturates", seen=seen))
+
+
+@pytest.fixture(scope="module")
+def text(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    out = tmp_path_factory.mktemp("out") / "report.html"
+    assert cli.exit_code(["report", str(saved), "--out", str(out), "--backend", "cpu"]) == 0
+    return out.read_text(encoding="utf-8")
+
+
+def test_it_holds_numbers_case_diagnosis_plots_and_script(text: str) -> None:
+    for part in ("sign flipped for x &lt; -3.6", "dx: error by element", "dx: ULP against x", "[-4.0]", "10/10"):
+        assert part in text
+    assert "def run_call(" in text and 'class="bound"' in text and 'class="mark here"' in text
+
+
+def test_its_script_is_the_one_that_show_prints(text: str, saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.exit_code(["show", str(saved), "--script"]) == 0
+    (area,) = re.findall(r"<textarea[^>]*>(.*?)</textarea>", text, re.DOTALL)
+    assert html.unescape(area).strip() == capsys.readouterr().out.strip()
+
+
+def test_it_refers_to_nothing_outside(text: str) -> None:
+    found = read(text)
+    assert [one for one in found.references if not one.startswith("#")] == []
+    assert not {"link", "iframe", "img", "object", "embed", "base"} & set(found.tags)
+    assert found.handlers == [] and "@import" not in text and "url(" not in text
+
+
+def test_its_policy_allows_its_own_style_and_script_only(text: str) -> None:
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', text)
+    style, script = (re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
+    assert policy.startswith("default-src 'none'")
+    for inside in (*style, *script):
+        assert digest(inside) in policy
+    assert (len(style), len(script)) == (1, 1)
+
+
+def test_it_adapts_to_darkness_and_phones(text: str) -> None:
+    assert "prefers-color-scheme: dark" in text and 'name="viewport"' in text
+
+
+def test_names_from_entries_stay_text(entry: Entry) -> None:
+    assert entry.finding is not None
+    element = Element(HOSTILE, (0,), HOSTILE, HOSTILE, HOSTILE, HOSTILE, "x", HOSTILE)
+    finding = replace(entry.finding, message=HOSTILE, outputs=(HOSTILE,), elements=(element,), place=HOSTILE)
+    seen = {"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"}
+    hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), seen=seen)
+    hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
+    study = Study(Portrait(why=HOSTILE), HOSTILE, HOSTILE)
+    made = report(HOSTILE, [view(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
+    found = read(made)
+    assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
+    assert "49" not in re.sub(r"sha256-\S+", "", made).replace("#", "") or "{{ 7 * 7 }}" in made
+
+
+def test_a_folder_without_entries_is_an_empty_report(tmp_path: Path) -> None:
+    out = tmp_path / "report.html"
+    (tmp_path / "corpus").mkdir()
+    assert cli.exit_code(["report", str(tmp_path / "corpus"), "--out", str(out)]) == 0
+    assert "No findings" in out.read_text(encoding="utf-8")
+
+
+def test_an_entry_whose_target_is_missing_is_told_without_plots(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = corpus.read(saved)
+    place = corpus.add(tmp_path / "corpus", replace(entry, case=replace(entry.case, target="gone"), planted=""))
+    out = tmp_path / "report.html"
+    assert cli.exit_code(["report", str(place), "--out", str(out), "--backend", "cpu"]) == 0
+    made = out.read_text(encoding="utf-8")
+    assert "no target &#39;gone&#39; is built in" in made and "<svg" not in made
+
+
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.exit_code(["report", str(tmp_path), "--out", str(tmp_path / "no" / "report.html")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
