@@ -1,6 +1,7 @@
 """autograd: a differentiable kernel has the same gradients in company as alone, and spoils nothing for its company.
 
-The company (`autograd_graphs.py`): some inputs or none require a gradient, operations before, beside and after it keep what
+The company (`autograd_graphs.py`): some inputs or none require a gradient, operations before, beside and after it keep
+what
 they gave or got, the backward runs again, the function is called again, what it may have saved is written over. What
 the kernel computes has the bits that it has alone, or lies inside the bound of the accuracy oracle. What the others
 compute has the bits that follow from it.

@@ -83,7 +83,7 @@ class Report:
 
     `worst` is its error over the bound; of replicas that ran together only the nearest to it tells it.
 
-    What the worker had not told before: `features` are numbers of what the kernel did (backends/cpu/runtime/features.py),
+    What the worker had not told before: `features` are numbers of what the kernel did (cpu/runtime/features.py),
     `constants` are numbers that it compares with.
     """
 

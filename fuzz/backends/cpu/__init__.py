@@ -9,39 +9,17 @@ with cpu.active(), cpu.observe(order=7, unwritten=True, conflicts=True) as log:
     kernel[grid](...)  # programs in a permuted order; log.violations instead of an exception
 """
 
-from fuzz.backends.cpu.analysis.constants import constants
-from fuzz.backends.cpu.errors import MalformedIR, NoCompiler, UnsupportedOperation
-from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
-from fuzz.backends.cpu.runtime.assertions import DeviceAssertion, Failure
-from fuzz.backends.cpu.runtime.compiler import compiler, version
-from fuzz.backends.cpu.runtime.counters import counters
-from fuzz.backends.cpu.runtime.instruments import INSTRUMENTS
-from fuzz.backends.cpu.runtime.observation import Log, observe
-from fuzz.backends.cpu.runtime.shadow import Memory
-from fuzz.backends.cpu.runtime.source import c_source
-from fuzz.backends.cpu.runtime.violations import MemoryFault, OutOfBounds, Violation
-from fuzz.backends.triton_host.knobs import knobs
+from __future__ import annotations
 
-__all__ = [
-    "DeviceAssertion",
-    "Failure",
-    "INSTRUMENTS",
-    "Log",
-    "MalformedIR",
-    "Memory",
-    "MemoryFault",
-    "NoCompiler",
-    "OutOfBounds",
-    "UnsupportedOperation",
-    "Violation",
-    "activate",
-    "active",
-    "c_source",
-    "compiler",
-    "constants",
-    "counters",
-    "deactivate",
-    "knobs",
-    "observe",
-    "version",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu.interface import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """Imports torch and triton on first use: `backend.py` of this package is imported where they may be missing."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(import_module("fuzz.backends.cpu.interface"), name)
