@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.config import CampaignConfig, checked
+from fuzz.campaign.config import CampaignConfig, parse_config
 from fuzz.campaign.launch import launch
 from fuzz.campaign.protocol import Event, Request, Slice
 from fuzz.campaign.ray_hosts import RayCarrier
@@ -98,7 +98,7 @@ def configured(asked: argparse.Namespace, gpus: int, folder: Path) -> CampaignCo
     places = {"corpus": str(folder / "corpus"), "store": f"sqlite:///{folder / 'store'}", "folder": str(folder)}
     keys = {"targets": [asked.target], "backends": [asked.backend], "slice": LONG, "budget": {"time": LONG}}
     cluster = {"cluster": "ray", "gpus_per_worker": share, "workers": gpus * asked.per_gpu, "memory": asked.memory}
-    return checked({"name": f"gpus-{gpus}", **keys, **places, **cluster})
+    return parse_config({"name": f"gpus-{gpus}", **keys, **places, **cluster})
 
 
 def measure(asked: argparse.Namespace, gpus: int) -> Measured:

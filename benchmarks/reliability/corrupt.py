@@ -13,7 +13,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
-from fuzz.campaign.config import checked
+from fuzz.campaign.config import parse_config
 from fuzz.campaign.launch import launch
 
 TARGETS = str(Path(__file__).with_name("contexts.py"))
@@ -28,7 +28,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="fuzz-corrupt-") as text:
         places = {"corpus": f"{text}/corpus", "store": f"sqlite:///{text}/store", "folder": f"{text}/state"}
         keys = {"targets": [TARGETS], "backends": [asked.backend], "slice": "30s", "memory": "16GiB"}
-        config = checked({**keys, **places, "budget": {"cases": asked.cases}})
+        config = parse_config({**keys, **places, "budget": {"cases": asked.cases}})
         ledger, state = launch(config, resume=False, say=lambda line: print(line, file=sys.stderr))
         with ledger.store:
             found = [(one.target, one.oracle) for one in ledger.store.findings()]

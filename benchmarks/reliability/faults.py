@@ -140,7 +140,7 @@ class Round:
     def least(self) -> int:
         """The cases of the lane that has run the fewest."""
         with Store(self.store) as store:
-            return min(lane.cases for lane in store.lanes(store.campaigns(name=self.name)[0].id))
+            return min(lane.cases for lane in store.jobs(store.campaigns(name=self.name)[0].id))
 
     def judge(self, tally: Tally) -> None:
         """Counts what is there at the end."""
@@ -314,7 +314,7 @@ def kernels(one: Round, tally: Tally) -> None:
 
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that nobody can trust."""
-    from fuzz.campaign.config import read
+    from fuzz.campaign.config import load_config
     from fuzz.campaign.launch import launch
     from fuzz.worker.clock import Clock
 
@@ -322,7 +322,7 @@ def run_jumping(config: Path) -> None:
         def wall(self) -> float:
             return time.time() + random.uniform(-1e9, 1e9)
 
-    ledger, state = launch(read(config), resume=True, say=print, clock=Jumping())
+    ledger, state = launch(load_config(config), resume=True, say=print, clock=Jumping())
     print(state, ledger.campaign.seconds)
 
 

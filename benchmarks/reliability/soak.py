@@ -19,7 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzz.campaign.config import checked
+from fuzz.campaign.config import parse_config
 from fuzz.campaign.launch import launch
 from fuzz.campaign.protocol import Event, Request, Slice
 from fuzz.campaign.store import Store
@@ -180,7 +180,7 @@ def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     clock, samples = Ahead(), Samples()
     places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
     keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
-    config = checked({**keys, **places, "folder": str(folder / "state")})
+    config = parse_config({**keys, **places, "folder": str(folder / "state")})
     hosts = Pretended(clock, samples, seconds)
     ledger, _ = launch(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
     with ledger.store:

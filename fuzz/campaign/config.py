@@ -108,7 +108,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read(path: Path) -> CampaignConfig:
+def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
     try:
         text = path.read_bytes()[: LARGEST + 1].decode()
@@ -124,7 +124,7 @@ def read(path: Path) -> CampaignConfig:
         raise UsageError(f"{path}: {error}") from None
     if not isinstance(given, dict):
         raise UsageError(f"{path}: a campaign is a mapping of keys such as targets, budget and workers")
-    return checked({"name": default_name(path), **given}, str(path))
+    return parse_config({"name": default_name(path), **given}, str(path))
 
 
 def default_name(path: Path) -> str:
@@ -132,7 +132,7 @@ def default_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).strip("-.")[:100] or "campaign"
 
 
-def checked(given: dict[str, Any], where: str = "config") -> CampaignConfig:
+def parse_config(given: dict[str, Any], where: str = "config") -> CampaignConfig:
     """The configuration of given values. UsageError names the key that is wrong, in one line."""
     try:
         return CampaignConfig.model_validate(given)

@@ -7,13 +7,14 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.local_hosts import Hosts
 from fuzz.campaign.protocol import Event, Replay, Request, Slice
-from fuzz.campaign.schedule import next_lane
+from fuzz.campaign.schedule import next_job
 from fuzz.campaign.state import Ledger, Sums, target_name
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
@@ -167,7 +168,7 @@ class Conductor:
         else:
             busy = {other.lane for other in self.posts if other.state == "busy" and other.sums}
             urgent = self.ledger.urgent()
-            index = next_lane(self.ledger.lanes, busy, urgent)
+            index = next_job(self.ledger.lanes, busy, urgent)
             if self.ending and index not in urgent:
                 return
             cases = None if self.ending else self._cases_left()
@@ -344,7 +345,7 @@ class Conductor:
             name, pid = f"{host}/{post.number}", self.hosts.pid(post.number)
             times = post.beats, post.wall, post.heard, boot()
             beat = Heartbeat(number, name, host, pid, post.state, lane, *times)
-            self.ledger.recorder.put(("beat", name), lambda beat=beat: store.beat(beat))  # type: ignore[misc]
+            self.ledger.recorder.put(("beat", name), lambda beat=beat: store.save_heartbeat(beat))  # type: ignore[misc]
 
     def _tell(self, state: str, note: str = "") -> None:
         made = replace(
@@ -385,8 +386,8 @@ class Conductor:
     def _close(self, state: str) -> None:
         store, host = self.ledger.store, socket.gethostname()
         for post in self.posts:
-            name = f"{host}/{post.number}"
-            self.ledger.recorder.put(("beat", name), lambda name=name: store.leave(self.ledger.campaign.id, name))  # type: ignore[misc]
+            name, number = f"{host}/{post.number}", self.ledger.campaign.id
+            self.ledger.recorder.put(("beat", name), partial(store.remove_heartbeat, number, name))
         for index in range(len(self.ledger.lanes)):
             self.ledger.save(index)
         self._tell(state, self.stuck)

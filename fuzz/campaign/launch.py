@@ -19,7 +19,7 @@ from fuzz.campaign.local_hosts import Hosts, LocalHosts
 from fuzz.campaign.ray_hosts import RayCarrier, connected
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.remote_hosts import FarHosts
-from fuzz.campaign.schedule import lanes_of
+from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import Ledger
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError
@@ -36,7 +36,7 @@ def launch(
     """Runs a campaign until its budget ends or it is stopped; its ledger, and ``finished`` or ``stopped``."""
     if reason := environment.unsupported():
         raise UsageError(reason)
-    lanes_of(config, 0)
+    create_jobs(config, 0)
     local = config.cluster == "local" or hosts is not None
     with nullcontext() if local else connected(config.address, config.gpus_per_worker):
         return _launched(config, resume, say, clock or Clock(), hosts)
@@ -46,7 +46,7 @@ def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, host
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
     campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
-    ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, lanes_of(config, campaign.id), say)
+    ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, create_jobs(config, campaign.id), say)
     ledger.recall()
     if campaign.state == "finished":
         say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
@@ -74,7 +74,7 @@ def hosts_of(config: CampaignConfig, folder: Path) -> Hosts:
 
 def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
     host, folder = socket.gethostname(), str(Path(config.corpus).absolute())
-    made = store.begin(config.name, config.model_dump_json(), folder, clock.wall(), host, os.getpid())
+    made = store.create_campaign(config.name, config.model_dump_json(), folder, clock.wall(), host, os.getpid())
     # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
     place = Path(config.folder).absolute() / f"{config.name}-{made.id}-{secrets.token_hex(3)}"
     made = replace(made, folder=str(place))

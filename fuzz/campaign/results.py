@@ -8,15 +8,15 @@ from typing import Any
 from rich.table import Table
 
 from fuzz.campaign.state import Ledger, tag
-from fuzz.campaign.store import Lane
+from fuzz.campaign.store import Job
 
 VERSION = 1
 COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
 
 
-def grouped(lanes: Sequence[Lane]) -> dict[tuple[str, str, str, str], list[Lane]]:
+def grouped(lanes: Sequence[Job]) -> dict[tuple[str, str, str, str], list[Job]]:
     """Lanes that differ in their seed only, together."""
-    found: dict[tuple[str, str, str, str], list[Lane]] = {}
+    found: dict[tuple[str, str, str, str], list[Job]] = {}
     for lane in lanes:
         found.setdefault((lane.target, lane.planted, lane.backend, lane.engine), []).append(lane)
     return found
@@ -27,7 +27,7 @@ def rows(ledger: Ledger) -> list[dict[str, Any]]:
     return [_row(ledger, lanes) for lanes in grouped(ledger.lanes).values()]
 
 
-def _row(ledger: Ledger, lanes: list[Lane]) -> dict[str, Any]:
+def _row(ledger: Ledger, lanes: list[Job]) -> dict[str, Any]:
     first, tags = lanes[0], {tag(lane) for lane in lanes}
     cases, seconds = sum(lane.cases for lane in lanes), sum(lane.seconds for lane in lanes)
     cells, possible = {cell for lane in lanes for cell in lane.cells}, max(lane.possible for lane in lanes)

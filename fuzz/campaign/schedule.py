@@ -15,7 +15,7 @@ from itertools import product
 from pathlib import Path
 
 from fuzz.campaign.config import CampaignConfig
-from fuzz.campaign.store import Lane
+from fuzz.campaign.store import Job
 from fuzz.errors import UsageError
 from fuzz.target.loader import built_in, libraries
 
@@ -27,7 +27,7 @@ FINDING = 20
 """A new finding counts as so many newly visited cells."""
 
 
-def lanes_of(config: CampaignConfig, campaign: int) -> list[Lane]:
+def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
     """Every lane of a configuration. UsageError for a pattern that no target fits.
 
     Where no seeds are given there are as many as it takes for every worker to have a lane.
@@ -37,7 +37,7 @@ def lanes_of(config: CampaignConfig, campaign: int) -> list[Lane]:
     each = (len(good) + len(bad)) * len(config.backends) * len(config.engines)
     seeds = config.seeds or range(-(-config.workers // each))
     return [
-        Lane(campaign, target, planted, backend, engine, seed)
+        Job(campaign, target, planted, backend, engine, seed)
         for (target, planted), backend, engine, seed in product([*good, *bad], config.backends, config.engines, seeds)
     ]
 
@@ -117,7 +117,7 @@ def _is_target(decorator: ast.expr) -> bool:
     return (called.id if isinstance(called, ast.Name) else getattr(called, "attr", "")) == "target"
 
 
-def next_lane(lanes: Sequence[Lane], busy: set[int], urgent: Container[int] = ()) -> int | None:
+def next_job(lanes: Sequence[Job], busy: set[int], urgent: Container[int] = ()) -> int | None:
     """The index of the lane whose turn it is among those that are not busy and have not been given up, if any.
 
     An urgent lane, which has suspects, comes first, then one that has run no case. Of the others the one with the
@@ -138,12 +138,12 @@ def next_lane(lanes: Sequence[Lane], busy: set[int], urgent: Container[int] = ()
     return max(free, key=score, default=None)
 
 
-def tried(lane: Lane) -> float:
+def tried(lane: Job) -> float:
     """The slices that a lane has had; one that died counts as half a one."""
     return max(lane.slices - lane.deaths / 2, 1.0)
 
 
-def earned(lane: Lane, discoveries: int, seconds: float) -> float:
+def earned(lane: Job, discoveries: int, seconds: float) -> float:
     """What a lane discovers for each second, after one more slice."""
     now = discoveries / max(seconds, 1.0)
     return now if not lane.slices else MEMORY * lane.recent + (1 - MEMORY) * now

@@ -13,7 +13,7 @@ from fuzz.campaign.journal import suspects
 from fuzz.campaign.protocol import Event, Slice
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import FINDING, earned
-from fuzz.campaign.store import Campaign, Finding, Lane, Occurrence, Statistic, Store, finding_of
+from fuzz.campaign.store import Campaign, Finding, Job, Occurrence, Statistic, Store, finding_of
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
@@ -27,13 +27,13 @@ WRITTEN, COUNTED = 2.0, 10.0
 """Seconds between two writes of where a lane stands, and between two of its statistics."""
 
 
-def tag(lane: Lane) -> str:
+def tag(lane: Job) -> str:
     """A short name of a lane, for files and keys."""
     told = repr((lane.target, lane.planted, lane.backend, lane.engine, lane.seed))
     return hashlib.sha256(told.encode()).hexdigest()[:10]
 
 
-def target_name(lane: Lane | Slice) -> str:
+def target_name(lane: Job | Slice) -> str:
     """The name of a lane's or slice's target, which is its folder's in the corpus."""
     return lane.target.rpartition(":")[2] if ".py:" in lane.target else lane.target.replace("/", "_")
 
@@ -42,7 +42,7 @@ def target_name(lane: Lane | Slice) -> str:
 class Sums:
     """Of one slice while it runs: the lane as it was before, and what has been discovered since."""
 
-    before: Lane
+    before: Job
     new: set[str] = field(default_factory=set)
     cells: int = 0
     written: float = -WRITTEN
@@ -57,7 +57,7 @@ class Ledger:
     recorder: Recorder
     clock: Clock
     campaign: Campaign
-    lanes: list[Lane]
+    lanes: list[Job]
     told: Callable[[str], None]
     new: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class Ledger:
 
     def recall(self) -> None:
         """Takes up what the store knows of this campaign."""
-        saved = {tag(lane): lane for lane in self.store.lanes(self.campaign.id)}
+        saved = {tag(lane): lane for lane in self.store.jobs(self.campaign.id)}
         self.lanes = [replace(saved.get(tag(lane), lane), note="") for lane in self.lanes]
         self.cells = {tag(lane): set(lane.cells) for lane in self.lanes}
         for seen in self.store.occurrences(campaign=self.campaign.id, limit=1 << 31):
@@ -103,7 +103,7 @@ class Ledger:
             seen = Occurrence(
                 finding.id, key, finding.first_seen, lane.campaign, engine=lane.engine, seed=lane.seed, new=True
             )
-            self.recorder.put(("finding", finding.id, key), partial(self.store.found, finding, seen))
+            self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, seen))
 
     # Slices.
 
@@ -158,7 +158,7 @@ class Ledger:
         mark = tag(self.lanes[index])
         new, known, fixed = (list(found.values()).count(mark) for found in (self.new, self.known, self.fixed))
         lane = self.lanes[index] = replace(self.lanes[index], new=new, known=known, fixed=fixed)
-        self.recorder.put(("lane", mark), lambda: self.store.save_lane(lane))
+        self.recorder.put(("lane", mark), lambda: self.store.save_job(lane))
 
     def count(self, index: int, elapsed: float) -> None:
         """Writes a statistic."""
@@ -170,7 +170,7 @@ class Ledger:
         made = Statistic(
             *names, number, self.clock.wall(), elapsed, lane.cases, lane.rate, found, lane.worst, lane.share
         )
-        self.recorder.put(("statistic", *names, number), lambda: self.store.count(made))
+        self.recorder.put(("statistic", *names, number), lambda: self.store.save_statistic(made))
 
     # Findings.
 
@@ -213,7 +213,7 @@ class Ledger:
         seen = Occurrence(
             name, key, wall, lane.campaign, backend, lane.engine, *numbers, name in sums.new, dict(entry.seen)
         )
-        self.recorder.put(("finding", name, key, replaced), lambda: self.store.found(made, seen, replaced))
+        self.recorder.put(("finding", name, key, replaced), lambda: self.store.save_finding(made, seen, replaced))
 
     def replayed(self, index: int, path: Path, event: Event) -> None:
         """Takes up what came of an entry that ran again."""
@@ -221,7 +221,9 @@ class Ledger:
         if disagrees is None:
             self.told(f"{path} cannot be replayed: {event['why']}")
             return
-        self.recorder.put(("replayed", name), lambda: self.store.replayed(name, "disagrees" if disagrees else "agrees"))
+        self.recorder.put(
+            ("replayed", name), lambda: self.store.save_replay(name, "disagrees" if disagrees else "agrees")
+        )
         if not disagrees and event["status"] == "open":
             self.fixed[name] = mark
             self.told(f"fixed: {path} agrees now; fuzz mark {path} fixed --why ..")
@@ -232,10 +234,10 @@ class Ledger:
 
     # Suspects.
 
-    def journal(self, lane: Lane) -> Path:
+    def journal(self, lane: Job) -> Path:
         return self.folder / "journals" / f"{tag(lane)}.journal"
 
-    def arrest(self, lane: Lane, *, blamed: bool) -> int:
+    def arrest(self, lane: Job, *, blamed: bool) -> int:
         """Turns what ran when a slice ended into suspects, files of their own; how many there are.
 
         `blamed` is whether one of them may have ended it: a campaign that is stopped ends its slices itself.
@@ -270,7 +272,7 @@ class Ledger:
         marks = {path.name.partition("-")[0] for path in found if path.suffix[1:] in LEFT}
         return {index for index, lane in enumerate(self.lanes) if tag(lane) in marks and not lane.note}
 
-    def held(self, lane: Lane) -> tuple[str, ...]:
+    def held(self, lane: Job) -> tuple[str, ...]:
         """The suspects of a lane that are to run first, or the first of them."""
         found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"), key=lambda path: int(path.suffix[1:]))
         for path in found:

@@ -35,13 +35,13 @@ def campaign(
     needs_service()
     check(junit, "--junit")
     check(sarif, "--sarif")
-    from fuzz.campaign.config import read
+    from fuzz.campaign.config import load_config
     from fuzz.campaign.launch import launch
     from fuzz.campaign.results import table, value
 
     # What stops services ends a campaign as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    ledger, state = launch(read(config), resume=resume, say=say)
+    ledger, state = launch(load_config(config), resume=resume, say=say)
     with ledger.store:
         write_triage(ledger, only_new, junit, sarif)
         if json:

@@ -35,11 +35,11 @@ def serve(
     needs_server()
     if backend not in BACKEND_NAMES:
         raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
-    from fuzz.campaign.config import read
+    from fuzz.campaign.config import load_config
     from fuzz.web.server import run
     from fuzz.web.settings import Settings
 
-    given = read(config) if config else None
+    given = load_config(config) if config else None
     places = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))
     settings = Settings(
         store or (given.store if given else URL),

@@ -66,7 +66,7 @@ class ConfigOut(Model):
     running: bool
 
 
-class LaneOut(Model):
+class JobOut(Model):
     """How far one target on one backend by one engine is. `share` is what it has visited of what there is."""
 
     target: str
@@ -100,7 +100,7 @@ class WorkerOut(Model):
 
 class CampaignOut(Model):
     summary: Summary
-    lanes: list[LaneOut]
+    lanes: list[JobOut]
     workers: list[WorkerOut]
 
 
@@ -203,13 +203,13 @@ def campaign(request: Request, number: Number) -> CampaignOut:
     )
 
 
-def lanes(state: State, number: int) -> list[LaneOut]:
+def lanes(state: State, number: int) -> list[JobOut]:
     """The lanes of a campaign, those with findings and most cases first."""
     same = ["target", "planted", "backend", "engine", "seed", "cases", "rejected", "seconds", "new", "known", "fixed"]
     same += ["unconfirmed", "deaths", "share", "note"]
     made = [
-        LaneOut(**{name: getattr(lane, name) for name in same}, worst=finite(lane.worst), cases_per_second=lane.rate)
-        for lane in state.store.lanes(number)
+        JobOut(**{name: getattr(lane, name) for name in same}, worst=finite(lane.worst), cases_per_second=lane.rate)
+        for lane in state.store.jobs(number)
     ]
     return sorted(made, key=lambda lane: (-lane.new, -lane.known, -lane.cases))
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from fuzz.campaign.config import read
+from fuzz.campaign.config import load_config
 from fuzz.campaign.store import Campaign
-from fuzz.campaign.store.schema import parse, shown
+from fuzz.campaign.store.schema import display_url, parse_url
 from fuzz.errors import FuzzError, UsageError, one_line
 
 PROGRAM = """
@@ -89,7 +89,7 @@ class Runner:
     def _checked(self, config: Config) -> Config:
         """With what the file says; a campaign with another store would not be seen here."""
         try:
-            given = read(config.path)
+            given = load_config(config.path)
             wrong = "" if place_of(given.store) == place_of(self.store) else f"its store is {name_of(given.store)}"
         except UsageError as error:
             return replace(config, wrong=one_line(error))
@@ -162,7 +162,7 @@ class Runner:
 
 def place_of(url: str) -> str:
     """What a store's URL leads to; of a file the whole path."""
-    parsed = parse(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         return str(Path(parsed.database or "").absolute())
     return parsed.render_as_string(hide_password=True)
@@ -170,7 +170,7 @@ def place_of(url: str) -> str:
 
 def name_of(url: str) -> str:
     """The URL without its password."""
-    return shown(parse(url))
+    return display_url(parse_url(url))
 
 
 def config_files(places: Iterable[Path]) -> Iterable[Path]:

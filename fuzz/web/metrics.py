@@ -35,7 +35,7 @@ def of_lanes(state: State, named: Mapping[int, Mapping[str, str]]) -> Iterator[s
         ({**labels, "target": lane.target, "planted": lane.planted, "backend": lane.backend, "engine": lane.engine,
           "seed": str(lane.seed)}, lane)
         for number, labels in named.items()
-        for lane in state.store.lanes(number)
+        for lane in state.store.jobs(number)
     ]  # fmt: skip
     yield family("fuzz_cases_total", "counter", "Cases that ran.", [(at, lane.cases) for at, lane in lanes])
     yield family(

@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 
-from fuzz.campaign.store import Campaign, Finding, Lane, Store
+from fuzz.campaign.store import Campaign, Finding, Job, Store
 from fuzz.web.campaign_processes import Runner, alive, here
 from fuzz.web.corpus_index import Shelf
 from fuzz.web.plot_cache import Painter
@@ -58,7 +58,7 @@ class State:
         return self.store.campaign(number)
 
     def summary(self, campaign: Campaign) -> Summary:
-        lanes = self.store.lanes(campaign.id)
+        lanes = self.store.jobs(campaign.id)
         state = self.state_of(campaign)
         return Summary(
             campaign.id, campaign.name, state, campaign.seconds, campaign.cases,
@@ -87,7 +87,7 @@ class State:
         return f"fuzz replay {path}"
 
 
-def worst_of(lanes: list[Lane]) -> float | None:
+def worst_of(lanes: list[Job]) -> float | None:
     return finite(max((lane.worst for lane in lanes), default=0.0))
 
 

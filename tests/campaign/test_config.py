@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fuzz import cli
-from fuzz.campaign.config import checked, read
-from fuzz.campaign.schedule import lanes_of
+from fuzz.campaign.config import load_config, parse_config
+from fuzz.campaign.schedule import create_jobs
 from fuzz.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
-    config = read(path)
+    config = load_config(path)
     assert config.name == path.stem
-    assert len(lanes_of(config, 1)) >= config.workers
+    assert len(create_jobs(config, 1)) >= config.workers
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_what_is_wrong_is_named_in_one_line(text: str, line: str, tmp_path: Path
     path = tmp_path / "c.yaml"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
-        read(path)
+        load_config(path)
     assert f"{path}: {line}" in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_times_and_sizes_are_read() -> None:
-    config = checked(
+    config = parse_config(
         {"targets": ["a"], "budget": {"time": "1.5h", "quiet": 90, "cases": 5}, "slice": "2m", "memory": "3GiB"}
     )
     assert (config.budget.time, config.budget.quiet, config.budget.cases) == (5400.0, 90.0, 5)
@@ -100,5 +100,5 @@ def test_a_campaign_that_cannot_run_ends_with_exit_code_2(
 
 
 def test_a_command_is_words_or_a_line_for_the_shell() -> None:
-    assert checked({"targets": ["a"], "notify": ["curl", "x y"]}).notify == ["curl", "x y"]
-    assert checked({"targets": ["a"], "notify": "a | b"}).notify == ["/bin/sh", "-c", "a | b"]
+    assert parse_config({"targets": ["a"], "notify": ["curl", "x y"]}).notify == ["curl", "x y"]
+    assert parse_config({"targets": ["a"], "notify": "a | b"}).notify == ["/bin/sh", "-c", "a | b"]

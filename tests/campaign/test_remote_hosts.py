@@ -13,7 +13,7 @@ import pytest
 
 from fuzz import corpus
 from fuzz.campaign import remote_hosts
-from fuzz.campaign.config import checked
+from fuzz.campaign.config import parse_config
 from fuzz.campaign.launch import launch
 from fuzz.campaign.local_hosts import LocalHosts
 from fuzz.campaign.protocol import Event, Slice
@@ -77,7 +77,7 @@ class Apart(LocalHosts):
 def run(folder: Path, hosts: Apart, **keys: object) -> tuple[Ledger, str, list[str]]:
     said: list[str] = []
     places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
-    config = checked({"slice": "6s", **places, **keys})
+    config = parse_config({"slice": "6s", **places, **keys})
     return *launch(config, resume=False, say=said.append, hosts=FarHosts(hosts)), said
 
 
@@ -152,5 +152,5 @@ def test_a_cluster_needs_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"^ray is not installed; cluster: ray needs the extra \[ray\]$"):
-        launch(checked({"targets": ["silu"], "cluster": "ray"}), resume=False, say=print)
+        launch(parse_config({"targets": ["silu"], "cluster": "ray"}), resume=False, say=print)
     assert list(tmp_path.iterdir()) == []

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.config import checked
-from fuzz.campaign.schedule import chosen, earned, lanes_of, next_lane
-from fuzz.campaign.store import Lane
+from fuzz.campaign.config import parse_config
+from fuzz.campaign.schedule import chosen, create_jobs, earned, next_job
+from fuzz.campaign.store import Job
 from fuzz.errors import UsageError
 
 FILE = '''"""Two targets; nothing here may run."""
 raise SystemExit("executed")
 import fuzz
 
-@fuzz.target.spec(x=1)
+@fuzz.target(x=1)
 def one(x): ...
 
 @target(x=1)
@@ -48,23 +48,23 @@ def test_a_file_that_is_no_python_is_named(tmp_path: Path) -> None:
 
 def test_there_is_a_lane_for_every_worker_unless_seeds_are_given() -> None:
     keys = {"targets": ["gelu_bw", "silu"], "planted": ["gelu_bw+erf_saturates"], "workers": 7}
-    lanes = lanes_of(checked(keys), 5)
+    lanes = create_jobs(parse_config(keys), 5)
     assert len(lanes) == 9 and {lane.seed for lane in lanes} == {0, 1, 2} and {lane.campaign for lane in lanes} == {5}
     assert {(lane.target, lane.planted) for lane in lanes} == {
         ("gelu_bw", ""), ("silu", ""), ("gelu_bw", "erf_saturates")
     }  # fmt: skip
-    assert {lane.seed for lane in lanes_of(checked({**keys, "seeds": [4]}), 5)} == {4}
+    assert {lane.seed for lane in create_jobs(parse_config({**keys, "seeds": [4]}), 5)} == {4}
 
 
-def lane(name: str) -> Lane:
-    return Lane(1, name, "", "cpu", "random", 0)
+def lane(name: str) -> Job:
+    return Job(1, name, "", "cpu", "random", 0)
 
 
 def play(worth: list[float], slices: int) -> list[int]:
     """How many slices lanes get whose slices of 10 s make so many discoveries."""
     lanes = [lane(str(index)) for index in range(len(worth))]
     for _ in range(slices):
-        index = next_lane(lanes, set())
+        index = next_job(lanes, set())
         assert index is not None
         old, seconds = lanes[index], 10.0
         recent = earned(old, int(worth[index]), seconds)
@@ -86,20 +86,20 @@ def test_the_budget_moves_on_when_discoveries_cease() -> None:
         replace(lane("a"), slices=20, cases=1, recent=1.0),
         replace(lane("b"), slices=20, cases=1, recent=1.0),
     )
-    assert next_lane([first, second], set()) == 0
+    assert next_job([first, second], set()) == 0
     for _ in range(8):
         first = replace(first, slices=first.slices + 1, recent=earned(first, 0, 60.0))
-    assert next_lane([first, second], set()) == 1
+    assert next_job([first, second], set()) == 1
 
 
 def test_a_lane_that_is_busy_or_given_up_gets_no_turn() -> None:
     lanes = [lane("a"), replace(lane("b"), note="refused"), lane("c")]
-    assert next_lane(lanes, {0}) == 2
-    assert next_lane(lanes, {0, 2}) is None
+    assert next_job(lanes, {0}) == 2
+    assert next_job(lanes, {0, 2}) is None
 
 
 def test_a_lane_with_suspects_comes_first_and_then_one_that_ran_nothing() -> None:
     lanes = [lane("a"), replace(lane("b"), slices=3, cases=9), replace(lane("c"), slices=1)]
-    assert next_lane(lanes, set(), {1}) == 1
-    assert next_lane(lanes, {1}, {1}) == 0
-    assert next_lane([replace(lanes[0], slices=1, cases=1), *lanes[1:]], set()) == 2
+    assert next_job(lanes, set(), {1}) == 1
+    assert next_job(lanes, {1}, {1}) == 0
+    assert next_job([replace(lanes[0], slices=1, cases=1), *lanes[1:]], set()) == 2

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from fuzz.campaign.state import TOGETHER, TRIES, Ledger, tag
-from fuzz.campaign.store import Lane
+from fuzz.campaign.store import Job
 
-LANE = Lane(1, "gelu_bw", "", "cpu", "random", 0)
+LANE = Job(1, "gelu_bw", "", "cpu", "random", 0)
 
 
 def held(folder: Path, *tries: int) -> list[int]:

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from served import Place
 
 from fuzz import cli, corpus
-from fuzz.campaign.store import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic, Store
+from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
 from fuzz.web.campaign_processes import Runner, opened
@@ -31,14 +31,16 @@ HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>
 @pytest.fixture
 def campaign(store: Store, place: Place) -> Campaign:
     """A campaign as a process that is gone left it, with everything that it tells."""
-    made = store.begin("small", "{}", str(place.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
+    made = store.create_campaign("small", "{}", str(place.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
     made = replace(made, state="stopped", cases=1200, seconds=60.0)
     store.save_campaign(made)
-    store.save_lane(Lane(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
-    store.beat(Heartbeat(made.id, HOSTILE, HOSTILE, 7, "busy", HOSTILE, 3, time.time(), 1.0, ""))
+    store.save_job(Job(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
+    store.save_heartbeat(Heartbeat(made.id, HOSTILE, HOSTILE, 7, "busy", HOSTILE, 3, time.time(), 1.0, ""))
     for number, cases in enumerate((100, 1200)):
         wall = time.time() - 60 + 30 * number
-        store.count(Statistic(made.id, HOSTILE, "", "cpu", "", 0, number, wall, 1.0, cases, 20.0, number, 0.5, 0.1))
+        store.save_statistic(
+            Statistic(made.id, HOSTILE, "", "cpu", "", 0, number, wall, 1.0, cases, 20.0, number, 0.5, 0.1)
+        )
     return made
 
 
@@ -47,7 +49,7 @@ def hostile(store: Store, campaign: Campaign) -> Finding:
     """A finding of the store whose every text is hostile, and whose path leads elsewhere."""
     made = Finding(HOSTILE, "/etc", "../etc/passwd", HOSTILE, "accuracy", HOSTILE, "value", HOSTILE, "kernel", "open",
                    HOSTILE, {HOSTILE: 3}, 3, HOSTILE, 1.0, time.time())  # fmt: skip
-    store.found(
+    store.save_finding(
         made, Occurrence(made.id, "k", time.time(), campaign.id, HOSTILE, HOSTILE, 1, 2, 3, seen={"a": HOSTILE})
     )
     return made
@@ -222,7 +224,7 @@ def test_a_campaign_is_told_with_lanes_workers_and_trends(client: TestClient, ca
 
 def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: Campaign, store: Store) -> None:
     assert client.get("/api/campaigns").json()[0]["resumable"]
-    store.begin("small", "{}", "", time.time(), "elsewhere", 1)
+    store.create_campaign("small", "{}", "", time.time(), "elsewhere", 1)
     assert [one["resumable"] for one in client.get("/api/campaigns").json()] == [False, False]
     assert client.post(f"/api/campaigns/{campaign.id}/resume", json={}).status_code == 409
 
@@ -237,7 +239,7 @@ def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, stor
 
 
 def test_numbers_without_end_are_no_error(client: TestClient, store: Store, campaign: Campaign) -> None:
-    store.save_lane(Lane(campaign.id, "t", "", "cpu", "auto", 0, worst=float("inf")))
+    store.save_job(Job(campaign.id, "t", "", "cpu", "auto", 0, worst=float("inf")))
     assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["worst"] is None
     assert "+Inf" in client.get("/metrics").text and client.get(f"/campaigns/{campaign.id}").status_code == 200
 
@@ -260,7 +262,9 @@ def test_metrics_are_lines_that_prometheus_reads(state: State, campaign: Campaig
 def test_events_tell_of_a_new_finding(state: State, store: Store, campaign: Campaign) -> None:
     before = events.snapshot(state)
     assert before == events.snapshot(state)
-    store.found(Finding("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0))
+    store.save_finding(
+        Finding("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0)
+    )
     after = events.snapshot(state)
     assert after["findings"] == before["findings"] + 1 and "new" in [key for key, *_ in after["latest"]]
 
@@ -313,7 +317,7 @@ def test_a_campaign_is_reported_by_name_and_number(
 ) -> None:
     found = store.finding(place.key)
     assert found is not None
-    store.found(found, Occurrence(found.id, "slice", time.time(), campaign.id))
+    store.save_finding(found, Occurrence(found.id, "slice", time.time(), campaign.id))
     out = place.folder / "report.html"
     line = ["--out", str(out), "--store", place.settings["store"], "--no-plots"]
     for name in ("small", str(campaign.id)):

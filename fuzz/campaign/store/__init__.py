@@ -4,14 +4,14 @@
 """
 
 from fuzz.campaign.store.rebuild import finding_of, rebuild
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic
+from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
 from fuzz.campaign.store.store import Store
 
 __all__ = [
     "Campaign",
     "Finding",
     "Heartbeat",
-    "Lane",
+    "Job",
     "Occurrence",
     "Statistic",
     "Store",

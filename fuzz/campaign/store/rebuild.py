@@ -69,7 +69,7 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
             continue
         made = finding_of(entry, path, folder, changed)
         old = store.finding(made.id)
-        store.found(replace(made, last_seen=old.last_seen) if old else made, None if old else told(entry, made))
+        store.save_finding(replace(made, last_seen=old.last_seen) if old else made, None if old else told(entry, made))
         there.add(made.id)
         if old is None:
             added.append(made)
@@ -77,7 +77,7 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
     # One that is there now was saved by a campaign meanwhile.
     gone = [found.id for found in kept if found.id not in there and not (folder / found.path).exists()]
     for name in gone:
-        store.forget(name)
+        store.remove_finding(name)
     return Rebuilt(len(there), tuple(added), len(gone), tuple(unreadable))
 
 

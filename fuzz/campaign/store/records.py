@@ -32,7 +32,7 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Lane:
+class Job:
     """How far one target on one backend by one engine with one seed is within a campaign; `planted` as in `fuzz run`.
 
     `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells

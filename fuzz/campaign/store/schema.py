@@ -28,21 +28,21 @@ DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": 
 
 def connect(url: str) -> Engine:
     """The engine of a database, with its tables up to date. StoreError tells in one line what is wrong with it."""
-    parsed = parse(url)
+    parsed = parse_url(url)
     made = _engine(parsed)
     try:
         with made.connect() as connection:
-            upgrade(connection, shown(parsed))
+            upgrade(connection, display_url(parsed))
     except (DBAPIError, OSError) as error:
         made.dispose()
-        raise StoreError(f"store {shown(parsed)}: {reason(error)}") from None
+        raise StoreError(f"store {display_url(parsed)}: {describe_error(error)}") from None
     except StoreError:
         made.dispose()
         raise
     return made
 
 
-def parse(url: str) -> URL:
+def parse_url(url: str) -> URL:
     """The checked URL of a store: ``sqlite:///path`` or ``postgresql://..``."""
     try:
         parsed = make_url(url)
@@ -50,11 +50,11 @@ def parse(url: str) -> URL:
         raise UsageError(f"store {url!r} is no URL; sqlite:///store.sqlite and postgresql://host/name are") from None
     name = DIALECTS.get(parsed.drivername)
     if name is None:
-        raise UsageError(f"store {shown(parsed)}: {parsed.drivername} is not known; sqlite and postgresql are")
+        raise UsageError(f"store {display_url(parsed)}: {parsed.drivername} is not known; sqlite and postgresql are")
     return parsed.set(drivername=name)
 
 
-def shown(url: URL) -> str:
+def display_url(url: URL) -> str:
     """The URL without its password."""
     return url.render_as_string(hide_password=True).replace("+psycopg", "")
 
@@ -66,7 +66,7 @@ def _engine(url: URL) -> Engine:
         try:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreError(f"store {shown(url)}: {error.strerror}") from None
+            raise StoreError(f"store {display_url(url)}: {error.strerror}") from None
         made = create_engine(url, connect_args={"timeout": BUSY})
         event.listen(made, "connect", _configure)
         event.listen(made, "begin", _begin)
@@ -105,7 +105,7 @@ def upgrade(connection: Connection, name: str) -> None:
             command.upgrade(config, "head")
 
 
-def reason(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """What a database's error says, on one line."""
     told: Any = error.orig if isinstance(error, DBAPIError) and error.orig else error
     if isinstance(told, sqlite3.OperationalError | OperationalError) and "disk is full" in str(told):

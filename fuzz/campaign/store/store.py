@@ -16,29 +16,29 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic
-from fuzz.campaign.store.schema import connect, parse, reason, shown
+from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
 from fuzz.campaign.store.tables import (
     CampaignRow,
     FindingRow,
     HeartbeatRow,
-    LaneRow,
+    JobRow,
     OccurrenceRow,
     StatisticRow,
     Table,
 )
 from fuzz.errors import StoreError
 
-LANE = ("campaign", "target", "planted", "backend", "engine", "seed")
+JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
 """What names a lane."""
-Record = TypeVar("Record", Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic)
+Record = TypeVar("Record", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
 
 
 class Store:
     """An open store. StoreError where the database does not answer; a later call tries again."""
 
     def __init__(self, url: str) -> None:
-        self.name = shown(parse(url))
+        self.name = display_url(parse_url(url))
         self._engine = connect(url)
         self._reader = self._engine.execution_options(reads=True)
 
@@ -53,7 +53,7 @@ class Store:
 
     # What campaigns write.
 
-    def begin(self, name: str, config: str, corpus: str, wall: float, host: str, pid: int) -> Campaign:
+    def create_campaign(self, name: str, config: str, corpus: str, wall: float, host: str, pid: int) -> Campaign:
         """A new campaign, running."""
         row = {"name": name, "config": config, "corpus": corpus, "created": wall, "updated": wall, "host": host}
         row |= {"pid": pid, "state": "running", "seconds": 0.0, "cases": 0, "folder": "", "note": ""}
@@ -66,29 +66,29 @@ class Store:
         with self._session() as session:
             self._put(session, CampaignRow, asdict(campaign), ("id",))
 
-    def save_lane(self, lane: Lane) -> None:
+    def save_job(self, lane: Job) -> None:
         with self._session() as session:
-            self._put(session, LaneRow, asdict(lane), LANE)
+            self._put(session, JobRow, asdict(lane), JOB_KEY)
 
-    def beat(self, heartbeat: Heartbeat) -> None:
+    def save_heartbeat(self, heartbeat: Heartbeat) -> None:
         with self._session() as session:
             self._put(session, HeartbeatRow, asdict(heartbeat), ("campaign", "worker"))
 
-    def leave(self, campaign: int, worker: str) -> None:
+    def remove_heartbeat(self, campaign: int, worker: str) -> None:
         """Takes a worker that ended as it should off the list."""
         with self._session() as session:
             session.execute(
                 delete(HeartbeatRow).where(HeartbeatRow.campaign == campaign, HeartbeatRow.worker == worker)
             )
 
-    def count(self, statistic: Statistic) -> None:
+    def save_statistic(self, statistic: Statistic) -> None:
         """Writes one statistic; its number is its lane's own."""
         values = asdict(statistic)
         del values["id"]
         with self._session() as session:
-            self._put(session, StatisticRow, values, (*LANE, "number"))
+            self._put(session, StatisticRow, values, (*JOB_KEY, "number"))
 
-    def found(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
+    def save_finding(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
         values = asdict(finding)
         with self._session() as session:
@@ -120,12 +120,12 @@ class Store:
         hits = select(func.coalesce(func.sum(OccurrenceRow.hits), 0)).where(OccurrenceRow.finding == finding)
         session.execute(update(FindingRow).where(FindingRow.id == finding).values(hits=hits.scalar_subquery()))
 
-    def replayed(self, finding: str, outcome: str) -> None:
+    def save_replay(self, finding: str, outcome: str) -> None:
         """Notes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
         with self._session() as session:
             session.execute(update(FindingRow).where(FindingRow.id == finding).values(replayed=outcome))
 
-    def forget(self, finding: str) -> None:
+    def remove_finding(self, finding: str) -> None:
         """Removes a finding whose entry is gone, with its occurrences."""
         with self._session() as session:
             session.execute(delete(FindingRow).where(FindingRow.id == finding))
@@ -140,9 +140,9 @@ class Store:
     def campaign(self, number: int) -> Campaign | None:
         return self._one(select(CampaignRow).where(CampaignRow.id == number), Campaign)
 
-    def lanes(self, campaign: int) -> list[Lane]:
-        asked = select(LaneRow).where(LaneRow.campaign == campaign)
-        return self._all(asked.order_by(*(getattr(LaneRow, name) for name in LANE)), Lane)
+    def jobs(self, campaign: int) -> list[Job]:
+        asked = select(JobRow).where(JobRow.campaign == campaign)
+        return self._all(asked.order_by(*(getattr(JobRow, name) for name in JOB_KEY)), Job)
 
     def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
         """The last sign of life of every worker; `Heartbeat.age` tells how long ago it was."""
@@ -205,7 +205,7 @@ class Store:
             with Session(self._reader if reads else self._engine) as session, session.begin():
                 yield session
         except (DBAPIError, OSError) as error:
-            raise StoreError(f"store {self.name}: {reason(error)}") from None
+            raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 
     def _put(self, session: Session, row: type[Table], values: dict[str, Any], keys: tuple[str, ...]) -> None:
         """Inserts a row, or gives the one with the same key these values."""

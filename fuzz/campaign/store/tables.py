@@ -32,7 +32,7 @@ class CampaignRow(Table):
     note: Mapped[str]
 
 
-class LaneRow(Table):
+class JobRow(Table):
     __tablename__ = "lanes"
     campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"), primary_key=True)
     target: Mapped[str] = mapped_column(primary_key=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz.campaign.store import Campaign, Lane, Store
+from fuzz.campaign.store import Campaign, Job, Store
 from fuzz.errors import UsageError
 from fuzz.web import formatting
 from fuzz.web.pages.render import Table
@@ -21,7 +21,7 @@ def summary(what: str, url: str) -> tuple[str, tuple[Path, ...], dict[str, str],
         if found is None:
             raise UsageError(f"{what} is neither a file, a folder nor a campaign in {store.name}")
         paths = (Path(one.corpus) / one.path for one in store.findings(campaign=found.id, limit=10_000))
-        lanes = store.lanes(found.id)
+        lanes = store.jobs(found.id)
     there = tuple(path for path in paths if path.is_file())
     return f"Campaign {found.name} #{found.id}", there, facts(found), (table(lanes),)
 
@@ -36,11 +36,11 @@ def facts(campaign: Campaign) -> dict[str, str]:
     }
 
 
-def table(lanes: list[Lane]) -> Table:
+def table(lanes: list[Job]) -> Table:
     return Table("Targets", COLUMNS, tuple(map(row, lanes)), NUMERIC)
 
 
-def row(lane: Lane) -> tuple[str, ...]:
+def row(lane: Job) -> tuple[str, ...]:
     name = lane.target + (f" with {lane.planted}" if lane.planted else "")
     counts = (str(lane.new), str(lane.known), str(lane.fixed))
     rest = (formatting.ratio(lane.worst), formatting.percent(lane.share))

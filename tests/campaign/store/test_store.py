@@ -16,8 +16,8 @@ from alembic.runtime.migration import MigrationContext
 from services import Postgres
 
 from fuzz import corpus
-from fuzz.campaign.store import Campaign, Finding, Heartbeat, Lane, Occurrence, Statistic, Store, finding_of, rebuild
-from fuzz.campaign.store.schema import parse
+from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store, finding_of, rebuild
+from fuzz.campaign.store.schema import parse_url
 from fuzz.campaign.store.tables import Table
 from fuzz.errors import StoreError, UsageError
 from fuzz.model.entry import Entry
@@ -36,7 +36,7 @@ def store(store_url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def campaign(store: Store) -> Campaign:
-    return store.begin("nightly", '{"workers": 2}', "corpus", 5.0, "host", 77)
+    return store.create_campaign("nightly", '{"workers": 2}', "corpus", 5.0, "host", 77)
 
 
 def seen(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> Occurrence:
@@ -44,17 +44,17 @@ def seen(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> 
 
 
 def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
-    lane = Lane(
+    lane = Job(
         campaign.id, "t", "", "cpu", "random", 7, 3, 1 << 40, 1, 2.5, 1, cells=("a", "b"), possible=4, note="é'\""
     )
     beat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
     statistic = Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
-    store.save_lane(lane)
-    store.beat(beat)
-    store.count(statistic)
-    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
+    store.save_job(lane)
+    store.save_heartbeat(beat)
+    store.save_statistic(statistic)
+    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
     assert store.campaign(campaign.id) == campaign and store.campaigns() == [campaign]
-    assert store.lanes(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
+    assert store.jobs(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
     assert store.heartbeats() == store.heartbeats(campaign.id) == [beat]
     (counted,) = store.statistics(campaign.id)
     assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
@@ -65,10 +65,10 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
 
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
     for _ in range(3):
-        store.found(FOUND, seen(FOUND.id, "1", campaign.id, hits=5))
-        store.count(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
+        store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id, hits=5))
+        store.save_statistic(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
         store.save_campaign(replace(campaign, state="stopped", seconds=9.5))
-    store.found(replace(FOUND, last_seen=20.0, first_seen=20.0), seen(FOUND.id, "2", campaign.id, hits=2))
+    store.save_finding(replace(FOUND, last_seen=20.0, first_seen=20.0), seen(FOUND.id, "2", campaign.id, hits=2))
     assert store.finding(FOUND.id) == replace(FOUND, hits=7, last_seen=20.0)
     assert len(store.statistics()) == 1
     assert [(one.state, one.seconds) for one in store.campaigns(name="nightly")] == [("stopped", 9.5)]
@@ -76,8 +76,8 @@ def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) 
 
 def test_findings_are_chosen_by_what_they_are(store: Store, campaign: Campaign) -> None:
     other = replace(FOUND, id="y-value-2", symptom="value", status="fixed", message="50% _off", last_seen=99.0)
-    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
-    store.found(other)
+    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
+    store.save_finding(other)
     names = [found.id for found in store.findings()]
     assert names == [other.id, FOUND.id] and store.count_findings() == 2
     assert [found.id for found in store.findings(limit=1, offset=1)] == [FOUND.id]
@@ -91,24 +91,24 @@ def test_findings_are_chosen_by_what_they_are(store: Store, campaign: Campaign) 
 
 
 def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Campaign) -> None:
-    store.found(FOUND, seen(FOUND.id, "1", campaign.id))
+    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
     small = replace(FOUND, id="dx-sign-0", elements=1, first_seen=12.0)
-    store.found(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
-    store.found(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
+    store.save_finding(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
+    store.save_finding(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
     (left,) = store.findings()
     assert (left.id, left.elements, left.first_seen, left.hits) == ("dx-sign-0", 1, 10.0, 2)
     both = replace(FOUND, id="dx-sign-9")
-    store.found(both, seen(both.id, "3"))
-    store.found(small, None, replaces=both.id)
+    store.save_finding(both, seen(both.id, "3"))
+    store.save_finding(small, None, replaces=both.id)
     assert [one.key for one in store.occurrences(small.id)] == ["1", "2", "3"] and store.count_findings() == 1
 
 
 def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
-    store.found(FOUND, seen(FOUND.id, "1"))
-    store.replayed(FOUND.id, "agrees")
-    store.found(FOUND, seen(FOUND.id, "2"))
+    store.save_finding(FOUND, seen(FOUND.id, "1"))
+    store.save_replay(FOUND.id, "agrees")
+    store.save_finding(FOUND, seen(FOUND.id, "2"))
     assert [found.id for found in store.findings(replayed="agrees")] == [FOUND.id]
-    store.forget(FOUND.id)
+    store.remove_finding(FOUND.id)
     assert store.findings() == [] and store.occurrences() == []
 
 
@@ -121,13 +121,13 @@ def test_the_age_of_a_heartbeat_survives_a_clock_that_jumps() -> None:
 
 def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
     with Store(store_url) as first:
-        number = first.begin("n", "{}", "corpus", 1.0, "h", 1).id
+        number = first.create_campaign("n", "{}", "corpus", 1.0, "h", 1).id
 
     def write(writer: int) -> None:
         with Store(store_url) as store:
             for index in range(10):
-                store.found(FOUND, seen(FOUND.id, f"{writer}/{index}", number))
-                store.count(
+                store.save_finding(FOUND, seen(FOUND.id, f"{writer}/{index}", number))
+                store.save_statistic(
                     Statistic(number, f"t{writer}", "", "cpu", "random", 0, index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0)
                 )
 
@@ -144,14 +144,14 @@ def test_findings_are_made_again_from_the_corpus(
     folder = tmp_path / "corpus"
     path = corpus.add(folder, entry)
     made = finding_of(entry, path, folder, path.stat().st_mtime)
-    store.found(replace(FOUND, corpus=made.corpus))
-    store.found(replace(FOUND, id="elsewhere"))
+    store.save_finding(replace(FOUND, corpus=made.corpus))
+    store.save_finding(replace(FOUND, id="elsewhere"))
     (folder / "torn.yaml").write_text("format: fuzz-case/1\ntarget: x")
     done = rebuild(store, folder)
     assert (done.findings, len(done.added), done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
     assert store.finding(made.id) == replace(made, hits=1)
     assert {found.id for found in store.findings()} == {made.id, "elsewhere"}
-    store.found(made, seen(made.id, "c1", campaign.id))
+    store.save_finding(made, seen(made.id, "c1", campaign.id))
     corpus.mark(path, "fixed", "by 2.0")
     again = rebuild(store, folder)
     assert (again.added, again.forgotten) == ((), 0)
@@ -213,4 +213,4 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 
 def test_a_url_names_its_driver() -> None:
-    assert parse("postgresql://host/db").drivername == "postgresql+psycopg"
+    assert parse_url("postgresql://host/db").drivername == "postgresql+psycopg"
