@@ -17,9 +17,9 @@ from contextlib import contextmanager
 
 import torch
 
-from fuzz.sweep import Plan, Tally, planned
-from fuzz.sweep.on_device import Device
-from fuzz.sweep.table import text_of
+from fuzz.sweep import SweepCounts, SweepPlan, make_plan
+from fuzz.sweep.gpu_sweep import GpuSweep
+from fuzz.sweep.report import text_of
 from fuzz.sweep.worker import benched
 from fuzz.target.loader import load
 
@@ -45,21 +45,21 @@ class Clock:
         return ", ".join(f"{work} {seconds:.3f}" for work, seconds in self.spent.most_common())
 
 
-def swept(device: Device, plan: Plan) -> tuple[float, Tally]:
+def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
     """Seconds of a whole sweep, and what it found."""
     device.bench.truth.spent = 0.0
-    began, total = time.monotonic(), Tally()
+    began, total = time.monotonic(), SweepCounts()
     for request in range(plan.requests):
         total.add(device.spanned(request))
     return time.monotonic() - began, total
 
 
-def device_of(asked: str) -> Device:
+def device_of(asked: str) -> GpuSweep:
     name, dtype, *rest = asked.split()
-    return Device(benched(planned(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
+    return GpuSweep(benched(make_plan(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
 
 
-def timed(asked: str, device: Device) -> None:
+def timed(asked: str, device: GpuSweep) -> None:
     plan = device.bench.plan
     first, _ = swept(device, plan)
     seconds = []

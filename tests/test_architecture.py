@@ -32,8 +32,8 @@ ORDER = (
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.measure",
-    "fuzz.sweep.on_device", "fuzz.sweep.screen", "fuzz.sweep.totals", "fuzz.sweep.exact_values", "fuzz.sweep.worker",
-    "fuzz.sweep.ulps", "fuzz.drift.measure", "fuzz.web.plots.worker",
+    "fuzz.sweep.gpu_sweep", "fuzz.sweep.gpu_screen", "fuzz.sweep.gpu_counts", "fuzz.sweep.correct_rounding",
+    "fuzz.sweep.worker", "fuzz.sweep.ulps", "fuzz.drift.measure", "fuzz.web.plots.worker",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

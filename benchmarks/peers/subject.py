@@ -19,7 +19,7 @@ import torch
 from fuzz.backends import cpu
 from fuzz.model.dims import resolve
 from fuzz.run.environment import process_age
-from fuzz.sweep.fork_pool import Hands
+from fuzz.sweep.fork_pool import ForkPool
 from fuzz.target.loader import load, planted
 from fuzz.target.spec import Target
 
@@ -36,7 +36,7 @@ class Subject:
     target: Target
     launcher: Any
     seconds: float
-    untouched: Hands = field(init=False)
+    untouched: ForkPool = field(init=False)
     began: float = field(default_factory=lambda: time.monotonic() - process_age())
     cases: int = 0
     first: float | None = None
@@ -45,7 +45,7 @@ class Subject:
     failed: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
-        self.untouched = Hands(lambda saved: self.fails(self.launcher, pickle.loads(saved)), 1)
+        self.untouched = ForkPool(lambda saved: self.fails(self.launcher, pickle.loads(saved)), 1)
 
     @staticmethod
     def of(name: str, bug: str, seconds: float) -> Subject:

@@ -11,17 +11,17 @@ from fuzz import corpus as corpora
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.cli.sweep import pairs_of
-from fuzz.drift import Plan, Rows, planned
+from fuzz.drift import BatchDrift, DriftPlan, make_plan
 from fuzz.drift import plot as plots
 from fuzz.drift.plan import BATCHES
-from fuzz.drift.search import broken, cases_of, drifted
-from fuzz.drift.table import drift_json, text_of
+from fuzz.drift.report import drift_json, text_of
+from fuzz.drift.runner import broken, cases_of, drifted
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import Run
 from fuzz.sweep import plot as figures
-from fuzz.sweep.search import Given, Reports
+from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer
 from fuzz.target.spec import Target
 
 
@@ -44,7 +44,7 @@ def drift(
     loaded = checked_target(target, planted, backend)
     if plot:
         figures.check(plot)
-    plan = planned(
+    plan = make_plan(
         loaded, target, backend=chosen_backend(backend), layers=layers, batches=sizes_of(batches), dtype=dtype,
         planted=planted, settings=pairs_of(settings or []), seed=seed,
     )  # fmt: skip
@@ -70,24 +70,24 @@ def sizes_of(text: str) -> tuple[int, ...]:
         raise UsageError(f"--batches {text}: give sizes with commas, such as 1,16,128") from None
 
 
-def progress(rows: Rows) -> None:
+def progress(rows: BatchDrift) -> None:
     last = rows.rows[-1]
     errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers", highlight=False)
 
 
-def examined(plan: Plan, found: list[Rows], asked: Run, target: Target, folder: Path) -> Result | None:
+def examined(plan: DriftPlan, found: list[BatchDrift], asked: Run, target: Target, folder: Path) -> Result | None:
     """The findings that the broken layers end as; None where nothing is broken."""
     cases = cases_of(plan, found)
     if not cases:
         return None
     run = Run(asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder)
-    watcher = Reports(errors, "fuzz replay")
-    return Given(
+    watcher = FindingsProgress(errors, "fuzz replay")
+    return FixedCasesFuzzer(
         run, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)
     ).go()
 
 
-def exit_code(plan: Plan, found: list[Rows], result: Result | None) -> int:
+def exit_code(plan: DriftPlan, found: list[BatchDrift], result: Result | None) -> int:
     """1 where the promise is broken, unless all of its findings are accepted."""
     if result and result.records:
         return int(any(not record.accepted for record in result.records))

@@ -20,7 +20,7 @@ from fuzz.web.pages.render import Table
 from fuzz.web.pages.render import report as rendered
 from fuzz.web.pages.views import View, view
 from fuzz.web.plots.client import studies
-from fuzz.web.plots.requests import Gallery, Sitting, Study
+from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
 
 
 def report(
@@ -36,8 +36,8 @@ def report(
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
     check(out, "--out")
     source = of_path(Path(what)) if Path(what).exists() or looks_like_path(what) else of_campaign(what, store)
-    sittings = [Sitting(path, corpus.read(path), repeat_of(path, target)) for path in source.paths]
-    gallery = Gallery(chosen_backend(backend), target, beside=True) if plots and sittings else None
+    sittings = [PlotRequest(path, corpus.read(path), repeat_of(path, target)) for path in source.paths]
+    gallery = PlotConfig(chosen_backend(backend), target, beside=True) if plots and sittings else None
     views = drawn(sittings, gallery) if gallery else [viewed(one) for one in sittings]
     title = source.title or f"{views[0].target}: {views[0].title}, {views[0].size}"
     write(out, rendered(title, views, {**source.facts, **facts(views)}, source.tables))
@@ -77,7 +77,7 @@ def repeat_of(path: Path, target: str) -> str:
     return f"fuzz replay {path}" + (f" --target {target}" if target else "")
 
 
-def drawn(sittings: Sequence[Sitting], gallery: Gallery) -> list[View]:
+def drawn(sittings: Sequence[PlotRequest], gallery: PlotConfig) -> list[View]:
     """The views with what is drawn of them, told on standard error as it goes on."""
     views = []
     for sitting, study in zip(sittings, studies(sittings, gallery), strict=True):
@@ -86,7 +86,7 @@ def drawn(sittings: Sequence[Sitting], gallery: Gallery) -> list[View]:
     return views
 
 
-def viewed(sitting: Sitting, study: Study | None = None) -> View:
+def viewed(sitting: PlotRequest, study: PlotResult | None = None) -> View:
     return view(sitting.entry, str(sitting.path), sitting.repeat, study)
 
 

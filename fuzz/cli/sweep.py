@@ -17,10 +17,10 @@ from fuzz.model.case import Case
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import Run
-from fuzz.sweep import Plan, Tally, planned
+from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep import plot as plots
-from fuzz.sweep.search import Given, Reports, findings, swept
-from fuzz.sweep.table import sweep_json, text_of
+from fuzz.sweep.report import sweep_json, text_of
+from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer, findings, swept
 from fuzz.target.spec import Target
 
 INTERVAL = 5.0
@@ -50,7 +50,7 @@ def sweep(
     loaded = checked_target(target, planted, backend)
     if plot:
         plots.check(plot)
-    plan = planned(
+    plan = make_plan(
         loaded, target, dtype=dtype, backend=chosen_backend(backend), planted=planted, swept=argument,
         settings=pairs_of(settings or []), pairs=pairs, count=stratified, output=output,
     )  # fmt: skip
@@ -80,11 +80,11 @@ def pairs_of(settings: list[str]) -> dict[str, str]:
     return found
 
 
-def progress(plan: Plan) -> Callable[[Tally, int], None]:
+def progress(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
     """Tells how far the sweep is, now and then, on standard error."""
     told = time.monotonic()
 
-    def tell(tally: Tally, done: int) -> None:
+    def tell(tally: SweepCounts, done: int) -> None:
         nonlocal told
         if time.monotonic() - told > INTERVAL:
             told = time.monotonic()
@@ -94,18 +94,18 @@ def progress(plan: Plan) -> Callable[[Tally, int], None]:
     return tell
 
 
-def examined(plan: Plan, tally: Tally, asked: Run, target: Target, folder: Path) -> Result | None:
+def examined(plan: SweepPlan, tally: SweepCounts, asked: Run, target: Target, folder: Path) -> Result | None:
     """The findings that the worst values end as, told on standard error as they come."""
 
-    def campaign(cases: list[Case]) -> Given:
+    def campaign(cases: list[Case]) -> FixedCasesFuzzer:
         run = Run(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
-        watcher = Reports(errors, "fuzz replay")
-        return Given(run, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
+        watcher = FindingsProgress(errors, "fuzz replay")
+        return FixedCasesFuzzer(run, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
 
     return findings(plan, tally, campaign)
 
 
-def exit_code(tally: Tally, result: Result | None) -> int:
+def exit_code(tally: SweepCounts, result: Result | None) -> int:
     """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
     if result and result.records:
         return int(any(not record.accepted for record in result.records))

@@ -13,7 +13,7 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import checked
 from fuzz.backends.memory import NAMES
-from fuzz.drift.plan import Plan, Row, Rows
+from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.case import Argument
 from fuzz.model.dims import resolve
@@ -32,10 +32,10 @@ SEPARATE = "@"
 
 
 @dataclass
-class Stack:
+class LayerStack:
     """A plan with its target loaded: layers that follow each other."""
 
-    plan: Plan
+    plan: DriftPlan
     target: Target
     launcher: Launcher
     backend: Backend
@@ -82,16 +82,16 @@ class Stack:
         raise TargetError(f"layers of {self.target.name} cannot be stacked: {told}; choose sizes by --set")
 
 
-def service(plan: Plan) -> Callable[[int], Rows]:
+def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift]:
     """The worker's handler, batch size -> rows."""
     torch.set_num_threads(1)
     target = load(plan.text)
     launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
-    stack = Stack(plan, target, launcher, named_backend(plan.backend))
+    stack = LayerStack(plan, target, launcher, named_backend(plan.backend))
     return lambda size: measured(stack, size)
 
 
-def measured(stack: Stack, size: int) -> Rows:
+def measured(stack: LayerStack, size: int) -> BatchDrift:
     """All layers at one batch size."""
     layers = [stack.tensors(layer, size) for layer in range(stack.plan.layers)]
     expected = truth(stack, [stack.last_row(one) for one in layers])
@@ -107,17 +107,17 @@ def measured(stack: Stack, size: int) -> Rows:
             if rows[-1].differ and state is None:
                 state = before
     kind = named_dtype(stack.plan.dtype)
-    return Rows(tuple(rows), None if state is None else exact(to_words(state), kind))
+    return BatchDrift(tuple(rows), None if state is None else exact(to_words(state), kind))
 
 
-def compared(stack: Stack, size: int, number: int, row: Tensor, alone: Tensor, expected: Expected) -> Row:
+def compared(stack: LayerStack, size: int, number: int, row: Tensor, alone: Tensor, expected: Expected) -> LayerDrift:
     """One layer's last row beside the same row computed alone, and beside the truth."""
     one, other = row.cpu().double(), alone.cpu().double()
     kind = named_dtype(NAMES[row.dtype])
     bound = allowed(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
     apart = (one - other).abs()
     beyond = (apart > 2 * bound) & torch.isfinite(bound)
-    return Row(
+    return LayerDrift(
         batch=size,
         layer=number + 1,
         drift=float(apart.mean()),
@@ -128,7 +128,7 @@ def compared(stack: Stack, size: int, number: int, row: Tensor, alone: Tensor, e
     )
 
 
-def truth(stack: Stack, layers: list[dict[str, Tensor]]) -> list[Expected]:
+def truth(stack: LayerStack, layers: list[dict[str, Tensor]]) -> list[Expected]:
     """The float64 value of the last row after each layer, and its envelope over the depth up to there.
 
     All layers are one reference: each layer's perturbed members go into the next one, so that the envelope knows how

@@ -1,4 +1,4 @@
-"""Plan: which target is stacked, over which argument, at which sizes; and the ordinary case of each of its layers."""
+"""Plans a drift measurement: which target is stacked, over which argument, at which sizes, with which inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGEST = 1 << 22
 
 
 @dataclass(frozen=True)
-class Plan:
+class DriftPlan:
     """`state` is the argument that a layer's output replaces in the next; all its rows belong to the batch dim."""
 
     text: str
@@ -63,7 +63,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Row:
+class LayerDrift:
     """One layer at one batch size. Mean absolute values over the last row: how far it is from the row computed alone,
     and from the truth; and the mean of what the envelope over the depth allows an element.
 
@@ -80,10 +80,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchDrift:
     """All layers at one batch size. `state` are the words of the state before the first layer at which bits differ."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[LayerDrift, ...]
     state: Values | None = None
 
     @property
@@ -98,7 +98,7 @@ def scaled(shape: tuple[int, ...], seed: int, state: bool) -> Recipe:
     return recipe("normal", seed, exponent=max(small, -24))
 
 
-def planned(
+def make_plan(
     target: Target,
     text: str,
     *,
@@ -109,7 +109,7 @@ def planned(
     planted: str | None = None,
     settings: Mapping[str, str] | None = None,
     seed: int = 0,
-) -> Plan:
+) -> DriftPlan:
     """The plan of what a person asked for. UsageError says what does not fit, in one line."""
     batch = batch_of(target)
     given = dict(settings or {})
@@ -133,7 +133,7 @@ def planned(
         if dtype not in DTYPES or dtype not in argument.dtypes:
             raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
     shapes = {name: argument.shape for name, argument in target.tensors.items()}
-    plan = Plan(
+    plan = DriftPlan(
         text, target.name, planted, backend, dtype, batch, state_of(target, batch), layers, tuple(sorted(set(batches))),
         dims, shapes, options, seed, target.invariance == "bitwise",
     )  # fmt: skip
@@ -147,7 +147,7 @@ def _whole(name: str, text: str) -> int:
     return int(text)
 
 
-def _check_size(plan: Plan) -> None:
+def _check_size(plan: DriftPlan) -> None:
     dims = {**plan.dims, plan.batch: max(plan.batches)}
     for name, shape in plan.shapes.items():
         if math.prod(resolve(shape, dims)) > LARGEST:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fuzz.drift.plan import Plan, Rows
+from fuzz.drift.plan import BatchDrift, DriftPlan
 from fuzz.sweep.plot import GUIDE, figures
 
 COLORS = ("#20639b", "#d1495b", "#3caea3", "#edae49", "#6a4c93", "#8d6e63")
 
 
-def save(path: Path, plan: Plan, found: list[Rows]) -> None:
+def save(path: Path, plan: DriftPlan, found: list[BatchDrift]) -> None:
     """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are alike."""
     pyplot = figures()
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")

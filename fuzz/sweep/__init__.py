@@ -1,6 +1,6 @@
 """Sweep: every value of a dtype in one argument of an elementwise target, against the correctly rounded result."""
 
-from fuzz.sweep.counts import REGIONS, Tally, Wrong
-from fuzz.sweep.plan import Plan, planned
+from fuzz.sweep.counts import REGIONS, SweepCounts, WrongValue
+from fuzz.sweep.plan import SweepPlan, make_plan
 
-__all__ = ["REGIONS", "Plan", "Tally", "Wrong", "planned"]
+__all__ = ["REGIONS", "SweepCounts", "SweepPlan", "WrongValue", "make_plan"]

@@ -1,4 +1,4 @@
-"""Tally: what a sweep has counted so far: errors by region, wrong signs, NaN and infinities. Parts add up."""
+"""SweepCounts: what a sweep has counted so far: errors by region, wrong signs, NaN and infinities. Parts add up."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RANGES = ("x < -5", "[-5, -2)", "[-2, -0.5)", "[-0.5, 0.5)", "[0.5, 2)", "[2, 5)
 OVER = (1, 10, 100, 1000)
 SYMPTOM_NAMES = SYMPTOMS["accuracy"][:3]
 EACH = 4
-"""Wrong values kept of each region and symptom, the worst ones."""
+"""WrongValue values kept of each region and symptom, the worst ones."""
 BINS = 1024
 NEAR = 8.0
 """The near view of the plot goes from -NEAR to NEAR."""
 
 
 @dataclass(frozen=True)
-class Wrong:
+class WrongValue:
     """One value at which the contract is broken: words of the swept arguments, what came and what is due, as text.
 
     `part` is the part of the plan that it came from; `ratio` is error over bound.
@@ -56,7 +56,7 @@ def zeros(n: int = len(REGIONS)) -> NDArray[np.float64]:
 
 
 @dataclass
-class Tally:
+class SweepCounts:
     """Counts of one part, or of several in the order of the first argument's values.
 
     `runs` are maximal runs of swept values whose result has the wrong sign; `open_first` and `open_last` tell whether
@@ -76,11 +76,11 @@ class Tally:
     runs: list[tuple[float, float]] = field(default_factory=list)
     open_first: bool = False
     open_last: bool = False
-    worst: list[Wrong] = field(default_factory=list)
+    worst: list[WrongValue] = field(default_factory=list)
     failed: list[tuple[int, str]] = field(default_factory=list)
     bins: NDArray[np.float64] = field(default_factory=lambda: np.full((2, 2, BINS), np.nan))
 
-    def add(self, part: Tally) -> None:
+    def add(self, part: SweepCounts) -> None:
         """Takes in the part that follows."""
         self.count += part.count
         for name in ("number", "ulps", "ordinals", "over"):
@@ -94,13 +94,13 @@ class Tally:
         self.failed += part.failed
         self.bins = np.fmax(self.bins, part.bins)
 
-    def add_beside(self, some: Tally) -> None:
+    def add_beside(self, some: SweepCounts) -> None:
         """Takes in what was counted apart of values that this part holds already; runs are left out."""
         self.count -= some.count
         some.runs = []
         self.add(some)
 
-    def _join(self, part: Tally) -> None:
+    def _join(self, part: SweepCounts) -> None:
         if not part.runs:
             self.open_last = False
             return
@@ -134,7 +134,7 @@ class Tally:
         ]
 
 
-def best_of(wrong: list[Wrong]) -> list[Wrong]:
+def best_of(wrong: list[WrongValue]) -> list[WrongValue]:
     """The worst of each region and symptom, the worst of all first."""
     seen: Counter[tuple[int, str]] = Counter()
     kept = []

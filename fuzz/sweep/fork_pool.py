@@ -1,4 +1,4 @@
-"""Hands: processes that share out work which one processor is too slow for, forked before a GPU is touched.
+"""ForkPool: processes that share out work which one processor is too slow for, forked before a GPU is touched.
 
 A worker is a daemon, to which multiprocessing gives no processes of its own. These are its copies: they hold what it
 holds, so that nothing is loaded again, and end with it.
@@ -19,12 +19,12 @@ from typing import Any
 from fuzz.worker.process import PARENT_DEATH
 
 MOST = 12
-"""Hands at most."""
+"""ForkPool at most."""
 
 Ends = list["Connection[Any, Any]"]
 
 
-class Hands:
+class ForkPool:
     """Processes that compute work(request). What raises there is raised by `map`."""
 
     def __init__(self, work: Callable[[Any], Any], count: int) -> None:

@@ -22,23 +22,23 @@ from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.compare import SYMPTOMS, judge
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
 from fuzz.reference.envelope import Expected, wider
-from fuzz.sweep.counts import EACH, OVER, REGIONS, Tally, Wrong, binned, region_of, runs_of
-from fuzz.sweep.exact_values import Inputs, Truth
-from fuzz.sweep.plan import Plan, place_of
+from fuzz.sweep.correct_rounding import CorrectRounding, Inputs
+from fuzz.sweep.counts import EACH, OVER, REGIONS, SweepCounts, WrongValue, binned, region_of, runs_of
+from fuzz.sweep.plan import SweepPlan, place_of
 from fuzz.sweep.ulps import ordinals, ulps
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.process import Final
 
 
 @dataclass
-class Bench:
+class KernelRunner:
     """A plan with its target loaded: runs the kernel, and knows what is due."""
 
-    plan: Plan
+    plan: SweepPlan
     target: Target
     launcher: Launcher
     backend: Backend
-    truth: Truth
+    truth: CorrectRounding
 
     def tensors(self, words: tuple[Words, ...]) -> dict[str, Tensor]:
         """Every tensor argument, in the order of the declaration."""
@@ -72,7 +72,7 @@ class Bench:
 
 
 @dataclass
-class Compared:
+class ComparedValues:
     """Some values element by element, in float64. `low` and `high` enclose the correctly rounded result.
 
     `x`, of those that are shown or counted on the host, are the first swept argument's values.
@@ -96,7 +96,7 @@ class Compared:
         return torch.where(further | self.low.isnan(), self.low, self.high)
 
 
-def measured(bench: Bench, part: int) -> Tally | Final:
+def measured(bench: KernelRunner, part: int) -> SweepCounts | Final:
     """Everything that is counted of one part."""
     words = bench.plan.words(part)
     tensors = bench.tensors(words)
@@ -109,7 +109,7 @@ def measured(bench: Bench, part: int) -> Tally | Final:
     kind = named_dtype(NAMES[output.dtype])
     inputs = {name: one.cpu().double() for name, one in tensors.items()}
     low, high, settled = bench.truth.rounded(inputs, kind)
-    compared = Compared(inputs, output, low, high, kind, inputs[bench.plan.swept[0]].numpy())
+    compared = ComparedValues(inputs, output, low, high, kind, inputs[bench.plan.swept[0]].numpy())
     tally = counted(bench, compared, words)
     tally.other["settled"] = settled
     wrong, symptoms, ratios = broken(bench, compared)
@@ -118,13 +118,13 @@ def measured(bench: Bench, part: int) -> Tally | Final:
     return tally
 
 
-def failed(bench: Bench, part: int, error: Exception) -> Tally | Final:
+def failed(bench: KernelRunner, part: int, error: Exception) -> SweepCounts | Final:
     """A part in which the kernel raised; after some errors the process cannot go on."""
-    tally = Tally(failed=[(part, one_line(error))])
+    tally = SweepCounts(failed=[(part, one_line(error))])
     return Final(tally) if bench.backend.fatal(error) else tally
 
 
-def counted(bench: Bench, compared: Compared, words: tuple[Words, ...]) -> Tally:
+def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Words, ...]) -> SweepCounts:
     """The table: errors by region, wrong signs, what is not finite, what is flushed."""
     got, want, kind = compared.got, compared.want, compared.kind
     finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
@@ -135,7 +135,7 @@ def counted(bench: Bench, compared: Compared, words: tuple[Words, ...]) -> Tally
     mask = usual.numpy()
     region = region_of(compared.x[mask], bench.plan.kind.smallest_normal)
     e, o = error.numpy()[mask], apart.numpy()[mask].astype(np.float64)
-    made = Tally(len(compared.x))
+    made = SweepCounts(len(compared.x))
     size = len(REGIONS)
     made.number = np.bincount(region, minlength=size).astype(np.float64)
     made.ulps = np.bincount(region, e, size).astype(np.float64)
@@ -150,7 +150,7 @@ def counted(bench: Bench, compared: Compared, words: tuple[Words, ...]) -> Tally
     return made
 
 
-def _runs(made: Tally, x: np.ndarray[Any, Any], sign: np.ndarray[Any, Any]) -> None:
+def _runs(made: SweepCounts, x: np.ndarray[Any, Any], sign: np.ndarray[Any, Any]) -> None:
     """Runs of wrong signs along the first argument; of pairs a value counts where any of its pairs is wrong."""
     starts = np.flatnonzero(np.concatenate([[True], (x[1:] != x[:-1]) & ~(np.isnan(x[1:]) & np.isnan(x[:-1]))]))
     each = np.logical_or.reduceat(sign, starts)
@@ -159,7 +159,7 @@ def _runs(made: Tally, x: np.ndarray[Any, Any], sign: np.ndarray[Any, Any]) -> N
     made.other["sign"] = int(sign.sum())
 
 
-def others(compared: Compared, finite: Tensor, flushed: Tensor) -> Counter[str]:
+def others(compared: ComparedValues, finite: Tensor, flushed: Tensor) -> Counter[str]:
     """Counts beside the table: NaN and infinite inputs, results that are not finite, flushed and undecided ones."""
     got, want = compared.got, compared.want
     same = (got == want) | (got.isnan() & want.isnan())
@@ -177,7 +177,7 @@ def others(compared: Compared, finite: Tensor, flushed: Tensor) -> Counter[str]:
     return Counter({name: int(mask.sum()) for name, mask in parts.items()})
 
 
-def flushes(bench: Bench, want: Tensor, got: Tensor, kind: DType) -> Tensor:
+def flushes(bench: KernelRunner, want: Tensor, got: Tensor, kind: DType) -> Tensor:
     """Subnormal results that came as 0 on a backend that flushes them."""
     eta = bench.truth.precision.eta
     if eta <= kind.smallest_subnormal:
@@ -185,7 +185,7 @@ def flushes(bench: Bench, want: Tensor, got: Tensor, kind: DType) -> Tensor:
     return (want.abs() < min(eta, kind.smallest_normal)) & (want != 0) & (got == 0)
 
 
-def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
+def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tensor, Tensor]:
     """(places, symptoms, ratios) where the target's contract is broken, as the accuracy oracle judges it, on the host.
 
     A result that is correctly rounded keeps every contract, so that only the others are judged. Inputs that are not
@@ -213,7 +213,7 @@ def broken(bench: Bench, compared: Compared) -> tuple[Tensor, Tensor, Tensor]:
     return places[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu()
 
 
-def staged(bench: Bench, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
+def staged(bench: KernelRunner, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
     """The reference with the envelope of a stage's members, as the accuracy oracle evaluates it."""
     members, after = STAGES[stage], STAGES[stage - 1] if known else 0
     thorough = members >= THOROUGH
@@ -234,8 +234,8 @@ def at(expected: Expected, keep: Tensor) -> Expected:
 
 
 def shown(
-    compared: Compared, words: tuple[Words, ...], kind: DType, wrong: tuple[Tensor, Tensor, Tensor], part: int
-) -> list[Wrong]:
+    compared: ComparedValues, words: tuple[Words, ...], kind: DType, wrong: tuple[Tensor, Tensor, Tensor], part: int
+) -> list[WrongValue]:
     """The worst of each region and symptom."""
     places, symptoms, ratios = (one.numpy() for one in wrong)
     region = region_of(np.nan_to_num(compared.x[places]), kind.smallest_normal)
@@ -251,8 +251,8 @@ def shown(
 
 
 def _wrong(
-    compared: Compared, words: tuple[Words, ...], kind: DType, place: int, seen: tuple[int, int, float], part: int
-) -> Wrong:
+    compared: ComparedValues, words: tuple[Words, ...], kind: DType, place: int, seen: tuple[int, int, float], part: int
+) -> WrongValue:
     region, symptom, ratio = seen
     own = tuple(int(one[place]) for one in words)
     got, want = compared.output[place : place + 1], compared.want[place : place + 1]
@@ -260,4 +260,4 @@ def _wrong(
     error = float(ulps(got.double(), want, compared.kind))
     told = decimal(int(to_words(got)[0]), compared.kind), decimal(int(to_words(want.to(got.dtype))[0]), compared.kind)
     inputs = tuple(decimal(word, kind) for word in own)
-    return Wrong(part, region, SYMPTOMS[symptom - 1], own, inputs, *told, error, apart, ratio)
+    return WrongValue(part, region, SYMPTOMS[symptom - 1], own, inputs, *told, error, apart, ratio)

@@ -1,4 +1,4 @@
-"""Plan: which argument of which elementwise target is swept, what the others hold, and the words of every part.
+"""SweepPlan: which argument of which elementwise target is swept, what the others hold, and the words of every part.
 
 A target is elementwise where it promises that rows do not depend on their batch, and a row is one element: every
 tensor has the batch as its only dim. So no declaration of its own is needed, and the invariance oracle examines it.
@@ -31,7 +31,7 @@ LARGE = 4
 
 
 @dataclass(frozen=True)
-class Plan:
+class SweepPlan:
     """What to sweep. `text` and `target` name the target; `swept` holds one argument, or the two of a pair.
 
     `fixed` are the words of the other tensors, each with its dtype. `count` values are sampled, every sign and
@@ -177,7 +177,7 @@ def place_of(words: Words, kind: DType) -> Words:
     return np.where(wide >= half, top - wide, wide + half)
 
 
-def planned(
+def make_plan(
     target: Target,
     text: str,
     *,
@@ -189,7 +189,7 @@ def planned(
     pairs: bool = False,
     count: int | None = None,
     output: str = "",
-) -> Plan:
+) -> SweepPlan:
     """The plan of what a person asked for. UsageError says what does not fit, in one line."""
     batch = batch_of(target)
     if dtype not in SWEPT:
@@ -205,7 +205,7 @@ def planned(
         count = SAMPLE if bits > SIXTEEN and backend != "cuda" else 0
     if count < 0 or (not count and bits > 32):
         raise UsageError(f"--stratified {count}: a number of values, or 0 for all of them where they are 2^32 or less")
-    return Plan(
+    return SweepPlan(
         text, target.name, planted, backend, batch, dtype, chosen, tuple(target.tensors), fixed, options,
         count if bits > SIXTEEN else 0, output, edges_of(target, named_dtype(dtype)),
     )  # fmt: skip

@@ -9,9 +9,9 @@ import numpy as np
 
 from fuzz.errors import UsageError
 from fuzz.model.dtypes import from_words
-from fuzz.sweep.counts import BINS, BOUNDS, NEAR, Tally
-from fuzz.sweep.plan import Plan, in_order
-from fuzz.sweep.table import fixed_values
+from fuzz.sweep.counts import BINS, BOUNDS, NEAR, SweepCounts
+from fuzz.sweep.plan import SweepPlan, in_order
+from fuzz.sweep.report import fixed_values
 
 FORMATS = (".png", ".svg", ".pdf")
 RIGHT, WRONG, GUIDE = "#20639b", "#d1495b", "#777777"
@@ -43,7 +43,7 @@ def figures() -> Any:
     return pyplot
 
 
-def save(path: Path, plan: Plan, tally: Tally) -> None:
+def save(path: Path, plan: SweepPlan, tally: SweepCounts) -> None:
     """Draws all values by their place in the order of values, and those from -NEAR to NEAR by value."""
     pyplot = figures()
     figure, (everywhere, near) = pyplot.subplots(2, 1, figsize=(9, 6.4), layout="constrained")
@@ -82,7 +82,7 @@ def _view(axes: Any, x: Any, bins: Any) -> None:
     axes.legend(loc="upper right", frameon=False)
 
 
-def _places(plan: Plan) -> tuple[list[float], list[str]]:
+def _places(plan: SweepPlan) -> tuple[list[float], list[str]]:
     """Ticks at every sixteenth of the order of values, but for what is not finite."""
     kind = plan.kind
     places = np.arange(0, 1 << kind.bits, (1 << kind.bits) >> 4, dtype=np.uint64)

@@ -14,9 +14,9 @@ from fuzz.campaign.store import Finding, Occurrence, rebuild
 from fuzz.errors import UsageError, one_line
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import ORACLES, VERDICTS
-from fuzz.web.campaign_processes import Refused
-from fuzz.web.corpus_index import Book
-from fuzz.web.state import State, Summary, finite
+from fuzz.web.campaign_processes import ConflictError
+from fuzz.web.corpus_index import IndexedEntry
+from fuzz.web.service import Service, Summary, finite
 
 router = APIRouter(prefix="/api", tags=["api"])
 TEXT = r"^[^\x00-\x08\x0e-\x1f]*$"
@@ -46,7 +46,7 @@ class Mark(Model):
     why: Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]*$")]
 
 
-class Nothing(Model):
+class EmptyBody(Model):
     """An empty document: what changes something is JSON, also where there is nothing to say."""
 
 
@@ -141,7 +141,7 @@ class Filters(Model):
         names = ("target", "oracle", "verdict", "status", "planted", "replayed")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
-    def found(self, state: State) -> FindingsOut:
+    def found(self, state: Service) -> FindingsOut:
         """The findings of one page, and how many there are of all pages."""
         where: dict[str, Any] = {"campaign": self.campaign, "text": self.text, **self.equal}
         found = state.store.findings(limit=self.limit, offset=self.offset, **where)
@@ -164,8 +164,8 @@ class Rebuilt(Model):
     unreadable: list[str]
 
 
-def state_of(request: Request) -> State:
-    state: State = request.app.state.fuzz
+def state_of(request: Request) -> Service:
+    state: Service = request.app.state.fuzz
     return state
 
 
@@ -182,7 +182,7 @@ def start(request: Request, asked: Start) -> Running:
         done = state_of(request).runner.start(asked.config, resume=asked.resume)
     except KeyError:
         raise HTTPException(404, "there is no campaign file of that name in the configured folders") from None
-    except Refused as error:
+    except ConflictError as error:
         raise HTTPException(409, str(error)) from None
     return Running(config=done.config, pid=done.process.pid)
 
@@ -203,7 +203,7 @@ def campaign(request: Request, number: Number) -> CampaignOut:
     )
 
 
-def lanes(state: State, number: int) -> list[JobOut]:
+def lanes(state: Service, number: int) -> list[JobOut]:
     """The lanes of a campaign, those with findings and most cases first."""
     same = ["target", "planted", "backend", "engine", "seed", "cases", "rejected", "seconds", "new", "known", "fixed"]
     same += ["unconfirmed", "deaths", "share", "note"]
@@ -231,7 +231,7 @@ def statistics(
 
 
 @router.post("/campaigns/{number}/stop", responses=MISSING | CONFLICT)
-def stop(request: Request, number: Number, _: Annotated[Nothing | None, Body()] = None) -> Summary:
+def stop(request: Request, number: Number, _: Annotated[EmptyBody | None, Body()] = None) -> Summary:
     """Ask a campaign to end as Ctrl-C would: what it found is kept, and it can be resumed."""
     state = state_of(request)
     found = state.campaign(number)
@@ -239,13 +239,13 @@ def stop(request: Request, number: Number, _: Annotated[Nothing | None, Body()] 
         raise HTTPException(404, "no such campaign")
     try:
         state.runner.stop(found)
-    except Refused as error:
+    except ConflictError as error:
         raise HTTPException(409, str(error)) from None
     return state.summary(found)
 
 
 @router.post("/campaigns/{number}/resume", responses=MISSING | CONFLICT)
-def resume(request: Request, number: Number, _: Annotated[Nothing | None, Body()] = None) -> Running:
+def resume(request: Request, number: Number, _: Annotated[EmptyBody | None, Body()] = None) -> Running:
     """Go on with a campaign that was stopped or died."""
     state = state_of(request)
     found = state.campaign(number)
@@ -331,12 +331,12 @@ def entry(request: Request, key: Key) -> PlainTextResponse:
 
 
 @router.post("/corpus/rebuild")
-def read_again(request: Request, _: Annotated[Nothing | None, Body()] = None) -> Rebuilt:
+def read_again(request: Request, _: Annotated[EmptyBody | None, Body()] = None) -> Rebuilt:
     """Make the store's findings again from the entries on disk."""
     return reread(state_of(request))
 
 
-def reread(state: State) -> Rebuilt:
+def reread(state: Service) -> Rebuilt:
     total = Rebuilt(findings=0, added=0, forgotten=0, unreadable=[])
     for folder in state.shelf.folders:
         done = rebuild(state.store, folder)
@@ -348,7 +348,7 @@ def reread(state: State) -> Rebuilt:
     return total
 
 
-def book(request: Request, key: str) -> Book:
+def book(request: Request, key: str) -> IndexedEntry:
     """The entry of that key. 404 where no folder has it."""
     found = state_of(request).shelf.find(key)
     if found is None:
@@ -356,6 +356,6 @@ def book(request: Request, key: str) -> Book:
     return found
 
 
-def shown(one: Book) -> EntryOut:
+def shown(one: IndexedEntry) -> EntryOut:
     path = one.path.relative_to(one.corpus).as_posix()
     return EntryOut(key=one.key, target=one.target, path=path, changed=one.changed)

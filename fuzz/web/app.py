@@ -25,17 +25,17 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from fuzz.campaign.store import Store
 from fuzz.errors import StoreError, one_line
 from fuzz.web import api
-from fuzz.web.auth import COOKIE, LOGIN, Guard, same, session
-from fuzz.web.campaign_processes import Runner
-from fuzz.web.corpus_index import Shelf
+from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, same, session
+from fuzz.web.campaign_processes import CampaignProcesses
+from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.events import stream
 from fuzz.web.metrics import KIND, metrics
 from fuzz.web.pages import routes
 from fuzz.web.pages.render import digest, page, static
-from fuzz.web.plot_cache import Painter
-from fuzz.web.plots.requests import Gallery
+from fuzz.web.plots.cache import PlotCache
+from fuzz.web.plots.protocol import PlotConfig
+from fuzz.web.service import Service
 from fuzz.web.settings import Settings
-from fuzz.web.state import State
 
 REFUSED: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body cannot be read."},
@@ -57,17 +57,17 @@ def make_app(settings: Settings, version: str) -> FastAPI:
         title="fuzz", version=version, docs_url=None, redoc_url=None, lifespan=lifespan,
         description="Differential fuzzing of Triton kernels: campaigns, findings and the corpus.", responses=REFUSED,
     )  # fmt: skip
-    gallery = Gallery(settings.backend, folders=settings.targets)
-    runner = Runner(settings.configs, settings.store)
-    shelf = Shelf(lambda: (*settings.corpora, *runner.corpora()))
-    app.state.fuzz = State(settings, Store(settings.store), shelf, Painter(gallery), runner)
+    gallery = PlotConfig(settings.backend, folders=settings.targets)
+    runner = CampaignProcesses(settings.configs, settings.store)
+    shelf = CorpusIndex(lambda: (*settings.corpora, *runner.corpora()))
+    app.state.fuzz = Service(settings, Store(settings.store), shelf, PlotCache(gallery), runner)
     app.state.ending = threading.Event()
     app.include_router(api.router)
     app.include_router(routes.router)
     add_rest(app)
     add_login(app)
     add_errors(app)
-    app.add_middleware(Guard, settings=settings)
+    app.add_middleware(AuthMiddleware, settings=settings)
     return app
 
 

@@ -1,4 +1,4 @@
-"""Guard: what every request passes before anything else looks at it. Plain ASGI, so that streams pass too.
+"""AuthMiddleware: what every request passes before anything else looks at it. Plain ASGI, so that streams pass too.
 
 - On loopback the Host header must name loopback: a page of another site whose name was made to resolve to 127.0.0.1
   (DNS rebinding) does not.
@@ -54,7 +54,7 @@ def same(given: str, due: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), due.encode())
 
 
-class Guard:
+class AuthMiddleware:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app, self.settings = app, settings
 
@@ -70,7 +70,7 @@ class Guard:
         if refused:
             await refuse(scope, headers, refused, send)
             return
-        limited = Limited(receive)
+        limited = BodyLimit(receive)
         await self.app(scope, limited, decorated(send))
 
     def refused(self, method: str, path: str, headers: Headers) -> tuple[int, str] | None:
@@ -99,7 +99,7 @@ class Guard:
         return cookie is not None and same(cookie.value, session(self.settings.token))
 
 
-class Limited:
+class BodyLimit:
     """Receives a body, up to LARGEST bytes whatever its length was said to be; what is longer ends there."""
 
     def __init__(self, receive: Receive) -> None:

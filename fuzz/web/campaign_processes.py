@@ -1,4 +1,4 @@
-"""Runner: campaigns as processes of their own, `fuzz campaign CONFIG`, which outlive the service."""
+"""CampaignProcesses: campaigns as processes of their own, `fuzz campaign CONFIG`, which outlive the service."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ TOLD = 4000
 """Characters of a process's last words that are kept."""
 
 
-class Refused(FuzzError):
+class ConflictError(FuzzError):
     """What was asked for cannot be done now; the text says why."""
 
 
 @dataclass(frozen=True)
-class Config:
+class ConfigFile:
     """A campaign's file. `key` is its name without the ending, `told` the first line of comment in it.
 
     `name` is its campaigns' name, `wrong` says why it cannot be started.
@@ -51,7 +51,7 @@ class Config:
 
 
 @dataclass
-class Started:
+class CampaignProcess:
     """A process that this service started, and where its last words are."""
 
     config: str
@@ -66,27 +66,27 @@ class Started:
 
 
 @dataclass
-class Runner:
+class CampaignProcesses:
     """Starts, stops and resumes campaigns from the files in some folders."""
 
     places: tuple[Path, ...]
     store: str
-    started: dict[str, Started] = field(default_factory=dict)
+    started: dict[str, CampaignProcess] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def configs(self) -> dict[str, Config]:
+    def configs(self) -> dict[str, ConfigFile]:
         """Every campaign file by its key; of two with one key the first place's."""
-        found: dict[str, Config] = {}
+        found: dict[str, ConfigFile] = {}
         for path in config_files(self.places):
             try:
                 text = path.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError):
                 continue
             comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
-            found.setdefault(path.stem, self._checked(Config(path.stem, path, text, next(comments, ""))))
+            found.setdefault(path.stem, self._checked(ConfigFile(path.stem, path, text, next(comments, ""))))
         return found
 
-    def _checked(self, config: Config) -> Config:
+    def _checked(self, config: ConfigFile) -> ConfigFile:
         """With what the file says; a campaign with another store would not be seen here."""
         try:
             given = load_config(config.path)
@@ -99,22 +99,22 @@ class Runner:
         """The corpus folders of the campaigns that can be started."""
         return tuple(Path(one.corpus) for one in self.configs().values() if not one.wrong)
 
-    def named(self, name: str) -> Config | None:
+    def named(self, name: str) -> ConfigFile | None:
         """The file whose campaigns have this name and can be started."""
         found = (config for config in self.configs().values() if config.name == name and not config.wrong)
         return next(found, None)
 
-    def start(self, key: str, *, resume: bool) -> Started:
+    def start(self, key: str, *, resume: bool) -> CampaignProcess:
         """Starts a campaign, or goes on with the newest one of its name. Refused where it runs already."""
         with self.lock:
             config = self.configs().get(key)
             if config is None:
                 raise KeyError(key)
             if config.wrong:
-                raise Refused(f"{key} cannot be started: {config.wrong}")
+                raise ConflictError(f"{key} cannot be started: {config.wrong}")
             old = self.started.get(key)
             if old is not None and old.process.poll() is None:
-                raise Refused(f"{key} is running already")
+                raise ConflictError(f"{key} is running already")
             if old is not None:
                 old.words.close()
             words = tempfile.TemporaryFile()
@@ -126,10 +126,10 @@ class Runner:
                 stderr=words,
                 start_new_session=True,
             )
-            self.started[key] = Started(key, process, words)
+            self.started[key] = CampaignProcess(key, process, words)
             return self.started[key]
 
-    def command(self, config: Config, resume: bool) -> list[str]:
+    def command(self, config: ConfigFile, resume: bool) -> list[str]:
         line = [sys.executable, "-c", PROGRAM, "campaign", str(config.path)]
         return [*line, "--resume"] if resume else line
 
@@ -137,11 +137,11 @@ class Runner:
         """Asks a campaign's process to end as Ctrl-C would. Refused where it does not run here."""
         descriptor = opened(campaign)
         if descriptor is None:
-            raise Refused(f"campaign {campaign.id} does not run on this machine")
+            raise ConflictError(f"campaign {campaign.id} does not run on this machine")
         try:
             signal.pidfd_send_signal(descriptor, signal.SIGINT)
         except ProcessLookupError:
-            raise Refused(f"campaign {campaign.id} has ended") from None
+            raise ConflictError(f"campaign {campaign.id} has ended") from None
         finally:
             os.close(descriptor)
 

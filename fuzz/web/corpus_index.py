@@ -1,4 +1,4 @@
-"""Shelf: the corpus folders as the service shows them. Entries are found by listing, so that no name becomes a path."""
+"""Indexes the corpus folders of the service. Entries are found by listing, so that no name becomes a path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FRESH = 2.0
 
 
 @dataclass(frozen=True)
-class Book:
+class IndexedEntry:
     """One entry's file. `key` is its name without the ending, `target` the folder that it stands in."""
 
     key: str
@@ -28,14 +28,14 @@ class Book:
 
 
 @dataclass
-class Shelf:
+class CorpusIndex:
     """The entries of some folders, by key; of entries with one key, which are one case, the first folder's.
 
     `places` names the folders, which may change while the service runs.
     """
 
     places: Callable[[], Iterable[Path]]
-    listed: dict[str, Book] = field(default_factory=dict)
+    listed: dict[str, IndexedEntry] = field(default_factory=dict)
     at: float = float("-inf")
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -44,7 +44,7 @@ class Shelf:
         """Each folder once."""
         return tuple({place.resolve(): place for place in self.places()}.values())
 
-    def books(self) -> dict[str, Book]:
+    def books(self) -> dict[str, IndexedEntry]:
         """Every entry by its key, in order of target and name."""
         with self.lock:
             if time.monotonic() - self.at > FRESH:
@@ -52,8 +52,8 @@ class Shelf:
                 self.at = time.monotonic()
             return self.listed
 
-    def _list(self) -> Iterable[Book]:
-        found: dict[str, Book] = {}
+    def _list(self) -> Iterable[IndexedEntry]:
+        found: dict[str, IndexedEntry] = {}
         for folder in self.folders:
             for path in corpus.files([folder]) if folder.is_dir() else ():
                 book = self._book(folder, path)
@@ -61,16 +61,16 @@ class Shelf:
                     found.setdefault(book.key, book)
         return found.values()
 
-    def _book(self, folder: Path, path: Path) -> Book | None:
+    def _book(self, folder: Path, path: Path) -> IndexedEntry | None:
         """The file as an entry; None for one that is a link out of the folder, or gone by now."""
         try:
             if not path.resolve().is_relative_to(folder.resolve()):
                 return None
-            return Book(path.stem, path.parent.name, path, folder, path.stat().st_mtime)
+            return IndexedEntry(path.stem, path.parent.name, path, folder, path.stat().st_mtime)
         except OSError:
             return None
 
-    def find(self, key: str) -> Book | None:
+    def find(self, key: str) -> IndexedEntry | None:
         return self.books().get(key)
 
     def forget(self) -> None:
@@ -78,7 +78,7 @@ class Shelf:
         self.at = float("-inf")
 
 
-def entry_of(book: Book) -> tuple[Entry | None, str]:
+def entry_of(book: IndexedEntry) -> tuple[Entry | None, str]:
     """(the entry, or what is wrong with its file)."""
     try:
         return corpus.read(book.path), ""

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 
 from fuzz.errors import StoreError
-from fuzz.web.state import State
+from fuzz.web.service import Service
 
 INTERVAL = 1.0
 """Seconds between two looks at the store."""
@@ -20,7 +20,7 @@ QUIET = 15
 """Looks without a change after which a comment keeps the connection open."""
 
 
-def snapshot(state: State) -> dict[str, Any]:
+def snapshot(state: Service) -> dict[str, Any]:
     """What pages show, in short: campaigns, and the newest findings by key."""
     campaigns = [asdict(one) for one in state.campaigns()[:50]]
     latest = [[one.id, one.target, one.hits] for one in state.recent()]
@@ -28,7 +28,7 @@ def snapshot(state: State) -> dict[str, Any]:
             "working": state.runner.working(), "last_words": sorted(state.runner.last_words())}  # fmt: skip
 
 
-async def stream(request: Request, state: State) -> AsyncIterator[str]:
+async def stream(request: Request, state: Service) -> AsyncIterator[str]:
     """One event `change` at the beginning and after each change, until the reader goes away or the service ends."""
     told, quiet = "", 0
     yield "retry: 2000\n\n"

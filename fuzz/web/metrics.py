@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from fuzz.campaign.store import Campaign
 from fuzz.model.entry import STATUSES
-from fuzz.web.state import State
+from fuzz.web.service import Service
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[Mapping[str, str], float]
 
 
-def metrics(state: State) -> str:
+def metrics(state: Service) -> str:
     """Every metric. Campaigns that ended keep theirs, so that a counter does not vanish between two readings."""
     return "".join(family for family in families(state, state.store.campaigns()))
 
 
-def families(state: State, campaigns: list[Campaign]) -> Iterator[str]:
+def families(state: Service, campaigns: list[Campaign]) -> Iterator[str]:
     named = {one.id: {"campaign": str(one.id), "name": one.name} for one in campaigns}
     running = [(named[one.id], float(state.state_of(one) == "running")) for one in campaigns]
     yield family("fuzz_campaign_running", "gauge", "1 where a process works on the campaign.", running)
@@ -30,7 +30,7 @@ def families(state: State, campaigns: list[Campaign]) -> Iterator[str]:
     yield from of_findings(state)
 
 
-def of_lanes(state: State, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
+def of_lanes(state: Service, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
     lanes = [
         ({**labels, "target": lane.target, "planted": lane.planted, "backend": lane.backend, "engine": lane.engine,
           "seed": str(lane.seed)}, lane)
@@ -53,7 +53,7 @@ def of_lanes(state: State, named: Mapping[int, Mapping[str, str]]) -> Iterator[s
     yield family("fuzz_cells_visited_ratio", "gauge", "Share of dtype, layout, dims and exponent cells.", shares)
 
 
-def of_workers(state: State, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
+def of_workers(state: Service, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
     now = time.time()
     ages = [
         ({**named[beat.campaign], "worker": beat.worker, "host": beat.host}, max(now - beat.wall, 0.0))
@@ -63,7 +63,7 @@ def of_workers(state: State, named: Mapping[int, Mapping[str, str]]) -> Iterator
     yield family("fuzz_worker_heartbeat_age_seconds", "gauge", "Seconds since a worker's last sign of life.", ages)
 
 
-def of_findings(state: State) -> Iterator[str]:
+def of_findings(state: Service) -> Iterator[str]:
     counts: list[Sample] = [({"status": one}, state.store.count_findings(status=one)) for one in STATUSES]
     yield family("fuzz_findings", "gauge", "Findings in the store by status.", counts)
     yield family("fuzz_corpus_entries", "gauge", "Entries on disk.", [({}, len(state.shelf.books()))])

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from fuzz.cli import exit_code
-from fuzz.drift import Rows, planned
-from fuzz.drift.measure import Stack, measured, service, truth
-from fuzz.drift.search import broken, cases_of
+from fuzz.drift import BatchDrift, make_plan
+from fuzz.drift.measure import LayerStack, make_handler, measured, truth
+from fuzz.drift.runner import broken, cases_of
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load
 
@@ -23,9 +23,9 @@ FUZZ = [sys.executable, "-m", "fuzz"]
 EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")
 
 
-def rows(text: str, size: int, **how: Any) -> Rows:
-    plan = planned(load(text), text, backend="cpu", batches=(size,), **how)
-    return service(plan)(size)
+def rows(text: str, size: int, **how: Any) -> BatchDrift:
+    plan = make_plan(load(text), text, backend="cpu", batches=(size,), **how)
+    return make_handler(plan)(size)
 
 
 @pytest.mark.parametrize("residual", ["True", "False"])
@@ -50,11 +50,11 @@ def test_split_k_drifts_where_the_number_of_splits_depends_on_the_rows() -> None
 
 
 def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_it() -> None:
-    plan = planned(load("softmax"), "softmax", backend="cpu", layers=3, batches=(4,), settings={"N": "5"})
+    plan = make_plan(load("softmax"), "softmax", backend="cpu", layers=3, batches=(4,), settings={"N": "5"})
     from fuzz.backends import backend
 
     target = load("softmax")
-    stack = Stack(plan, target, target.launcher, backend("cpu"))
+    stack = LayerStack(plan, target, target.launcher, backend("cpu"))
     layers = [stack.last_row(stack.tensors(layer, 4)) for layer in range(3)]
     by_hand = layers[0]["x"].double()
     for expected in truth(stack, layers):
@@ -65,7 +65,7 @@ def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_i
 
 
 def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
-    plan = planned(load("matmul_invariant"), "matmul_invariant", backend="cpu", batches=(9,), layers=2)
+    plan = make_plan(load("matmul_invariant"), "matmul_invariant", backend="cpu", batches=(9,), layers=2)
     case = plan.case(0, 9)
     assert case.split is not None and (case.split.start, case.split.length) == (8, 1)
     assert case.last.dims == {"K": 64, "N": 64, "M": 9}
@@ -75,12 +75,12 @@ def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
 
 def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
     how = dict(backend="cpu", batches=(9,), layers=2, planted="split_by_batch")
-    plan = planned(load("matmul_invariant"), "matmul_invariant", **how)
-    found = service(plan)(9)
+    plan = make_plan(load("matmul_invariant"), "matmul_invariant", **how)
+    found = make_handler(plan)(9)
     assert broken(plan, found.rows[0]) and cases_of(plan, [found])[0].key == plan.case(0, 9).key
     assert isinstance(found.state, Exact)
     still = replace(found.rows[0], differ=0)
-    later = Rows((still, replace(found.rows[1], differ=1)), found.state)
+    later = BatchDrift((still, replace(found.rows[1], differ=1)), found.state)
     assert cases_of(plan, [later])[0].last.arguments["a"].values == found.state
 
 

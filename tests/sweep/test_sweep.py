@@ -17,12 +17,12 @@ from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_words, to_words
 from fuzz.reference.envelope import precision
-from fuzz.sweep import Tally, exact_values, planned
-from fuzz.sweep.exact_values import Truth
-from fuzz.sweep.measure import Bench, measured
-from fuzz.sweep.search import cases_of, findings
-from fuzz.sweep.table import text_of
-from fuzz.sweep.worker import service
+from fuzz.sweep import SweepCounts, correct_rounding, make_plan
+from fuzz.sweep.correct_rounding import CorrectRounding
+from fuzz.sweep.measure import KernelRunner, measured
+from fuzz.sweep.report import text_of
+from fuzz.sweep.runner import cases_of, findings
+from fuzz.sweep.worker import make_handler
 from fuzz.target.loader import load
 from fuzz.worker.process import Final
 
@@ -30,9 +30,9 @@ TOYS = str(Path(__file__).parent / "toy_targets.py")
 FUZZ = [sys.executable, "-m", "fuzz"]
 
 
-def swept(text: str, dtype: str, **how: Any) -> Tally:
-    plan = planned(load(text), text, dtype=dtype, backend="cpu", **how)
-    handle, total = service(plan), Tally()
+def swept(text: str, dtype: str, **how: Any) -> SweepCounts:
+    plan = make_plan(load(text), text, dtype=dtype, backend="cpu", **how)
+    handle, total = make_handler(plan), SweepCounts()
     for part in range(plan.parts):
         found = handle(part)
         assert not isinstance(found, Final)
@@ -87,23 +87,23 @@ def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
 
 def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """0.5 * x is a tie for odd subnormal x, and x * x / 4 decides it."""
-    monkeypatch.setattr(exact_values, "SECONDS", 0.0)
+    monkeypatch.setattr(correct_rounding, "SECONDS", 0.0)
     found = swept("silu", "bfloat16")
     assert (found.other["undecided"], found.other["settled"], found.wrong) == (256, 0, 0)
     assert float(found.most.max()) == 1
 
 
 def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
-    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
+    plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
     target = load(plan.text)
     launcher = target.plants["flushes"].launcher
     assert launcher is not None
     from fuzz.backends import backend
 
     for name, flushed, worst in (("cuda", 254, 0), ("cpu", 0, 127)):
-        bench = Bench(plan, target, launcher, backend("cpu"), Truth(target, "", precision(name)))
+        bench = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", precision(name)))
         found = measured(bench, 0)
-        assert isinstance(found, Tally)
+        assert isinstance(found, SweepCounts)
         assert (found.other["flushed"], found.most.max()) == (flushed, worst)
 
 
@@ -123,10 +123,10 @@ def test_a_needle_in_one_bit_pattern_becomes_one_finding(tmp_path: Path) -> None
 
 
 def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
-    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="late")
-    handle, asked = service(plan), []
+    plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="late")
+    handle, asked = make_handler(plan), []
     found = handle(0)
-    assert isinstance(found, Tally) and found.wrong == 1000
+    assert isinstance(found, SweepCounts) and found.wrong == 1000
 
     class Silent:
         records: tuple[()] = ()
@@ -143,15 +143,15 @@ def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
 
 
 def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
-    plan = planned(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
-    found = service(plan)(0)
-    assert isinstance(found, Tally) and found.failed == [(0, "RuntimeError: the kernel is gone")]
+    plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
+    found = make_handler(plan)(0)
+    assert isinstance(found, SweepCounts) and found.failed == [(0, "RuntimeError: the kernel is gone")]
     assert [case.last.dims for case in cases_of(plan, found)] == [{"N": 1 << 16}]
     assert "the kernel is gone" in text_of(plan, found) and exit_code(found, None) == 1
 
 
 def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
-    plan = planned(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cpu", count=5120)
+    plan = make_plan(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cpu", count=5120)
     words = np.concatenate([plan.words(part)[0] for part in range(plan.parts)])
     exponents = np.bincount((words >> np.uint32(23)).astype(np.int64), minlength=512)
     assert plan.parts == 512 and exponents.min() >= 10 and len(set(words.tolist())) == len(words)
@@ -162,21 +162,21 @@ def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
 
 
 def test_pairs_cover_every_exponent_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = planned(load("swiglu"), "swiglu", dtype="bfloat16", backend="cpu", pairs=True, count=1 << 18)
+    plan = make_plan(load("swiglu"), "swiglu", dtype="bfloat16", backend="cpu", pairs=True, count=1 << 18)
     pairs = [plan.words(part) for part in range(plan.parts)]
     both = np.stack([np.concatenate(side) for side in zip(*pairs, strict=True)]) >> 7
     assert len(set(map(tuple, both.T.tolist()))) == 512 * 512
-    monkeypatch.setattr(exact_values, "SECONDS", 1.0)
+    monkeypatch.setattr(correct_rounding, "SECONDS", 1.0)
     found = swept("swiglu", "bfloat16", pairs=True, count=1 << 18)
     assert found.wrong == 0 and found.count == 512 * 512
 
 
 def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
-    plan = planned(
+    plan = make_plan(
         load(TOYS + ":one_plus_erf"), TOYS, dtype="bfloat16", backend="cpu", settings={"y": "3", "scale": "2.0"}
     )
     assert (plan.swept, plan.fixed, plan.options) == (("x",), {"y": ("bfloat16", 0x4040)}, {"scale": 2.0})
-    assert "every value of x in bfloat16, with y = 3.0, scale = 2.0" in text_of(plan, Tally())
+    assert "every value of x in bfloat16, with y = 3.0, scale = 2.0" in text_of(plan, SweepCounts())
 
 
 @pytest.mark.parametrize(

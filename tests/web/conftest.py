@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from served import Make, Place
+from service_files import Make, Place
 
 from fuzz import corpus
 from fuzz.campaign.store import Store
 from fuzz.model.entry import Entry
 from fuzz.web.app import make_app
+from fuzz.web.service import Service
 from fuzz.web.settings import Settings
-from fuzz.web.state import State
 
 
 @pytest.fixture
@@ -35,13 +35,13 @@ def app(place: Place) -> FastAPI:
 
 
 @pytest.fixture
-def state(app: FastAPI) -> State:
-    found: State = app.state.fuzz
+def state(app: FastAPI) -> Service:
+    found: Service = app.state.fuzz
     return found
 
 
 @pytest.fixture
-def store(state: State) -> Store:
+def store(state: Service) -> Store:
     return state.store
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
-from served import Place
+from service_files import Place
 
 from fuzz import cli, corpus
 from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
-from fuzz.web.campaign_processes import Runner, opened
+from fuzz.web.campaign_processes import CampaignProcesses, opened
 from fuzz.web.metrics import metrics
-from fuzz.web.state import State
+from fuzz.web.service import Service
 
 HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
 
@@ -112,7 +112,7 @@ def test_no_name_becomes_a_path(client: TestClient) -> None:
             assert answer.status_code in (404, 422), (path, key)
 
 
-def test_an_entry_that_links_out_of_the_corpus_is_none(client: TestClient, place: Place, state: State) -> None:
+def test_an_entry_that_links_out_of_the_corpus_is_none(client: TestClient, place: Place, state: Service) -> None:
     secret = place.folder / "secret.yaml"
     secret.write_text("secret: 1\n")
     (place.entry.parent / "dx-sign-00000000.yaml").symlink_to(secret)
@@ -127,7 +127,7 @@ def test_an_entry_is_shown_as_text_never_as_a_page(client: TestClient, place: Pl
     assert answer.text == place.entry.read_text()
 
 
-def test_a_file_that_is_no_entry_is_told(client: TestClient, place: Place, state: State) -> None:
+def test_a_file_that_is_no_entry_is_told(client: TestClient, place: Place, state: Service) -> None:
     (place.entry.parent / "broken.yaml").write_text("format: fuzz-case/1\n!!python/object/apply:os.system [true]\n")
     state.shelf.forget()
     assert client.get("/findings/broken").status_code == 200
@@ -157,7 +157,7 @@ def test_a_page_shows_a_finding_with_its_history(client: TestClient, place: Plac
         assert part in text
 
 
-def test_a_study_holds_plots_and_the_script(client: TestClient, place: Place, state: State) -> None:
+def test_a_study_holds_plots_and_the_script(client: TestClient, place: Place, state: Service) -> None:
     text = client.get(f"/findings/{place.key}/study").text
     assert "dx: error by element" in text and "dx: ULP against x" in text
     script = client.get(f"/api/findings/{place.key}/script")
@@ -166,7 +166,7 @@ def test_a_study_holds_plots_and_the_script(client: TestClient, place: Place, st
 
 
 def test_targets_load_only_from_configured_folders(
-    client: TestClient, place: Place, entry: Entry, state: State
+    client: TestClient, place: Place, entry: Entry, state: Service
 ) -> None:
     trap = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n@target(\ndef mine(x): ...\n"
     (place.folder / "mine.py").write_text(trap)
@@ -197,7 +197,7 @@ def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient
 
 
 def test_a_campaign_is_started_once_and_its_last_words_are_kept(
-    client: TestClient, state: State, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, state: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = "import sys, time; time.sleep(0.4); sys.exit('wrong <script>')"
     monkeypatch.setattr(campaign_processes, "PROGRAM", program)
@@ -244,7 +244,7 @@ def test_numbers_without_end_are_no_error(client: TestClient, store: Store, camp
     assert "+Inf" in client.get("/metrics").text and client.get(f"/campaigns/{campaign.id}").status_code == 200
 
 
-def test_metrics_are_lines_that_prometheus_reads(state: State, campaign: Campaign) -> None:
+def test_metrics_are_lines_that_prometheus_reads(state: Service, campaign: Campaign) -> None:
     label = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
     sample = re.compile(rf"[a-z_]+(?:\{{{label}(?:,{label})*\}})? (?:[-+0-9.e]+|NaN|[+-]Inf)")
     kinds: dict[str, str] = {}
@@ -259,7 +259,7 @@ def test_metrics_are_lines_that_prometheus_reads(state: State, campaign: Campaig
     assert "fuzz_cases_total" in kinds
 
 
-def test_events_tell_of_a_new_finding(state: State, store: Store, campaign: Campaign) -> None:
+def test_events_tell_of_a_new_finding(state: Service, store: Store, campaign: Campaign) -> None:
     before = events.snapshot(state)
     assert before == events.snapshot(state)
     store.save_finding(
@@ -270,7 +270,7 @@ def test_events_tell_of_a_new_finding(state: State, store: Store, campaign: Camp
 
 
 def test_the_command_of_a_campaign_names_its_file_alone(place: Place) -> None:
-    made = Runner((place.folder / "configs",), place.settings["store"])
+    made = CampaignProcesses((place.folder / "configs",), place.settings["store"])
     command = made.command(made.configs()["small"], resume=True)
     assert command[-3:] == ["campaign", str(place.folder / "configs" / "small.yaml"), "--resume"]
 
@@ -278,7 +278,7 @@ def test_the_command_of_a_campaign_names_its_file_alone(place: Place) -> None:
 def test_a_folder_that_is_no_campaign_file_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").mkdir()
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
-    assert Runner((tmp_path,), "sqlite:///s").configs() == {}
+    assert CampaignProcesses((tmp_path,), "sqlite:///s").configs() == {}
 
 
 def test_the_schema_of_the_api_needs_nothing_from_outside(client: TestClient) -> None:

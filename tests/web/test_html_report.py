@@ -17,8 +17,8 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.recipes import Exact
 from fuzz.web.pages.render import digest, report
 from fuzz.web.pages.views import view
-from fuzz.web.plots.data import Portrait
-from fuzz.web.plots.requests import Study
+from fuzz.web.plots.data import PlotData
+from fuzz.web.plots.protocol import PlotResult
 
 HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
 
@@ -102,7 +102,7 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     seen = {"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"}
     hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), seen=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
-    study = Study(Portrait(why=HOSTILE), HOSTILE, HOSTILE)
+    study = PlotResult(PlotData(why=HOSTILE), HOSTILE, HOSTILE)
     made = report(HOSTILE, [view(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzz.web.pages.render import page
-from fuzz.web.plots.data import Curve, Panel, Portrait
-from fuzz.web.plots.geometry import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, index, plots
+from fuzz.web.plots.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot, index, plots
+from fuzz.web.plots.data import ErrorCurve, OutputErrors, PlotData
 from fuzz.web.plots.scales import Linear, Signed, along, sizes
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ANY = st.lists(st.floats(), min_size=1, max_size=40)
 
 
-def panel(got: list[float], want: list[float], bound: list[float], inputs: dict[str, list[float]]) -> Panel:
+def panel(got: list[float], want: list[float], bound: list[float], inputs: dict[str, list[float]]) -> OutputErrors:
     count = len(got)
     wrong = tuple(not abs(a - b) <= c for a, b, c in zip(got, want, bound, strict=True))
     held = {name: tuple(values) for name, values in inputs.items()}
     ulps = tuple(abs(a - b) for a, b in zip(got, want, strict=True))
-    return Panel("y", "float32", (count,), count, tuple(range(count)), tuple(got), tuple(want), tuple(bound), ulps,
-                 wrong, held)  # fmt: skip
+    values = tuple(range(count)), tuple(got), tuple(want), tuple(bound), ulps, wrong, held
+    return OutputErrors("y", "float32", (count,), count, *values)
 
 
 @given(ANY)
@@ -58,40 +58,40 @@ def inside(plot: Plot) -> bool:
 @given(st.lists(st.tuples(st.floats(), FINITE, st.floats(min_value=0)), min_size=1, max_size=30))
 def test_elements_lie_inside_whatever_their_values(rows: list[tuple[float, float, float]]) -> None:
     got, want, bound = map(list, zip(*rows, strict=True))
-    for plot in plots(Portrait((panel(got, want, bound, {"x": want}),))):
+    for plot in plots(PlotData((panel(got, want, bound, {"x": want}),))):
         assert inside(plot)
         assert "nan" not in plot.bound + plot.allowed
 
 
 def test_an_element_over_its_bound_lies_above_it_and_one_inside_below() -> None:
-    (drawn,) = plots(Portrait((panel([1.0, 2.0], [1.0, 2.001], [1e-6, 1e-2], {}),)))
+    (drawn,) = plots(PlotData((panel([1.0, 2.0], [1.0, 2.001], [1e-6, 1e-2], {}),)))
     tops = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)h", drawn.bound)]
     assert [mark.kind for mark in drawn.marks] == ["right", "right"]
     assert drawn.marks[1].y > tops[1]
-    (drawn,) = plots(Portrait((panel([1.0, 2.5], [1.0, 2.0], [1e-6, 1e-2], {}),)))
+    (drawn,) = plots(PlotData((panel([1.0, 2.5], [1.0, 2.0], [1e-6, 1e-2], {}),)))
     tops = [float(y) for y in re.findall(r"M[\d.]+ ([\d.]+)h", drawn.bound)]
     assert drawn.marks[1].kind == "wrong" and drawn.marks[1].y < tops[1]
 
 
 def test_what_is_not_finite_lies_on_a_tick_of_its_own_at_the_top() -> None:
-    (drawn,) = plots(Portrait((panel([math.nan, 1.0], [0.5, 1.0], [1e-6, 1e-6], {}),)))
+    (drawn,) = plots(PlotData((panel([math.nan, 1.0], [0.5, 1.0], [1e-6, 1e-6], {}),)))
     assert drawn.marks[0].y < TOP
     assert (drawn.marks[0].y, "inf") in drawn.y_ticks
 
 
 def test_the_error_is_drawn_along_an_input_that_varies_and_not_along_one_that_does_not() -> None:
     same = panel([1.0, 3.0], [1.0, 2.0], [0.1, 0.1], {"x": [-1.0, 4.0], "scale": [1.0, 1.0]})
-    assert [plot.title for plot in plots(Portrait((same,)))] == ["y: error by element", "y: ULP against x"]
+    assert [plot.title for plot in plots(PlotData((same,)))] == ["y: error by element", "y: ULP against x"]
 
 
 def test_an_output_without_any_error_is_not_drawn() -> None:
-    assert plots(Portrait((panel([1.0, 3.0], [1.0, 3.0], [0.1, 0.1], {"x": [-1.0, 4.0]}),))) == []
+    assert plots(PlotData((panel([1.0, 3.0], [1.0, 3.0], [0.1, 0.1], {"x": [-1.0, 4.0]}),))) == []
 
 
 def test_a_curve_takes_the_place_of_single_elements_and_marks_them() -> None:
-    curve = Curve("y", "x", "float32", {"dy": "1.0"}, (-8.0, 0.0, 8.0), (1e9, 0.5, 0.0), (True, False, False))
+    curve = ErrorCurve("y", "x", "float32", {"dy": "1.0"}, (-8.0, 0.0, 8.0), (1e9, 0.5, 0.0), (True, False, False))
     own = panel([1.0], [2.0], [0.1], {"x": [-4.0]})
-    drawn = plots(Portrait((own,), (curve,)))[1]
+    drawn = plots(PlotData((own,), (curve,)))[1]
     assert [mark.kind for mark in drawn.marks] == ["wrong", "right", "right", "here"]
     assert inside(drawn)
 
@@ -103,8 +103,8 @@ def test_places_have_the_index_of_the_array(place: int, shape: tuple[int, ...], 
 
 def test_names_in_a_plot_are_text() -> None:
     hostile = '</svg><script>alert(1)</script>"'
-    curve = Curve(hostile, hostile, hostile, {hostile: hostile}, (0.0, 1.0), (1.0, 2.0), (False, True))
-    text = page("study.html", v=Shown(plots(Portrait((), (curve,)))))
+    curve = ErrorCurve(hostile, hostile, hostile, {hostile: hostile}, (0.0, 1.0), (1.0, 2.0), (False, True))
+    text = page("study.html", v=Shown(plots(PlotData((), (curve,)))))
     assert "<script" not in text and text.count("</svg>") == 1
 
 

@@ -16,7 +16,7 @@ from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import ORACLES, VERDICTS
 from fuzz.web import formatting
 from fuzz.web.api import Filters, Key, Number, Text, book, lanes, state_of
-from fuzz.web.corpus_index import Book, entry_of
+from fuzz.web.corpus_index import IndexedEntry, entry_of
 from fuzz.web.pages.render import STATIC, page
 from fuzz.web.pages.views import view
 from fuzz.web.plots.trend import trends
@@ -127,7 +127,7 @@ def corpus(request: Request, target: Text = "", text: Text = "") -> HTMLResponse
 @lru_cache(maxsize=4096)
 def read(path: Path, changed: float) -> tuple[Entry | None, str]:
     """The entry of a file as it was at that time."""
-    return entry_of(Book("", "", path, path.parent, changed))
+    return entry_of(IndexedEntry("", "", path, path.parent, changed))
 
 
 @router.get("/help")

@@ -10,8 +10,8 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.rate import Rate
 from fuzz.report.text import case_lines, verdict_lines
-from fuzz.web.plots.geometry import Plot, plots
-from fuzz.web.plots.requests import Study
+from fuzz.web.plots.charts import Plot, plots
+from fuzz.web.plots.protocol import PlotResult
 
 Pairs = tuple[tuple[str, str], ...]
 VERSIONS = ("backend", "device", "torch", "triton", "python")
@@ -62,7 +62,7 @@ class View:
         return f"{self.oracle}/{self.symptom} {self.output}" if self.oracle else "seed case"
 
 
-def view(entry: Entry, path: str, repeat: str, study: Study | None = None) -> View:
+def view(entry: Entry, path: str, repeat: str, study: PlotResult | None = None) -> View:
     """What a page shows of an entry. `path` is shown, `repeat` is the command to copy."""
     finding, seen = entry.finding, entry.seen
     said = tuple(text for text in seen.get("diagnosis", "").split("; ") if text)
@@ -78,7 +78,7 @@ def view(entry: Entry, path: str, repeat: str, study: Study | None = None) -> Vi
     )  # fmt: skip
 
 
-def unseen(study: Study, drawn: tuple[Plot, ...]) -> Iterator[str]:
+def unseen(study: PlotResult, drawn: tuple[Plot, ...]) -> Iterator[str]:
     """Why there is no plot or no script."""
     if study.portrait.why:
         yield study.portrait.why

@@ -1,4 +1,4 @@
-"""Portrait: what is drawn of a case: outputs element by element, and the error against one input. Plain numbers.
+"""PlotData: what is drawn of a case: outputs element by element, and the error against one input. Plain numbers.
 
 Made by a worker (``studio``), drawn by ``plots``.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Panel:
+class OutputErrors:
     """One output of the call that shows the finding, element by element as float64.
 
     `places` are indices into the flattened output, all of them or a choice that holds every kind; `total` counts all
@@ -37,7 +37,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Curve:
+class ErrorCurve:
     """The largest error of an elementwise target in ULP, over values of one argument while the others hold `fixed`.
 
     `sign` tells at which values the result has the wrong sign.
@@ -53,9 +53,9 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Portrait:
+class PlotData:
     """Everything that is drawn of one case; `why` says why there is nothing, or not more."""
 
-    panels: tuple[Panel, ...] = ()
-    curves: tuple[Curve, ...] = ()
+    panels: tuple[OutputErrors, ...] = ()
+    curves: tuple[ErrorCurve, ...] = ()
     why: str = ""

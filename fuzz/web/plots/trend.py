@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from fuzz.campaign.store import Statistic
 from fuzz.web.formatting import stamp
-from fuzz.web.plots.geometry import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot
+from fuzz.web.plots.charts import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Plot
 from fuzz.web.plots.scales import Linear
 
 Points = list[tuple[float, float]]

@@ -1,4 +1,4 @@
-"""Studio: the worker in which an entry sits for its portrait and its script, since both run the target's code."""
+"""PlotWorker: the worker in which an entry sits for its portrait and its script, since both run the target's code."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ from fuzz.oracles.examine import prepared
 from fuzz.oracles.invariance import second_call
 from fuzz.reference.envelope import precision
 from fuzz.report.reproducer.script import Due, script
-from fuzz.sweep import planned
+from fuzz.sweep import make_plan
+from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.counts import NEAR
-from fuzz.sweep.exact_values import Truth
-from fuzz.sweep.measure import Bench
+from fuzz.sweep.measure import KernelRunner
 from fuzz.sweep.plan import batch_of, swept_arguments
 from fuzz.sweep.ulps import ulps
 from fuzz.target.loader import LIBRARIES, built_in, check_fits, find, load, planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.web.plots.data import Curve, Panel, Portrait
-from fuzz.web.plots.requests import Gallery, Sitting, Study
+from fuzz.web.plots.data import ErrorCurve, OutputErrors, PlotData
+from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.process import Final
 from fuzz.worker.protocol import Setting
 
@@ -46,7 +46,7 @@ DRAWN = 1024
 
 
 @dataclass(frozen=True)
-class Studio:
+class PlotWorker:
     """What one process draws: entries of one target, with one planted bug or none, on one backend."""
 
     setting: Setting
@@ -54,11 +54,11 @@ class Studio:
     launcher: Launcher
     backend: Backend
 
-    def study(self, sitting: Sitting) -> Study:
-        """Portrait and script of one entry; what cannot be had is told in words."""
-        return Study(self.portrait(sitting.entry), *self.script(sitting))
+    def study(self, sitting: PlotRequest) -> PlotResult:
+        """PlotData and script of one entry; what cannot be had is told in words."""
+        return PlotResult(self.portrait(sitting.entry), *self.script(sitting))
 
-    def script(self, sitting: Sitting) -> tuple[str, str]:
+    def script(self, sitting: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
         plant = planted(self.target, self.setting.planted)[0] if self.setting.planted else None
         try:
@@ -68,22 +68,22 @@ class Studio:
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
 
-    def portrait(self, entry: Entry) -> Portrait:
+    def portrait(self, entry: Entry) -> PlotData:
         if entry.finding and entry.finding.symptom in ENDING:
-            return Portrait(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
+            return PlotData(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
         outcome = run(self.target, self.launcher, entry.case.calls, self.backend)
         if not isinstance(outcome, Returned):
-            return Portrait(why=f"nothing to draw: {describe(outcome)}")
+            return PlotData(why=f"nothing to draw: {describe(outcome)}")
         if self.target.reference is None:
-            return Portrait(why="nothing to draw: the target has no reference")
+            return PlotData(why="nothing to draw: the target has no reference")
         try:
             seen = picture(Examination(self.target, self.launcher, entry.case, self.backend, outcome))
         except FuzzError as error:
-            return Portrait(why=f"nothing to draw: {one_line(error)}")
+            return PlotData(why=f"nothing to draw: {one_line(error)}")
         panels = tuple(panel(seen, output) for output in seen.got if seen.got[output].numel())
-        return Portrait(panels, self.curves(entry), "" if panels else "nothing to draw: no floating output")
+        return PlotData(panels, self.curves(entry), "" if panels else "nothing to draw: no floating output")
 
-    def curves(self, entry: Entry) -> tuple[Curve, ...]:
+    def curves(self, entry: Entry) -> tuple[ErrorCurve, ...]:
         """The error along the one argument of an elementwise target; none for others."""
         finding = entry.finding
         if finding is None or finding.of_one_backend.oracle != "accuracy":
@@ -93,7 +93,7 @@ class Studio:
         except (UsageError, OverflowError):
             return ()
 
-    def curve(self, entry: Entry, output: str) -> Curve:
+    def curve(self, entry: Entry, output: str) -> ErrorCurve:
         """The kernel at values around the finding's, the other arguments as they are there. UsageError where none."""
         call, place = entry.case.last, first_wrong(entry)
         swept = swept_arguments(self.target, "", False)[0]
@@ -102,13 +102,13 @@ class Studio:
         held = {name: element(entry, name, place) for name in call.arguments}
         settings = {name: repr(value) for name, value in held.items() if name != swept}
         settings |= {name: str(value) for name, value in call.options.items()}
-        plan = planned(
+        plan = make_plan(
             self.target, self.setting.target, dtype=dtype, backend=self.backend.name, planted=self.setting.planted,
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
         arithmetic = precision(plan.backend, self.target.accumulate, self.target.dot)
-        truth = Truth(self.target, output, arithmetic, plan.options)
-        bench = Bench(plan, self.target, self.launcher, self.backend, truth)
+        truth = CorrectRounding(self.target, output, arithmetic, plan.options)
+        bench = KernelRunner(plan, self.target, self.launcher, self.backend, truth)
         words = around(held[swept], plan.kind)
         tensors = bench.tensors((words,))
         got = bench.run(tensors).cpu()
@@ -116,34 +116,34 @@ class Studio:
         want, kind = truth.expected(inputs, members=1).value, named_dtype(NAMES[got.dtype])
         error, sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
         x = from_words(words, plan.kind).astype(np.float64)
-        return Curve(output, swept, dtype, settings, numbers(x), numbers(error.numpy()), tuple(sign.tolist()))
+        return ErrorCurve(output, swept, dtype, settings, numbers(x), numbers(error.numpy()), tuple(sign.tolist()))
 
 
-def service(gallery: Gallery) -> Callable[[Sitting], Final]:
+def make_handler(gallery: PlotConfig) -> Callable[[PlotRequest], Final]:
     """The worker's handler, sitting -> study; each one is its process's last."""
     backend = named_backend(gallery.backend).name
 
-    def handle(sitting: Sitting) -> Final:
+    def handle(sitting: PlotRequest) -> Final:
         try:
             text = located(gallery, sitting)
             return Final(
-                Studio(*settled(Setting(text, sitting.entry.planted or None, backend), sitting)).study(sitting)
+                PlotWorker(*settled(Setting(text, sitting.entry.planted or None, backend), sitting)).study(sitting)
             )
         except UsageError as error:
-            return Final(Study(Portrait(why=one_line(error)), why="its target cannot be run here"))
+            return Final(PlotResult(PlotData(why=one_line(error)), why="its target cannot be run here"))
         except Fatal as fatal:
-            return Final(Study(Portrait(why=f"nothing to draw: {describe(fatal.outcome)}")))
+            return Final(PlotResult(PlotData(why=f"nothing to draw: {describe(fatal.outcome)}")))
 
     return handle
 
 
-def settled(setting: Setting, sitting: Sitting) -> tuple[Setting, Target, Launcher, Backend]:
+def settled(setting: Setting, sitting: PlotRequest) -> tuple[Setting, Target, Launcher, Backend]:
     """What a studio needs, once the entry's case is known to fit its target."""
     check_fits(sitting.entry.case, load(setting.target), sitting.path)
     return setting, *prepared(setting)
 
 
-def located(gallery: Gallery, sitting: Sitting) -> str:
+def located(gallery: PlotConfig, sitting: PlotRequest) -> str:
     """What to load an entry's target by. TargetError where it is in none of the gallery's places."""
     name = sitting.entry.case.target
     if gallery.beside or gallery.given:
@@ -165,7 +165,7 @@ def find_in(name: str, folders: Iterable[Path]) -> str:
     raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
 
 
-def panel(seen: Picture, output: str) -> Panel:
+def panel(seen: Picture, output: str) -> OutputErrors:
     """One output of the picture; of a large one all kinds of wrong elements and others evenly."""
     got, want, bound = (part[output].reshape(-1).numpy() for part in (seen.got, seen.want, seen.bound))
     wrong = seen.wrong[output].reshape(-1).numpy() if output in seen.wrong else np.zeros(got.size, dtype=bool)
@@ -173,7 +173,7 @@ def panel(seen: Picture, output: str) -> Panel:
     kind, shape = seen.kind(output), seen.got[output].shape
     error = ulps(torch.from_numpy(got[places]), torch.from_numpy(want[places]), kind).numpy()
     alike = {name: x.reshape(-1).numpy() for name, x in seen.inputs.items() if x.shape == shape}
-    return Panel(
+    return OutputErrors(
         output, kind.name, tuple(shape), got.size, tuple(places.tolist()),
         numbers(got[places]), numbers(want[places]), numbers(bound[places]), numbers(error),
         tuple(wrong[places].tolist()),

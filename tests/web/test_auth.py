@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from served import TOKEN, Make, Place
+from service_files import TOKEN, Make, Place
 
 from fuzz import cli
 from fuzz.errors import UsageError

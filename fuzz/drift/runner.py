@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzz.drift.plan import Plan, Row, Rows
+from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.model.recipes import Exact
 from fuzz.worker.process import Fate, Worker
 
-ENTRY = "fuzz.drift.measure:service"
+ENTRY = "fuzz.drift.measure:make_handler"
 PATIENCE = 600.0
 """Seconds that one batch size may take: all its layers, and their reference."""
 WRITTEN = 1 << 16
 """Elements of a state that a case may hold word by word."""
 
 
-def drifted(plan: Plan, memory: int, told: Callable[[Rows], None]) -> list[Rows]:
+def drifted(plan: DriftPlan, memory: int, told: Callable[[BatchDrift], None]) -> list[BatchDrift]:
     """The rows of every batch size, in order. UsageError where the kernel does not return."""
     found = []
     with Worker(ENTRY, plan, memory, PATIENCE) as worker:
@@ -31,12 +31,12 @@ def drifted(plan: Plan, memory: int, told: Callable[[Rows], None]) -> list[Rows]
     return found
 
 
-def broken(plan: Plan, row: Row) -> bool:
+def broken(plan: DriftPlan, row: LayerDrift) -> bool:
     """Whether a row breaks what the target promises: its bits, or the envelope."""
     return bool(row.differ if plan.bitwise else row.beyond)
 
 
-def cases_of(plan: Plan, found: list[Rows]) -> list[Case]:
+def cases_of(plan: DriftPlan, found: list[BatchDrift]) -> list[Case]:
     """For each batch size that breaks the promise the first layer whose bits differ, with the row computed alone."""
     made = []
     for rows in found:

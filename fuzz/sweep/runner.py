@@ -10,12 +10,12 @@ from fuzz.model.outcome import describe
 from fuzz.report.progress import Progress
 from fuzz.run.fuzzer import Campaign, Result
 from fuzz.search.engines import Desk
-from fuzz.sweep.counts import Tally
-from fuzz.sweep.plan import Plan
+from fuzz.sweep.counts import SweepCounts
+from fuzz.sweep.plan import SweepPlan
 from fuzz.worker.process import Fate, Worker
 from fuzz.worker.protocol import Wave
 
-ENTRY = "fuzz.sweep.worker:service"
+ENTRY = "fuzz.sweep.worker:make_handler"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2
@@ -26,9 +26,9 @@ FAILED = 4
 """Parts in which the kernel does not return after which a sweep ends."""
 
 
-def swept(plan: Plan, memory: int, timeout: float, told: Callable[[Tally, int], None]) -> Tally:
+def swept(plan: SweepPlan, memory: int, timeout: float, told: Callable[[SweepCounts, int], None]) -> SweepCounts:
     """The tally of all parts. `told` is called after each with what there is so far and the number of requests done."""
-    total = Tally()
+    total = SweepCounts()
     with Worker(ENTRY, plan, memory, timeout + PATIENCE) as worker:
         upcoming = 0
         for part in range(plan.requests):
@@ -38,14 +38,14 @@ def swept(plan: Plan, memory: int, timeout: float, told: Callable[[Tally, int], 
             while (answer := worker.answer(0.05)) is None:
                 continue
             found = answer[1]
-            total.add(Tally(failed=[(part, describe(found.outcome))]) if isinstance(found, Fate) else found)
+            total.add(SweepCounts(failed=[(part, describe(found.outcome))]) if isinstance(found, Fate) else found)
             told(total, part + 1)
             if len(total.failed) >= FAILED:
                 break
     return total
 
 
-def cases_of(plan: Plan, tally: Tally) -> list[Case]:
+def cases_of(plan: SweepPlan, tally: SweepCounts) -> list[Case]:
     """Of each region and symptom the worst value as a case of its own; parts in which the kernel failed as a whole."""
     made, seen = [], set()
     for one in tally.worst:
@@ -55,14 +55,14 @@ def cases_of(plan: Plan, tally: Tally) -> list[Case]:
     return [*made[:CASES], *(whole(plan, part * plan.parts // plan.requests) for part, _ in tally.failed[:1])]
 
 
-def whole(plan: Plan, part: int) -> Case:
+def whole(plan: SweepPlan, part: int) -> Case:
     """A part as one case."""
     words = plan.words(part)
     return plan.case({name: tuple(one.tolist()) for name, one in zip(plan.swept, words, strict=True)})
 
 
 @dataclass
-class Given(Campaign):
+class FixedCasesFuzzer(Campaign):
     """A campaign whose cases are given, each asked of these sampled oracles and of those that examine every case."""
 
     cases: list[Case] = field(default_factory=list)
@@ -76,14 +76,14 @@ class Given(Campaign):
             yield Wave(case, (self.sampled,), index)
 
 
-class Reports(Progress):
+class FindingsProgress(Progress):
     """Tells of findings only: the command has told of itself."""
 
     def started(self, *told: object) -> None: ...
     def progress(self, *told: object) -> None: ...
 
 
-def findings(plan: Plan, tally: Tally, campaign: Callable[[list[Case]], Given]) -> Result | None:
+def findings(plan: SweepPlan, tally: SweepCounts, campaign: Callable[[list[Case]], FixedCasesFuzzer]) -> Result | None:
     """What becomes of the worst values: confirmed, shrunk, merged and saved. None where nothing is wrong.
 
     What does not show again when each value runs alone is asked once more with its whole part around it.

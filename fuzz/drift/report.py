@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fuzz.drift.plan import Plan, Rows
-from fuzz.drift.search import broken
+from fuzz.drift.plan import BatchDrift, DriftPlan
+from fuzz.drift.runner import broken
 from fuzz.report.json import finding_json
 from fuzz.run.fuzzer import Result
 
 
-def drift_json(plan: Plan, found: list[Rows], result: Result | None) -> Mapping[str, Any]:
+def drift_json(plan: DriftPlan, found: list[BatchDrift], result: Result | None) -> Mapping[str, Any]:
     """The value that ``fuzz drift --json`` prints; docs/command-line.md tells every field."""
     return {
         "target": plan.target,
@@ -45,7 +45,7 @@ def finite(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def heading(plan: Plan) -> str:
+def heading(plan: DriftPlan) -> str:
     bug = f", planted {plan.planted}" if plan.planted else ""
     sizes = " ".join(f"{name}={size}" for name, size in plan.dims.items())
     options = "".join(f", {name} = {value}" for name, value in plan.options.items())
@@ -53,12 +53,12 @@ def heading(plan: Plan) -> str:
     return f"{plan.target}{bug}: {much}; the last row of a batch against the same row alone"
 
 
-def text_of(plan: Plan, found: list[Rows]) -> str:
+def text_of(plan: DriftPlan, found: list[BatchDrift]) -> str:
     """The whole table: of each batch size some layers."""
     return "\n".join([heading(plan), "", *lines(plan, found), "", verdict(plan, found)])
 
 
-def lines(plan: Plan, found: list[Rows]) -> Iterator[str]:
+def lines(plan: DriftPlan, found: list[BatchDrift]) -> Iterator[str]:
     yield f"{'batch':>6}{'layer':>7}{'drift':>12}{'from truth':>12}{'envelope':>12}   elements with other bits"
     shown = sorted({1, 2, 5, 10, 15, plan.layers} & set(range(1, plan.layers + 1)))
     for rows in found:
@@ -69,7 +69,7 @@ def lines(plan: Plan, found: list[Rows]) -> Iterator[str]:
                 yield f"{row.batch:>6}{row.layer:>7}{numbers}   {row.differ}{beyond}"
 
 
-def verdict(plan: Plan, found: list[Rows]) -> str:
+def verdict(plan: DriftPlan, found: list[BatchDrift]) -> str:
     """Whether the promise is kept."""
     promise = "the same bits" if plan.bitwise else "drift inside the envelope"
     wrong = [row for rows in found for row in rows.rows if broken(plan, row)]

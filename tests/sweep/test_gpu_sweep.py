@@ -12,26 +12,28 @@ from torch._dynamo.testing import CompileCounter
 
 from fuzz.backends import backend
 from fuzz.reference.envelope import precision
-from fuzz.sweep import Plan, Tally, planned
-from fuzz.sweep import on_device as large
-from fuzz.sweep.exact_values import Truth
-from fuzz.sweep.fork_pool import Hands
-from fuzz.sweep.measure import Bench, measured
-from fuzz.sweep.on_device import Device
+from fuzz.sweep import SweepCounts, SweepPlan, make_plan
+from fuzz.sweep import gpu_sweep as large
+from fuzz.sweep.correct_rounding import CorrectRounding
+from fuzz.sweep.fork_pool import ForkPool
+from fuzz.sweep.gpu_screen import STRETCHES, parts_of, screen_of, sums_of, words_of
+from fuzz.sweep.gpu_sweep import GpuSweep
+from fuzz.sweep.measure import KernelRunner, measured
 from fuzz.sweep.plan import place_of
-from fuzz.sweep.screen import STRETCHES, parts_of, screen_of, sums_of, words_of
 from fuzz.target.loader import load, planted
 
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
 
 
-def bench(plan: Plan) -> Bench:
+def bench(plan: SweepPlan) -> KernelRunner:
     target = load(plan.text)
     launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
-    return Bench(plan, target, launcher, backend("cpu"), Truth(target, "", precision("cpu"), plan.options))
+    return KernelRunner(
+        plan, target, launcher, backend("cpu"), CorrectRounding(target, "", precision("cpu"), plan.options)
+    )
 
 
-def alike(one: Tally, other: Tally) -> None:
+def alike(one: SweepCounts, other: SweepCounts) -> None:
     for name in TABLE:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
     assert {**one.other, "judged": 0} == {"judged": 0} | {name: n for name, n in other.other.items() if n}
@@ -41,12 +43,12 @@ def alike(one: Tally, other: Tally) -> None:
     ("target", "dtype", "bug"), [("gelu_bw", "bfloat16", "erf_saturates"), ("silu", "bfloat16", None)]
 )
 def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) -> None:
-    made = bench(planned(load(target), target, dtype=dtype, backend="cpu", planted=bug))
-    device, total = Device(made, size=1 << 13, span=4), Tally()
+    made = bench(make_plan(load(target), target, dtype=dtype, backend="cpu", planted=bug))
+    device, total = GpuSweep(made, size=1 << 13, span=4), SweepCounts()
     for number in range(2):
         total.add(device.spanned(number))
     whole = measured(made, 0)
-    assert isinstance(whole, Tally)
+    assert isinstance(whole, SweepCounts)
     alike(total, whole)
     assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * STRETCHES
     assert {one.symptom for one in total.worst} == {one.symptom for one in whole.worst}
@@ -59,14 +61,14 @@ X = (-13.5, -5.0, -3.65, -0.7517, -0.5, -(2.0**-126), -0.0, 0.0, 2.0**-126, 0.5,
 @pytest.mark.parametrize("bug", [None, "erf_saturates"])
 def test_float32_beside_every_edge(bug: str | None) -> None:
     """The 2^16 values around each; a part of the device is one of the host's own here."""
-    asked = planned(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cuda", planted=bug)
+    asked = make_plan(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cuda", planted=bug)
     assert asked.large
     made = bench(replace(asked, backend="cpu"))
-    device, signs = Device(made, size=1 << 16, span=1), 0
+    device, signs = GpuSweep(made, size=1 << 16, span=1), 0
     places = place_of(np.array(X, dtype=np.float32).view(np.uint32), asked.kind)
     for part in sorted({int(place) >> 16 for place in places})[1 if bug else 0 : 3 if bug else None]:
         found, whole = device.spanned(part), measured(made, part)
-        assert isinstance(whole, Tally)
+        assert isinstance(whole, SweepCounts)
         # How many float64 leaves to mpmath depends on the noise that a value meets where it stands in its tensor.
         assert abs(found.other.pop("settled", 0) - whole.other.pop("settled", 0)) < 100
         alike(found, whole)
@@ -76,7 +78,7 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
 
 def test_screens_compile_whole_and_once() -> None:
     """A GPU's compiler gets each as one graph, the same for every part; its answers are those of plain torch."""
-    plan = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
+    plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     parts, truth = parts_of(plan, 1 << 17), bench(replace(plan, backend="cpu")).truth
     truth.output = "y"
     traced = CompileCounter()
@@ -97,7 +99,7 @@ def doubled(value: float) -> float:
 
 
 def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
-    hands = Hands(doubled, 2)
+    hands = ForkPool(doubled, 2)
     try:
         assert hands.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and hands.map([]) == []
         with pytest.raises(TypeError):
@@ -109,7 +111,7 @@ def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
 
 def test_hands_end_beside_others_forked_later() -> None:
     """Those hold copies of the first ones' pipes."""
-    first, second = Hands(abs, 1), Hands(abs, 1)
+    first, second = ForkPool(abs, 1), ForkPool(abs, 1)
     stopping = Thread(target=first.stop, daemon=True)
     stopping.start()
     stopping.join(10)
@@ -120,13 +122,13 @@ def test_hands_end_beside_others_forked_later() -> None:
 
 
 def test_hands_decide_what_one_process_decides() -> None:
-    plan = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cpu", pairs=True)
+    plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cpu", pairs=True)
     truth = bench(plan).truth
     truth.output = "y"
     gate = torch.full((128,), 1.5 * 2.0**-60, dtype=torch.float64)
     inputs = {"gate": gate, "up": 1 + torch.arange(128, dtype=torch.float64) / 128}
     alone = truth.rounded(inputs, plan.kind)
-    truth.hands = Hands(truth.exact, 2)
+    truth.hands = ForkPool(truth.exact, 2)
     try:
         shared = truth.rounded(inputs, plan.kind)
     finally:
@@ -139,14 +141,14 @@ def test_hands_decide_what_one_process_decides() -> None:
 def test_all_pairs_of_a_few_first_values(many: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Gates of about 2^-60, where half of the product is a tie now and then that float64 alone does not decide."""
     monkeypatch.setattr(large, "MANY", many)
-    asked = planned(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
+    asked = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     assert asked.large and asked.requests == 4 and asked.exhaustive
     made = bench(replace(asked, backend="cpu"))
     number = (0x8000 + (127 - 60) * 128) // 2
-    found, total = Device(made, size=size, span=(1 << 17) // size).spanned(number), Tally()
+    found, total = GpuSweep(made, size=size, span=(1 << 17) // size).spanned(number), SweepCounts()
     for part in (2 * number, 2 * number + 1):
         small = measured(made, part)
-        assert isinstance(small, Tally)
+        assert isinstance(small, SweepCounts)
         total.add(small)
     if many:
         alike(found, total)

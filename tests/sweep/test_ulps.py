@@ -13,8 +13,8 @@ import torch
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_words, ordinal, to_words, ulps_between
 from fuzz.model.recipes.torch_values import from_words as tensor_of
-from fuzz.sweep.counts import REGIONS, Tally, region_of, runs_of
-from fuzz.sweep.exact_values import odd_double
+from fuzz.sweep.correct_rounding import odd_double
+from fuzz.sweep.counts import REGIONS, SweepCounts, region_of, runs_of
 from fuzz.sweep.plan import drawn, in_order, place_of, sampled
 from fuzz.sweep.ulps import ordinals, rounded, ulps
 
@@ -102,9 +102,9 @@ def test_regions_of_bfloat16_have_the_reports_counts() -> None:
 def test_runs_join_across_parts_only_where_both_touch_the_seam() -> None:
     x = np.arange(4.0)
     assert runs_of(x, np.array([True, True, False, True])) == [(0.0, 1.0), (3.0, 3.0)]
-    total = Tally()
-    total.add(Tally(runs=[(0.0, 1.0), (3.0, 3.0)], open_first=True, open_last=True))
-    total.add(Tally(runs=[(4.0, 5.0)], open_first=True))
+    total = SweepCounts()
+    total.add(SweepCounts(runs=[(0.0, 1.0), (3.0, 3.0)], open_first=True, open_last=True))
+    total.add(SweepCounts(runs=[(4.0, 5.0)], open_first=True))
     assert total.runs == [(0.0, 1.0), (3.0, 5.0)] and not total.open_last
-    total.add(Tally(runs=[(8.0, 9.0)], open_first=True))
+    total.add(SweepCounts(runs=[(8.0, 9.0)], open_first=True))
     assert total.runs[-1] == (8.0, 9.0) and Fraction(len(total.runs)) == 3

@@ -1,4 +1,4 @@
-"""Sitting: what the studio is asked about an entry, and the Study it answers. Data between processes."""
+"""PlotRequest: what the studio is asked about an entry, and the PlotResult it answers. Data between processes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.web.plots.data import Portrait
+from fuzz.web.plots.data import PlotData
 
-STUDIO = "fuzz.web.plots.worker:service"
+STUDIO = "fuzz.web.plots.worker:make_handler"
 """What a worker runs to draw entries."""
 
 
 @dataclass(frozen=True)
-class Gallery:
+class PlotConfig:
     """Where a studio runs cases, and where it may load targets from.
 
     `given` is a file that holds every target. Without it: the built-in targets, then the files in `folders`, and with
@@ -27,7 +27,7 @@ class Gallery:
 
 
 @dataclass(frozen=True)
-class Sitting:
+class PlotRequest:
     """An entry with its file, and the command that repeats it, which its script tells."""
 
     path: Path
@@ -36,9 +36,9 @@ class Sitting:
 
 
 @dataclass(frozen=True)
-class Study:
+class PlotResult:
     """What is shown of an entry beside its text: what is drawn, and the stand-alone program or why there is none."""
 
-    portrait: Portrait
+    portrait: PlotData
     script: str = ""
     why: str = ""

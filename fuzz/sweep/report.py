@@ -9,20 +9,20 @@ from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
 from fuzz.run.fuzzer import Result
-from fuzz.sweep.counts import OVER, Tally
-from fuzz.sweep.plan import Plan
+from fuzz.sweep.counts import OVER, SweepCounts
+from fuzz.sweep.plan import SweepPlan
 
 INTERVALS = 20
 """Intervals of wrong signs that are told one by one."""
 
 
-def fixed_values(plan: Plan) -> dict[str, str]:
+def fixed_values(plan: SweepPlan) -> dict[str, str]:
     """What the arguments that are not swept hold, and the options."""
     tensors = {name: decimal(word, named_dtype(dtype)) for name, (dtype, word) in plan.fixed.items()}
     return {**tensors, **{name: str(value) for name, value in plan.options.items()}}
 
 
-def sweep_json(plan: Plan, tally: Tally, result: Result | None, seconds: float) -> Mapping[str, Any]:
+def sweep_json(plan: SweepPlan, tally: SweepCounts, result: Result | None, seconds: float) -> Mapping[str, Any]:
     """The value that ``fuzz sweep --json`` prints; docs/command-line.md tells every field."""
     other = tally.other
     return {
@@ -52,7 +52,7 @@ def sweep_json(plan: Plan, tally: Tally, result: Result | None, seconds: float) 
     }
 
 
-def heading(plan: Plan) -> str:
+def heading(plan: SweepPlan) -> str:
     """What is swept, in one line."""
     bug = f", planted {plan.planted}" if plan.planted else ""
     what = " and ".join(plan.swept)
@@ -63,12 +63,12 @@ def heading(plan: Plan) -> str:
     return f"{plan.target}{bug}: {much} of {what} in {plan.dtype}" + (f", with {rest}" if rest else "")
 
 
-def text_of(plan: Plan, tally: Tally) -> str:
+def text_of(plan: SweepPlan, tally: SweepCounts) -> str:
     """The whole table."""
     return "\n".join([heading(plan), "", *rows(tally), "", *shares(tally), *signs(tally), *rest(plan, tally)])
 
 
-def rows(tally: Tally) -> Iterator[str]:
+def rows(tally: SweepCounts) -> Iterator[str]:
     yield f"{'region':<19}{'x':<13}{'count':>13}{'mean ULP':>11}{'max ULP':>11}{'mean steps':>12}{'max steps':>15}"
     for one in tally.regions():
         units = f"{short(one['mean_ulp']):>11}{short(one['max_ulp']):>11}"
@@ -83,13 +83,13 @@ def short(value: float) -> str:
     return f"{value:.2g}"
 
 
-def shares(tally: Tally) -> Iterator[str]:
+def shares(tally: SweepCounts) -> Iterator[str]:
     total = max(int(tally.number.sum()), 1)
     parts = [f"{limit}: {int(n):,} ({n / total:.2%})" for limit, n in zip(OVER, tally.over, strict=True)]
     yield "over so many ULP   " + "   ".join(parts)
 
 
-def signs(tally: Tally) -> Iterator[str]:
+def signs(tally: SweepCounts) -> Iterator[str]:
     if not tally.runs:
         yield "wrong sign         none"
         return
@@ -101,7 +101,7 @@ def signs(tally: Tally) -> Iterator[str]:
         yield f"                   and {len(tally.runs) - INTERVALS} more"
 
 
-def rest(plan: Plan, tally: Tally) -> Iterator[str]:
+def rest(plan: SweepPlan, tally: SweepCounts) -> Iterator[str]:
     other = tally.other
     yield f"not finite         {other['nan']:,} NaN inputs, {other['nan_differs']:,} with another result than due"
     yield f"                   {other['infinite']:,} infinite inputs, {other['infinite_differs']:,} with another result"
@@ -121,7 +121,7 @@ def rest(plan: Plan, tally: Tally) -> Iterator[str]:
         yield f"contract           kept by {every}{tally.count:,} values{proof(plan, tally)}"
 
 
-def proof(plan: Plan, tally: Tally) -> str:
+def proof(plan: SweepPlan, tally: SweepCounts) -> str:
     """What an exhaustive sweep proves."""
     if not plan.exhaustive or tally.other["nonfinite"]:
         return ""

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.sweep.counts import BINS, NEAR, OVER, REGIONS, Tally
-from fuzz.sweep.measure import Bench, Compared, flushes, others
-from fuzz.sweep.screen import COUNTS, OTHERS, Parts, region, unpacked
+from fuzz.sweep.counts import BINS, NEAR, OVER, REGIONS, SweepCounts
+from fuzz.sweep.gpu_screen import COUNTS, OTHERS, Parts, region, unpacked
+from fuzz.sweep.measure import ComparedValues, KernelRunner, flushes, others
 from fuzz.sweep.ulps import ordinals, ulps
 
 TABLE = ("number", "ulps", "most", "ordinals", "most_ordinals")
 BEFORE = len(COUNTS) - len(OVER)
 
 
-def of_stretches(parts: Parts, first: int, counts: Tensor, sums: Tensor) -> Tally:
+def of_stretches(parts: Parts, first: int, counts: Tensor, sums: Tensor) -> SweepCounts:
     """The tally of parts from `first` on, from what `sums_of` says of all their stretches."""
     each = unpacked(counts)
     middles = first * parts.size + torch.arange(len(counts), device=counts.device) * parts.stretch + parts.stretch // 2
@@ -34,7 +34,7 @@ def of_stretches(parts: Parts, first: int, counts: Tensor, sums: Tensor) -> Tall
     return tally
 
 
-def of_values(bench: Bench, compared: Compared, x: Tensor) -> tuple[Tally, Tensor, Tensor]:
+def of_values(bench: KernelRunner, compared: ComparedValues, x: Tensor) -> tuple[SweepCounts, Tensor, Tensor]:
     """(tally, error, wrong): of values one by one; error in units where that is usual, and where the sign is wrong."""
     got, want, kind, output = compared.got, compared.want, compared.kind, compared.output
     finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
@@ -67,9 +67,9 @@ def drawn(parts: Parts, flat: Tensor, error: Tensor, wrong: Tensor) -> np.ndarra
     return np.where(np.isneginf(bins), np.nan, bins)
 
 
-def _numbered(told: np.ndarray[Any, Any]) -> Tally:
+def _numbered(told: np.ndarray[Any, Any]) -> SweepCounts:
     """A tally with the numbers of the table, and those over the limits that follow them."""
-    size, tally = len(REGIONS), Tally()
+    size, tally = len(REGIONS), SweepCounts()
     for index, name in enumerate(TABLE):
         setattr(tally, name, told[index * size : (index + 1) * size].copy())
     tally.over = told[len(TABLE) * size :][: len(OVER)].copy()

@@ -1,4 +1,4 @@
-"""Device: all values of a large sweep on a GPU, by parts of 2^24; only what is doubtful is looked at one by one.
+"""GpuSweep: all values of a large sweep on a GPU, by parts of 2^24; only what is doubtful is looked at one by one.
 
 The float64 reference and all that is counted are functions that torch compiles (`screen`). They do not perturb the
 reference at every value: what float64 is uncertain about is measured at points of every block, and a value counts as
@@ -27,11 +27,10 @@ from fuzz.backends.memory import NAMES
 from fuzz.model.dtypes import DType, from_words
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.compare import SYMPTOMS
-from fuzz.sweep.counts import Tally
-from fuzz.sweep.exact_values import CERTAIN, within
-from fuzz.sweep.measure import Bench, Compared, broken, shown
-from fuzz.sweep.plan import PART, in_order, place_of
-from fuzz.sweep.screen import (
+from fuzz.sweep.correct_rounding import CERTAIN, within
+from fuzz.sweep.counts import SweepCounts
+from fuzz.sweep.gpu_counts import drawn, of_stretches, of_values
+from fuzz.sweep.gpu_screen import (
     COUNTS,
     DOUBT,
     SIGN,
@@ -45,7 +44,8 @@ from fuzz.sweep.screen import (
     unpacked,
     words_of,
 )
-from fuzz.sweep.totals import drawn, of_stretches, of_values
+from fuzz.sweep.measure import ComparedValues, KernelRunner, broken, shown
+from fuzz.sweep.plan import PART, in_order, place_of
 
 SIZE = 1 << 24
 """Values, or pairs, of a part."""
@@ -70,7 +70,7 @@ def unwatched(_: str) -> AbstractContextManager[None]:
 
 
 @dataclass(frozen=True)
-class Picked:
+class SelectedValues:
     """Some values: their numbers, and what the kernel made of them."""
 
     flat: Tensor
@@ -80,13 +80,13 @@ class Picked:
     def kind(self) -> DType:
         return named_dtype(NAMES[self.output.dtype])
 
-    def batches(self) -> Iterator[Picked]:
+    def batches(self) -> Iterator[SelectedValues]:
         for start in range(0, len(self.flat), AT_ONCE):
-            yield Picked(self.flat[start : start + AT_ONCE], self.output[start : start + AT_ONCE])
+            yield SelectedValues(self.flat[start : start + AT_ONCE], self.output[start : start + AT_ONCE])
 
 
-def joined(picked: list[Picked]) -> Picked:
-    return Picked(torch.cat([one.flat for one in picked]), torch.cat([one.output for one in picked]))
+def joined(picked: list[SelectedValues]) -> SelectedValues:
+    return SelectedValues(torch.cat([one.flat for one in picked]), torch.cat([one.output for one in picked]))
 
 
 @dataclass(frozen=True)
@@ -99,18 +99,18 @@ class Strip:
     counts: Tensor
     sums: Tensor
 
-    def picked(self, index: Tensor) -> Picked:
-        return Picked(index + self.start, self.output[index])
+    def picked(self, index: Tensor) -> SelectedValues:
+        return SelectedValues(index + self.start, self.output[index])
 
 
 @dataclass
-class Device:
+class GpuSweep:
     """A bench whose backend computes large parts. The three functions are made at the first part.
 
     `watch` is told of each kind of work, for who measures where the time goes.
     """
 
-    bench: Bench
+    bench: KernelRunner
     size: int = SIZE
     span: int = SPAN
     watch: Watch = unwatched
@@ -125,13 +125,13 @@ class Device:
         """Blocks of a part; of pairs one for each first value."""
         return max(1, self.size >> self.parts.kind.bits) if self.parts.pairs else BLOCKS
 
-    def spanned(self, number: int) -> Tally:
+    def spanned(self, number: int) -> SweepCounts:
         """Everything that is counted of a span of parts."""
         first, last = number * self.span, min((number + 1) * self.span, self.parts.count)
         self._name_output()
         with self.watch("allowances"):
             allowances = self.allowances(first, last)
-        beside, runs, doubtful, worst, strips = Tally(), Runs(), [], [], []
+        beside, runs, doubtful, worst, strips = SweepCounts(), Runs(), [], [], []
         for start in range(first, last, STRIP):
             allowed = allowances[start - first : start - first + STRIP]
             strip = self._strip(start, allowed)
@@ -237,7 +237,7 @@ class Device:
         places = self.parts.places(edges * width + strip.start)[0].tolist()
         return list(zip(places[::2], places[1::2], strict=True))
 
-    def _put_runs(self, total: Tally, runs: Runs, ends: Tensor) -> None:
+    def _put_runs(self, total: SweepCounts, runs: Runs, ends: Tensor) -> None:
         """Joins runs that overlap or touch, and gives them to the tally as values. `ends` are numbers of the span."""
         low, high = self.parts.places(ends)[0].tolist()
         together: Runs = []
@@ -252,17 +252,17 @@ class Device:
         total.open_first = bool(together) and together[0][0] == low
         total.open_last = bool(together) and together[-1][1] == high
 
-    def _decide(self, beside: Tally, doubtful: Picked) -> Runs:
+    def _decide(self, beside: SweepCounts, doubtful: SelectedValues) -> Runs:
         """Counts the values that the screen's float64 could not be trusted with."""
         runs = Runs()
         for some in doubtful.batches():
             inputs = self.parts.doubles(some.flat)
             low, high, settled = self.bench.truth.rounded(inputs, some.kind)
-            runs += self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
+            runs += self._count(beside, some, ComparedValues(inputs, some.output, low, high, some.kind))
             beside.other["settled"] += settled
         return runs
 
-    def _bounded(self, beside: Tally, some: Picked, allowances: Tensor, start: int) -> Runs:
+    def _bounded(self, beside: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:
         """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""
         truth, inputs = self.bench.truth, self.parts.doubles(some.flat)
         assert truth.target.reference is not None
@@ -270,27 +270,27 @@ class Device:
         block = (some.flat - start) // (self.size // self.blocks)
         share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
         low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
-        return self._count(beside, some, Compared(inputs, some.output, low, high, some.kind))
+        return self._count(beside, some, ComparedValues(inputs, some.output, low, high, some.kind))
 
-    def _count(self, beside: Tally, some: Picked, compared: Compared) -> Runs:
+    def _count(self, beside: SweepCounts, some: SelectedValues, compared: ComparedValues) -> Runs:
         """Counts some values apart; the places of wrong signs."""
         tally, error, wrong = of_values(self.bench, compared, compared.inputs[self.parts.swept[0]])
         tally.bins = drawn(self.parts, some.flat, error, wrong)
         beside.add(tally)
         return [(place, place) for place in self.parts.places(some.flat[wrong])[0].tolist()]
 
-    def _judge(self, total: Tally, tops: Picked) -> None:
+    def _judge(self, total: SweepCounts, tops: SelectedValues) -> None:
         """Judges the values of largest error by the target's contract."""
         inputs = self.parts.doubles(tops.flat)
         low, high, _ = self.bench.truth.bounds(inputs, tops.kind)
-        wrong = broken(self.bench, Compared(inputs, tops.output, low, high, tops.kind))
+        wrong = broken(self.bench, ComparedValues(inputs, tops.output, low, high, tops.kind))
         total.other["judged"] = len(tops.flat)
         total.symptoms = Counter(SYMPTOMS[int(symptom) - 1] for symptom in wrong[1])
         at, kind = wrong[0].to(low.device), self.parts.kind
         flat, some = tops.flat[at].cpu(), {name: one[at].cpu() for name, one in inputs.items()}
         words = tuple(in_order(one.numpy().astype(np.uint64), kind) for one in self.parts.places(flat))
         x = some[self.parts.swept[0]].numpy()
-        seen = Compared(some, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind, x)
+        seen = ComparedValues(some, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind, x)
         found = shown(seen, words, kind, (torch.arange(len(flat)), *wrong[1:]), 0)
         bits = 0 if self.parts.pairs else PART.bit_length() - 1
         places = place_of(np.array([one.words[0] for one in found], dtype=words[0].dtype), kind)

@@ -1,4 +1,4 @@
-"""State: what the service works with, and what it reads from the store for pages, API, metrics and events."""
+"""Service: what the service works with, and what it reads from the store for pages, API, metrics and events."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass
 
 from fuzz.campaign.store import Campaign, Finding, Job, Store
-from fuzz.web.campaign_processes import Runner, alive, here
-from fuzz.web.corpus_index import Shelf
-from fuzz.web.plot_cache import Painter
+from fuzz.web.campaign_processes import CampaignProcesses, alive, here
+from fuzz.web.corpus_index import CorpusIndex
+from fuzz.web.plots.cache import PlotCache
 from fuzz.web.settings import Settings
 
 SILENT = 120.0
@@ -44,12 +44,12 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class State:
+class Service:
     settings: Settings
     store: Store
-    shelf: Shelf
-    painter: Painter
-    runner: Runner
+    shelf: CorpusIndex
+    painter: PlotCache
+    runner: CampaignProcesses
 
     def campaigns(self) -> list[Summary]:
         return [self.summary(one) for one in self.store.campaigns()]

@@ -17,9 +17,9 @@ from torch import Tensor
 from fuzz.backends.memory import TORCH_DTYPES
 from fuzz.model.dtypes import DType, from_words
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.counts import BOUNDS, OVER, REGIONS
-from fuzz.sweep.exact_values import Truth
-from fuzz.sweep.plan import Plan
+from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ulps import ordinals, rounded, ulps
 
 STRETCHES = 2048
@@ -118,7 +118,7 @@ class Parts:
         return region(values_at(self.places(flat)[0], self.kind).double(), self.tiny)
 
 
-def parts_of(plan: Plan, size: int) -> Parts:
+def parts_of(plan: SweepPlan, size: int) -> Parts:
     """The parts of a plan."""
     arguments = []
     for name in plan.order:
@@ -159,7 +159,7 @@ def words_of(parts: Parts) -> Callable[[Tensor], list[Tensor]]:
     return words
 
 
-def screen_of(parts: Parts, truth: Truth, kind: DType) -> Screen:
+def screen_of(parts: Parts, truth: CorrectRounding, kind: DType) -> Screen:
     """The function (number (1,), output (size,), allowance (2, blocks, 1)) -> flags, error, steps of each value.
 
     flags: int16, a bit for each of FLAGS. error: float64 units in the last place, 0 where it is not usual. steps: the

@@ -1,4 +1,4 @@
-"""Truth: the correctly rounded result of an elementwise target, decided by float64 where that suffices, else by mpmath.
+"""Computes the correctly rounded result of an elementwise target: by float64 where that suffices, else by mpmath.
 
 A float64 reference knows its own uncertainty, the spread of members perturbed at 2^-52. Where the value, moved by
 CERTAIN times that, rounds to the same number of the output's format, that number is the correctly rounded result. What
@@ -20,7 +20,7 @@ from torch import Tensor
 from fuzz.errors import TargetError, Unadjudicated, UsageError, one_line
 from fuzz.model.dtypes import DType
 from fuzz.reference.envelope import Expected, Precision, evaluate
-from fuzz.sweep.fork_pool import Hands
+from fuzz.sweep.fork_pool import ForkPool
 from fuzz.sweep.ulps import rounded
 from fuzz.target.spec import Target
 
@@ -41,7 +41,7 @@ Values = dict[str, list[float]]
 
 
 @dataclass
-class Truth:
+class CorrectRounding:
     """What is due of one output of a target. `spent` is what arbitrary precision has taken so far, in seconds.
 
     `hands` compute `exact`, if there are any.
@@ -52,7 +52,7 @@ class Truth:
     precision: Precision
     options: Mapping[str, Any] = field(default_factory=dict)
     spent: float = 0.0
-    hands: Hands | None = None
+    hands: ForkPool | None = None
 
     def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
         """(lowest, highest, settled): float64 values of the output's format between which the correctly rounded one is.

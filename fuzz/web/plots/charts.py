@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fuzz.web.plots.data import Curve, Panel, Portrait
+from fuzz.web.plots.data import ErrorCurve, OutputErrors, PlotData
 from fuzz.web.plots.scales import Linear, Scale, Signed, Ticks, along, label, sizes
 
 WIDTH, HEIGHT = 480.0, 220.0
@@ -55,7 +55,7 @@ class Plot:
         return len(self.marks) <= 48
 
 
-def plots(portrait: Portrait) -> list[Plot]:
+def plots(portrait: PlotData) -> list[Plot]:
     """Of each output the error by element, wrong outputs first; then the error in ULP along inputs.
 
     An output without any error is not drawn.
@@ -74,7 +74,7 @@ def plots(portrait: Portrait) -> list[Plot]:
     return drawn
 
 
-def by_element(panel: Panel) -> Plot:
+def by_element(panel: OutputErrors) -> Plot:
     """abs(got - want) of each element with its bound."""
     scale = sizes([*panel.errors, *panel.bound])
     count = len(panel.places)
@@ -93,7 +93,7 @@ def by_element(panel: Panel) -> Plot:
     )  # fmt: skip
 
 
-def along_input(panel: Panel, name: str) -> Plot:
+def along_input(panel: OutputErrors, name: str) -> Plot:
     """The error of each element in ULP against an input at the same place."""
     x, scale = along(panel.inputs[name]), ulp_scale(panel.ulps)
     rows = zip(panel.inputs[name], panel.ulps, panel.wrong, strict=True)
@@ -109,7 +109,7 @@ def along_input(panel: Panel, name: str) -> Plot:
     )  # fmt: skip
 
 
-def on_curve(curve: Curve, panels: Sequence[Panel]) -> Plot:
+def on_curve(curve: ErrorCurve, panels: Sequence[OutputErrors]) -> Plot:
     """The error along an argument, with the elements of the finding's own case on it."""
     own = [
         (value, error)
@@ -142,7 +142,7 @@ def ulp_scale(errors: Iterable[float]) -> Signed:
     return Signed(1.0, max(4.0, most), positive=True)
 
 
-def _elements(panel: Panel, scale: Scale, width: float) -> Iterator[Mark]:
+def _elements(panel: OutputErrors, scale: Scale, width: float) -> Iterator[Mark]:
     rows = zip(panel.places, panel.errors, panel.got, panel.want, panel.bound, panel.wrong, strict=True)
     for position, (place, error, got, want, bound, wrong) in enumerate(rows):
         told = f"{panel.output}{list(index(place, panel.shape))}: got {got:.9g}, want {want:.9g}, {bound:.3g} allowed"
@@ -175,7 +175,7 @@ def _y_ticks(scale: Scale, values: Iterable[float]) -> Ticks:
     return tuple(ticks)
 
 
-def _indices(panel: Panel, width: float) -> Ticks:
+def _indices(panel: OutputErrors, width: float) -> Ticks:
     """Below each of a few elements its index; below many evenly some places of the flattened output."""
     count = len(panel.places)
     step = 1 if count <= NAMED else -(-count // NAMED)
@@ -185,7 +185,7 @@ def _indices(panel: Panel, width: float) -> Ticks:
     )
 
 
-def _index_text(panel: Panel, position: int) -> str:
+def _index_text(panel: OutputErrors, position: int) -> str:
     return ",".join(map(str, index(panel.places[position], panel.shape)))
 
 
@@ -198,7 +198,7 @@ def index(place: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(found))
 
 
-def _share(panel: Panel) -> str:
+def _share(panel: OutputErrors) -> str:
     return f", {len(panel.places)} of {panel.total} elements drawn" if len(panel.places) < panel.total else ""
 
 
