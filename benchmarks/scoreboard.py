@@ -28,9 +28,9 @@ from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.oracles import SAMPLED
-from fuzz.oracles.base import Examination
-from fuzz.oracles.comparison.compare import SAFETY, allowed, half_ulp, judge
-from fuzz.oracles.comparison.expected import expect, reference_inputs
+from fuzz.oracles.comparison.elements import SAFETY, compare_elements, error_bounds, half_ulp
+from fuzz.oracles.comparison.expected import evaluate_reference, reference_inputs
+from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.reference.envelope import Expected
 from fuzz.search.engines.random import RandomEngine
@@ -119,13 +119,13 @@ def exam_inputs(inputs: dict[str, Any]) -> list[torch.Tensor]:
 def need(out: torch.Tensor, expected: Expected, exam: Examination) -> float:
     """The least safety factor with which this output passes: error beyond the output's rounding, over the spread."""
     kind = named_dtype(NAMES[out.dtype])
-    value, slack, _ = allowed(expected, kind, exam.precision)
+    value, slack, _ = error_bounds(expected, kind, exam.precision)
     rounding = half_ulp(value.abs() + slack, kind) + max(exam.precision.eta, kind.smallest_subnormal)
     excess = ((out.double() - value).abs() - rounding).clamp(min=0.0)
     # Whether an infinity is due is decided by rounding, not by a distance.
     measured = torch.isfinite(out) & (excess > 0)
     needed = torch.where(measured, excess / (slack / SAFETY), 0.0).nan_to_num(nan=0.0, posinf=torch.inf)
-    needed = torch.where(judge(out, expected, exam.precision).symptom == 1, torch.inf, needed)
+    needed = torch.where(compare_elements(out, expected, exam.precision).symptom == 1, torch.inf, needed)
     return float(needed.max()) if needed.numel() else 0.0
 
 
@@ -135,7 +135,7 @@ def verdicts(exam: Examination, known: dict[str, Expected], eager: dict[str, tor
     terms = exam.case.last.dims.get(TERMS.get(exam.target.name, "N"), 1)
     parts = [Compared(outputs[name], known[name].value, eager[name], terms) for name in known]
     passed = {name: all(rule(part) for part in parts) for name, rule in RULES.items()}
-    judged = {name: judge(outputs[name], known[name], exam.precision) for name in known}
+    judged = {name: compare_elements(outputs[name], known[name], exam.precision) for name in known}
     passed[OURS] = not any(one.wrong for one in judged.values())
     ratio = max(one.worst for one in judged.values())
     return Verdicts(passed, ratio, max(need(outputs[name], known[name], exam) for name in known))
@@ -154,9 +154,11 @@ def measure(board: Board, target: Target, count: int, seed: int, bugs: dict[str,
         exam = Examination(target, target.launcher, case, cpu, outcome)
         if not isinstance(outcome, Returned):
             continue
-        known = dict(expect(exam, 0, 2))
-        if any(judge(outcome.calls[0].outputs[name], one, exam.precision).wrong for name, one in known.items()):
-            known = dict(expect(exam, 0, 3))
+        known = dict(evaluate_reference(exam, 0, 2))
+        if any(
+            compare_elements(outcome.calls[0].outputs[name], one, exam.precision).wrong for name, one in known.items()
+        ):
+            known = dict(evaluate_reference(exam, 0, 3))
         if not decided(known):
             board.undecided += 1
             continue

@@ -29,7 +29,7 @@ from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import replicas
 from fuzz.oracles.comparison import screening
-from fuzz.oracles.examine import prepared, service
+from fuzz.oracles.examine import service, set_up_process
 from fuzz.run.fuzzer import sampled
 from fuzz.search.engines import random as engine
 from fuzz.target.loader import load
@@ -40,10 +40,10 @@ FIFTHS = 5
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
     "launch": (replicas.Recording, "play"),
-    "generation": (replicas, "replicas_of"),
-    "reference": (screening, "expect_replicas"),
+    "generation": (replicas, "replica_values"),
+    "reference": (screening, "evaluate_stacked_reference"),
     "comparison": (screening, "judge"),
-    "doubt": (screening, "in_doubt"),
+    "doubt": (screening, "find_suspect_references"),
     "oracles": (replicas.Replicas, "ask"),
 }
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
@@ -85,7 +85,7 @@ def spread(what: str, rates: list[float]) -> dict[str, Any]:
 
 def naive(name: str, backend: str) -> Callable[[Case], int]:
     """One case as a person would write it: values, launch, float64 reference, allclose; no oracle, no guards."""
-    target, launcher, made = prepared(Setting(name, None, backend))
+    target, launcher, made = set_up_process(Setting(name, None, backend))
     assert target.reference is not None
 
     def step(case: Case) -> int:

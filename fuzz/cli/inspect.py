@@ -42,11 +42,11 @@ def list_targets(
 
 def described(target: Target) -> dict[str, Any]:
     from fuzz.backends import BACKENDS
-    from fuzz.oracles.probe import outputs
+    from fuzz.oracles.probe import probe_reference
 
     return {
         "name": target.name,
-        "outputs": list(outputs(target)),
+        "outputs": list(probe_reference(target)),
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
         "backends": [name for name, backend in BACKENDS.items() if not backend.unusable()],
         "planted": list(target.plants),

@@ -36,13 +36,13 @@ def show(
         put(screen(entry, str(path), repeat))
         return 0
     from fuzz.oracles.accuracy import expected_values
-    from fuzz.oracles.invariance import second_call
+    from fuzz.oracles.invariance import split_call
     from fuzz.report.reproducer.script import Due
     from fuzz.report.reproducer.script import script as program
 
     _, loaded = target_of(entry, path, target)
     plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    put(program(entry, loaded, plant, Due(expected_values(loaded, entry), second_call(loaded, entry.case)), repeat))
+    put(program(entry, loaded, plant, Due(expected_values(loaded, entry), split_call(loaded, entry.case)), repeat))
     return 0
 
 

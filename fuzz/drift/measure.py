@@ -20,7 +20,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import tensor, to_words
-from fuzz.oracles.comparison.compare import allowed
+from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.reference.envelope import Expected, Precision, evaluate, precision
 from fuzz.target.loader import load, planted
 from fuzz.target.spec import Launcher, Target
@@ -114,7 +114,7 @@ def compared(stack: LayerStack, size: int, number: int, row: Tensor, alone: Tens
     """One layer's last row beside the same row computed alone, and beside the truth."""
     one, other = row.cpu().double(), alone.cpu().double()
     kind = named_dtype(NAMES[row.dtype])
-    bound = allowed(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
+    bound = error_bounds(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
     apart = (one - other).abs()
     beyond = (apart > 2 * bound) & torch.isfinite(bound)
     return LayerDrift(

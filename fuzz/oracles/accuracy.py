@@ -22,10 +22,11 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
-from fuzz.oracles.base import SHOWN, Examination, compare_bits, element
-from fuzz.oracles.comparison.compare import SYMPTOMS, Judgement, allowed, half_ulp, judge
-from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, expect
-from fuzz.oracles.comparison.reference_error import doubtful
+from fuzz.oracles.comparison.bits import SHOWN, compare_bits, element
+from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, error_bounds, half_ulp
+from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
+from fuzz.oracles.comparison.reference_error import suspect_reference
+from fuzz.oracles.examination import Examination
 from fuzz.reference.envelope import Expected
 from fuzz.target.spec import Target
 
@@ -73,11 +74,13 @@ class Accuracy:
         for stage in range(len(STAGES)):
             if stage == LAST and worst > narrow and wrong > FEW:
                 break
-            expected = expect(exam, index, stage, expected)
+            expected = evaluate_reference(exam, index, stage, expected)
             outputs = exam.returned.calls[index].outputs
             check_shapes(exam.target, outputs, expected)
             contract = exam.target.contract
-            judged = {name: judge(outputs[name], expected[name], exam.precision, contract) for name in expected}
+            judged = {
+                name: compare_elements(outputs[name], expected[name], exam.precision, contract) for name in expected
+            }
             if not any(one.wrong for one in judged.values()):
                 exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
                 return _doubted(exam, index, stage, expected)
@@ -92,13 +95,13 @@ def _doubted(exam: Examination, index: int, stage: int, expected: Mapping[str, E
     outputs = exam.returned.calls[index].outputs
 
     def doubt() -> bool:
-        return any(bool(doubtful(outputs[name], one, exam.precision).any()) for name, one in expected.items())
+        return any(bool(suspect_reference(outputs[name], one, exam.precision).any()) for name, one in expected.items())
 
     while doubt():
         if all(one.uncertainty is not None for one in expected.values()):
             return _reference(exam, index, expected)
         stage += 1
-        expected = expect(exam, index, stage, expected)
+        expected = evaluate_reference(exam, index, stage, expected)
     return None
 
 
@@ -112,7 +115,7 @@ def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) 
 
 
 def _finding(
-    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], judged: Mapping[str, Judgement], index: int
+    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], judged: Mapping[str, Comparison], index: int
 ) -> Finding:
     wrong = {name: one for name, one in judged.items() if one.wrong}
     symptom = SYMPTOMS[min(int(one.symptom[one.symptom > 0].min()) for one in wrong.values()) - 1]
@@ -130,7 +133,7 @@ def _finding(
     )
 
 
-def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Judgement) -> list[Element]:
+def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Comparison) -> list[Element]:
     """The worst elements of one output."""
     ratio = torch.where(judged.symptom > 0, judged.ratio, -1.0).reshape(-1)
     kind = named_dtype(NAMES[output.dtype])
@@ -161,9 +164,9 @@ def expected_values(target: Target, entry: Entry) -> dict[str, object]:
     exam = Examination(target, target.launcher, entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
     dtypes = output_dtypes(exam, finding.call)
-    for name, expected in expect(exam, finding.call, LAST).items():
+    for name, expected in evaluate_reference(exam, finding.call, LAST).items():
         if name in dtypes:
-            bound = allowed(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
+            bound = error_bounds(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
             found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
     return found
 

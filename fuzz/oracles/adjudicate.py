@@ -11,10 +11,11 @@ import torch
 
 from fuzz.errors import Unadjudicated
 from fuzz.model.finding import Element, Finding, Verdict
-from fuzz.oracles.base import SHOWN, Examination, element
-from fuzz.oracles.comparison.compare import SAFETY, judge
-from fuzz.oracles.comparison.expected import STAGES, expect, reference_inputs
-from fuzz.oracles.comparison.reference_error import doubtful, worse
+from fuzz.oracles.comparison.bits import SHOWN, element
+from fuzz.oracles.comparison.elements import SAFETY, compare_elements
+from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
+from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
+from fuzz.oracles.examination import Examination
 from fuzz.reference.envelope import COTANGENT, Expected, Precision, with_gradients
 from fuzz.target.contract import ENVELOPE, Contract
 
@@ -37,7 +38,7 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
         exact = exact_values(exam, index, seconds)
     except Unadjudicated as reason:
         return Verdict("unadjudicated", str(reason), finding=finding)
-    expected = expect(exam, index, LAST)
+    expected = evaluate_reference(exam, index, LAST)
     outputs = exam.returned.calls[index].outputs
     kernel, reference = {}, {}
     for name, output in outputs.items():
@@ -65,7 +66,8 @@ def blamed(
     outputs = exam.returned.calls[index].outputs
     true = {name: nearest(exact.values[name]) for name in expected}
     suspect = {
-        name: doubtful(outputs[name], one, exam.precision).cpu() & worse(outputs[name].cpu(), local(one), true[name])
+        name: suspect_reference(outputs[name], one, exam.precision).cpu()
+        & reference_much_worse(outputs[name].cpu(), local(one), true[name])
         for name, one in expected.items()
     }
     for seed in range(NUDGES):
@@ -156,13 +158,13 @@ def sides(
     reference is finite, nobody is wrong.
     """
     value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
-    apart = judge(output, expected, precision, contract).symptom.cpu() > 0
+    apart = compare_elements(output, expected, precision, contract).symptom.cpu() > 0
     uncertainty = torch.zeros(value.shape) if expected.uncertainty is None else expected.uncertainty.cpu()
     if not value.is_floating_point():
         return apart & (output != true), apart & (output == true) & (value != true)
     overflows = torch.isfinite(true) & ~torch.isfinite(value)
     apart = apart & (torch.isfinite(true) | ~torch.isfinite(value))
-    centred = judge(output, Expected(true, expected.spread.cpu(), None), precision, contract)
+    centred = compare_elements(output, Expected(true, expected.spread.cpu(), None), precision, contract)
     wrong = apart & ~overflows & (centred.symptom > 0)
     off = (value - true).abs() > SAFETY * uncertainty + 2.0**-52 * true.abs()
     return wrong, (apart & overflows) | (apart & ~wrong & off)

@@ -1,10 +1,9 @@
 """autograd: a differentiable kernel has the same gradients in company as alone, and spoils nothing for its company.
 
-The company (`autograd_graphs.py`): some inputs or none require a gradient, operations before, beside and after it keep
-what
-they gave or got, the backward runs again, the function is called again, what it may have saved is written over. What
-the kernel computes has the bits that it has alone, or lies inside the bound of the accuracy oracle. What the others
-compute has the bits that follow from it.
+The graphs of `autograd_graphs.py`: some inputs or none require a gradient; operations before, beside and after the
+kernel keep their inputs and outputs; the backward runs again; the function is called again; what it may have saved is
+overwritten. The kernel's results must have the bits that they have without these operations, or lie inside the bounds
+of the accuracy oracle. The results of the other operations must have the bits that follow from the kernel's.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
 from fuzz.oracles import autograd_graphs
-from fuzz.oracles.base import SHOWN, Examination, differing, element
-from fuzz.oracles.comparison.compare import judge
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH, Known, expect, plain_tensor
+from fuzz.oracles.comparison.bits import SHOWN, differing, element
+from fuzz.oracles.comparison.elements import compare_elements
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
@@ -47,7 +47,7 @@ class Alone:
     """A case's outputs and gradients without company, and what is due, evaluated where bits differ."""
 
     exam: Examination
-    expected: Known = field(default_factory=dict)
+    expected: ExpectedOutputs = field(default_factory=dict)
 
     @property
     def found(self) -> Mapping[str, torch.Tensor]:
@@ -62,9 +62,9 @@ class Alone:
         target = self.exam.target
         if target.reference is None or target.contract.kind == "bitwise":
             return target.deterministic
-        self.expected = self.expected or expect(self.exam, 0, STAGES.index(THOROUGH))
+        self.expected = self.expected or evaluate_reference(self.exam, 0, STAGES.index(THOROUGH))
         known = self.expected.get(name)
-        return known is not None and judge(value, known, self.exam.precision, target.contract).wrong
+        return known is not None and compare_elements(value, known, self.exam.precision, target.contract).wrong
 
 
 class Autograd:
@@ -109,7 +109,7 @@ def missing(alone: Alone) -> Finding | None:
     if exam.target.reference is None:
         return None
     everything = replace(exam, outcome=Rejected("whatever the kernel returns"))
-    expected = expect(everything, 0, 0)
+    expected = evaluate_reference(everything, 0, 0)
     names = [name for name, one in expected.items() if name not in alone.found and bool(one.value.any())]
     if not names:
         return None

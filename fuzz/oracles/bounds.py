@@ -8,7 +8,8 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
-from fuzz.oracles.base import Examination, same_bits
+from fuzz.oracles.comparison.bits import same_bits
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 SYMPTOMS = {

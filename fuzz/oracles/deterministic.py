@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.oracles.base import Asking, Examination, Rerun, Several, answered, compare_bits, together, values_of
+from fuzz.oracles.base import Asking, Rerun, Several, answered, together, values_of
+from fuzz.oracles.comparison.bits import compare_bits
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 ORDERS = (-1, 1, 2)

@@ -17,14 +17,15 @@ from fuzz.model.outcome import Returned
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
-from fuzz.oracles.base import Examination, Oracle
+from fuzz.oracles.base import Oracle
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.diagnosis import diagnosed, picture
-from fuzz.oracles.invariance import Invariance, second_call
+from fuzz.oracles.diagnosis import diagnose, make_context
+from fuzz.oracles.examination import Examination
+from fuzz.oracles.invariance import Invariance, split_call
 from fuzz.oracles.layout import Layout, plain
 from fuzz.oracles.probe import check_precision
 from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.replicas import Replicas, Rerunning, Unattributed
+from fuzz.oracles.replicas import ReplicaRunner, Rerunning, Unattributed
 from fuzz.target.loader import load, planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.process import Final
@@ -37,7 +38,7 @@ POLITE = 5
 """How much a process that compiles for later yields to others."""
 
 
-def prepared(setting: Setting) -> tuple[Target, Launcher, Backend]:
+def set_up_process(setting: Setting) -> tuple[Target, Launcher, Backend]:
     """What a process needs that only runs cases of one setting: its target, launcher and backend."""
     target, launcher = loaded(setting)
     backend = named_backend(setting.backend)
@@ -53,7 +54,7 @@ def loaded(setting: Setting) -> tuple[Target, Launcher]:
 
 def service(setting: Setting) -> Callable[[Request], Answer]:
     """The worker's handler, question -> report, wave -> reports, appeal -> verdict, inquiry -> words."""
-    target, launcher, backend = prepared(setting)
+    target, launcher, backend = set_up_process(setting)
     if not setting.planted:
         check_precision(target)
 
@@ -64,7 +65,7 @@ def service(setting: Setting) -> Callable[[Request], Answer]:
     def handle(request: Request) -> Answer:
         try:
             if isinstance(request, Wave):
-                return examine_wave(exam, Replicas(target, launcher, backend), request)
+                return examine_wave(exam, ReplicaRunner(target, launcher, backend), request)
             if isinstance(request, Inquiry):
                 return described(exam, request)
             return judged(exam(request), request)
@@ -97,7 +98,7 @@ def rehearsal(setting: Setting) -> Callable[[Case], bool | Final]:
 
     What is wrong with a case is told by the worker that examines it.
     """
-    target, launcher, backend = prepared(setting)
+    target, launcher, backend = set_up_process(setting)
 
     def handle(case: Case) -> bool | Final:
         try:
@@ -140,7 +141,7 @@ def launched(target: Target, case: Case) -> list[Call]:
     calls = list(case.calls)
     if Layout().applies(target, case):
         calls.append(plain(case.last)[0])
-    if Invariance().applies(target, case) and (second := second_call(target, case)):
+    if Invariance().applies(target, case) and (second := split_call(target, case)):
         calls.append(second)
     return calls
 
@@ -161,11 +162,11 @@ def described(exam: Exam, inquiry: Inquiry) -> tuple[str, ...]:
     exams = [exam(Question(case)) for case in cases.values()]
     if not all(isinstance(one.outcome, Returned) for one in exams):
         return ()
-    pictures = [picture(one) for one in exams]
-    return diagnosed(pictures[0], pictures[-1])
+    pictures = [make_context(one) for one in exams]
+    return diagnose(pictures[0], pictures[-1])
 
 
-def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
+def examine_wave(exam: Exam, replicas: ReplicaRunner, wave: Wave) -> Answer:
     """Runs all replicas, screens them at once, then asks the oracles; up to a replica that ends the process."""
     count = len(wave.sampled)
     exams: list[Examination] = []
@@ -189,7 +190,9 @@ def examine_wave(exam: Exam, replicas: Replicas, wave: Wave) -> Answer:
     return Final((*reports, *last)) if last else tuple(reports)
 
 
-def examine_together(exam: Exam, replicas: Replicas, exams: Sequence[Examination], wave: Wave) -> tuple[Report, ...]:
+def examine_together(
+    exam: Exam, replicas: ReplicaRunner, exams: Sequence[Examination], wave: Wave
+) -> tuple[Report, ...]:
     """Reports on replicas that ran together. What they only seem to do, they have to do in a run of their own."""
     together = [one for one in exams if one.stack]
     screen(together)
@@ -225,7 +228,7 @@ def examine_together(exam: Exam, replicas: Replicas, exams: Sequence[Examination
     return tuple(report(row, one) for row, one in enumerate(exams))
 
 
-def answers_of(oracle: Oracle, replicas: Replicas, asked: Sequence[Examination]) -> list[Finding | None]:
+def answers_of(oracle: Oracle, replicas: ReplicaRunner, asked: Sequence[Examination]) -> list[Finding | None]:
     """What an oracle finds in each of some replicas that ran together."""
     if isinstance(oracle, Rerunning):
         return replicas.ask(oracle, asked)

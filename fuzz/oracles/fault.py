@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import fault
 

@@ -20,19 +20,10 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_words
-from fuzz.oracles.base import (
-    Asking,
-    Examination,
-    Outputs,
-    Pairs,
-    Rerun,
-    Several,
-    answered,
-    compare_bits,
-    compare_values,
-    values_of,
-)
+from fuzz.oracles.base import Asking, Rerun, Several, answered, values_of
+from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.envelope import bounds
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 NEIGHBOURS = recipe("normal", 20011)
@@ -151,7 +142,7 @@ def neighboured(framed: Frame, split: Split, words_of: Callable[[str], np.ndarra
     return found
 
 
-def second_call(target: Target, case: Case) -> Call | None:
+def split_call(target: Target, case: Case) -> Call | None:
     """The call that a case's split is compared with, its values listed; None where no rows are split off."""
     if case.split is None or not (target.batch or target.rows):
         return None

@@ -10,18 +10,10 @@ import numpy as np
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
-from fuzz.oracles.base import (
-    Asking,
-    Examination,
-    Rerun,
-    Several,
-    answered,
-    compare_bits,
-    compare_values,
-    together,
-    values_of,
-)
+from fuzz.oracles.base import Asking, Rerun, Several, answered, together, values_of
+from fuzz.oracles.comparison.bits import compare_bits, compare_values
 from fuzz.oracles.comparison.envelope import bounds
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 TOLD = "when every argument is contiguous"

@@ -10,7 +10,7 @@ from fuzz.model.dtypes import decimal, hexword
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 

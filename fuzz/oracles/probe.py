@@ -13,7 +13,7 @@ from fuzz.model.dims import resolve
 from fuzz.target.spec import Target
 
 
-def probed(name: str) -> torch.dtype:
+def reference_dtype(name: str) -> torch.dtype:
     """What the reference is given for an argument of this dtype: float64 for every float."""
     dtype = TORCH_DTYPES[name]
     return torch.float64 if dtype.is_floating_point else dtype
@@ -21,20 +21,20 @@ def probed(name: str) -> torch.dtype:
 
 def check_precision(target: Target) -> None:
     """TargetError where the reference computes an output in less than float64."""
-    for name, value in outputs(target).items():
+    for name, value in probe_reference(target).items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64:
             raise TargetError(
                 f"target {target.name!r}: the reference returns {name!r} as {value.dtype}, where torch.float64 is due"
             )
 
 
-def outputs(target: Target) -> Mapping[str, torch.Tensor]:
+def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     """The reference's outputs at small sizes, of ones and indices 0; empty without one. TargetError where it fails."""
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
     inputs: dict[str, Any] = {
-        name: torch.full(resolve(value.shape, dims), 0 if value.below else 1, dtype=probed(value.dtypes[0]))
+        name: torch.full(resolve(value.shape, dims), 0 if value.below else 1, dtype=reference_dtype(value.dtypes[0]))
         for name, value in target.tensors.items()
     }
     inputs |= {name: option.choices[0] for name, option in target.options.items()}

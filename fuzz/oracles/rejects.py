@@ -11,7 +11,7 @@ from fuzz.backends.memory import place
 from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 

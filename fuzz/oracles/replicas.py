@@ -19,8 +19,10 @@ from fuzz.model.finding import Finding
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes import Recipe
 from fuzz.model.recipes.torch_values import from_words, tensors, to_words
-from fuzz.oracles.base import Asking, Examination, Outputs, Pairs, Rerun, Row, Several, Stack, chosen, same_bits
+from fuzz.oracles.base import Asking, Rerun, Several, chosen
+from fuzz.oracles.comparison.bits import Outputs, Pairs, same_bits
 from fuzz.oracles.comparison.expected import common
+from fuzz.oracles.examination import Examination, Row, Stack
 from fuzz.target.spec import Launcher, Target
 
 LARGEST = 1 << 26
@@ -47,7 +49,7 @@ class Rerunning(Protocol):
 
 
 @dataclass
-class Replicas:
+class ReplicaRunner:
     """Runs replicas of one plan. Recordings go by what a launcher can tell calls apart by, beside values."""
 
     target: Target
@@ -67,7 +69,7 @@ class Replicas:
         if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
             return alone
         device = self.backend.device
-        values = {name: replicas_of(value, call.dims, count, device) for name, value in call.tensors.items()}
+        values = {name: replica_values(value, call.dims, count, device) for name, value in call.tensors.items()}
         played = self._recorded(call, kept[0], values, first.calls[0].outputs)
         if played is None:
             return alone
@@ -224,7 +226,7 @@ def key(request: Rerun) -> Key:
     return request.step, request.order, request.call is None
 
 
-def replicas_of(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
+def replica_values(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
     """The values of an argument in the first replicas, (count, *stored shape)."""
     shape = value.layout.stored(resolve(value.shape, dims))
     if isinstance(value.values, Recipe):

@@ -21,21 +21,11 @@ from fuzz.model.dtypes import DType, from_words, to_words
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
-from fuzz.oracles.base import (
-    Asking,
-    Examination,
-    Outputs,
-    Pairs,
-    Rerun,
-    Several,
-    answered,
-    chosen,
-    compare_bits,
-    together,
-    values_of,
-)
-from fuzz.oracles.comparison.compare import overflow_threshold
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH, expect
+from fuzz.oracles.base import Asking, Rerun, Several, answered, chosen, together, values_of
+from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
+from fuzz.oracles.comparison.elements import overflow_threshold
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 FACTORS = (8.0, 0.125)
@@ -240,7 +230,7 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     value = call.tensors[name]
     listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))
     scaled = replace(exam, plan=exam.case.with_call(0, call.with_argument(name, listed)), row=0)
-    first, second = (expect(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
+    first, second = (evaluate_reference(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
     found = {}
     for output, one in first.items():
         kind = format_of(exam, output)

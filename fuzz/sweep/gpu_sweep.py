@@ -26,7 +26,7 @@ from torch import Tensor
 from fuzz.backends.memory import NAMES
 from fuzz.model.dtypes import DType, from_words
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.oracles.comparison.compare import SYMPTOMS
+from fuzz.oracles.comparison.elements import SYMPTOMS
 from fuzz.sweep.correct_rounding import CERTAIN, within
 from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.gpu_counts import drawn, of_stretches, of_values

@@ -19,7 +19,7 @@ from fuzz.model.dtypes import DType, Words, decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes.torch_values import from_words, to_words
 from fuzz.oracles.accuracy import NARROW_LARGE
-from fuzz.oracles.comparison.compare import SYMPTOMS, judge
+from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
 from fuzz.reference.envelope import Expected, wider
 from fuzz.sweep.correct_rounding import CorrectRounding, Inputs
@@ -204,7 +204,7 @@ def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tenso
         if not len(left):
             break
         known = staged(bench, {name: one[places[left]] for name, one in compared.inputs.items()}, stage, known)
-        found = judge(compared.output[places[left]], known, bench.truth.precision, bench.target.contract)
+        found = compare_elements(compared.output[places[left]], known, bench.truth.precision, bench.target.contract)
         symptoms[left], ratios[left] = found.symptom.long(), found.ratio
         # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
         keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))

@@ -19,8 +19,8 @@ from fuzz.model.finding import SYMPTOMS, VERDICTS, Finding, Verdict
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate, exact_values, sides
-from fuzz.oracles.base import Examination
 from fuzz.oracles.comparison.screening import screen
+from fuzz.oracles.examination import Examination
 from fuzz.reference.envelope import Expected, precision
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare, size, tensor

@@ -16,7 +16,7 @@ from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles import autograd_graphs
 from fuzz.oracles.autograd import Alone, Autograd, Company, examined
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.report.progress import Quiet
 from fuzz.run.fuzzer import Campaign
 from fuzz.run.options import Run

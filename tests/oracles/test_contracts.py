@@ -19,8 +19,9 @@ from fuzz.model.layout import Layout
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes import exact, recipe
 from fuzz.oracles import SAMPLED
-from fuzz.oracles.base import Examination, compare_values
-from fuzz.oracles.comparison.compare import judge
+from fuzz.oracles.comparison.bits import compare_values
+from fuzz.oracles.comparison.elements import compare_elements
+from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.oracles.scaling import changed
 from fuzz.reference.envelope import Expected, precision
@@ -76,8 +77,8 @@ def test_zero_has_the_unit_of_the_smallest_numbers(dtype: torch.dtype) -> None:
     """Half a unit in the last place at 0 is half the smallest subnormal, not that of numbers beside 1/2."""
     nothing = Expected(torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64), None)
     for contract in (Contract("envelope"), ulps(1)):
-        assert judge(torch.tensor([2.0**-10], dtype=dtype), nothing, precision("cpu"), contract).wrong
-        assert not judge(torch.zeros(1, dtype=dtype), nothing, precision("cpu"), contract).wrong
+        assert compare_elements(torch.tensor([2.0**-10], dtype=dtype), nothing, precision("cpu"), contract).wrong
+        assert not compare_elements(torch.zeros(1, dtype=dtype), nothing, precision("cpu"), contract).wrong
 
 
 def test_a_baseline_is_compared_bit_by_bit() -> None:

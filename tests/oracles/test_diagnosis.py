@@ -15,8 +15,8 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles.base import Examination
-from fuzz.oracles.diagnosis import Picture, context, diagnosed
+from fuzz.oracles.diagnosis import DiagnosisContext, diagnose, make_context
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import trigger
 
@@ -50,13 +50,13 @@ def case(rows: int = 12, columns: int = 12, dtype: str = "float32", calls: int =
     return Case("kernel", tuple(call(seed) for seed in range(1, calls + 1)))
 
 
-def pictured(kernel: Target, of: Case) -> Picture:
+def context_of(kernel: Target, of: Case) -> DiagnosisContext:
     cpu = backend("cpu")
-    return context(Examination(kernel, kernel.launcher, of, cpu, run(kernel, kernel.launcher, of.calls, cpu)))
+    return make_context(Examination(kernel, kernel.launcher, of, cpu, run(kernel, kernel.launcher, of.calls, cpu)))
 
 
 def told(kernel: Target, of: Case, least: Case | None = None) -> tuple[str, ...]:
-    return diagnosed(pictured(kernel, of), pictured(kernel, least or of))
+    return diagnose(context_of(kernel, of), context_of(kernel, least or of))
 
 
 def truncate(due: Outputs, x: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -114,10 +114,10 @@ def test_zeros_that_the_least_case_does_not_have_are_not_named() -> None:
 
 
 def test_what_is_nearly_right_is_not_another_output() -> None:
-    seen = pictured(made(lambda due, x: dict(mean=due["total"])), case())
+    seen = context_of(made(lambda due, x: dict(mean=due["total"])), case())
     loose = replace(seen, bound={**seen.bound, "total": torch.full_like(seen.bound["total"], 1e9)})
-    assert diagnosed(seen, seen) == ("mean equals the reference's total",)
-    assert diagnosed(loose, loose) == ("mean is M times what it should be",)
+    assert diagnose(seen, seen) == ("mean equals the reference's total",)
+    assert diagnose(loose, loose) == ("mean is M times what it should be",)
 
 
 def test_an_infinity_is_not_truncated() -> None:

@@ -19,7 +19,7 @@ from fuzz.model.finding import SYMPTOMS
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, ORACLES, SAMPLED, Oracle
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.search.engines import RandomEngine
 from fuzz.target.spec import Launcher, Target, declare, size, tensor

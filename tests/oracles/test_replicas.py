@@ -13,8 +13,8 @@ from fuzz import indices, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Case
-from fuzz.oracles.base import Examination
 from fuzz.oracles.comparison.screening import screen
+from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, planted

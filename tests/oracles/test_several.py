@@ -13,9 +13,10 @@ from fuzz.backends.cpu.backend import Compiled
 from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_words
 from fuzz.oracles import SAMPLED
-from fuzz.oracles.base import Examination, Rerun
+from fuzz.oracles.base import Rerun
 from fuzz.oracles.deterministic import Deterministic
-from fuzz.oracles.replicas import Replicas, Rerunning, key, structure, words_of
+from fuzz.oracles.examination import Examination
+from fuzz.oracles.replicas import ReplicaRunner, Rerunning, key, structure, words_of
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, planted
 
@@ -68,7 +69,7 @@ def all_at_once(oracle: Any, exams: list[Examination]) -> Asked:
 def test_together_the_same_is_asked_for_as_one_by_one(name: str) -> None:
     made, asked = load(name), set()
     for plan in plans(name):
-        replicas = Replicas(made, made.launcher, backend("cpu"))
+        replicas = ReplicaRunner(made, made.launcher, backend("cpu"))
         exams = [exam for exam in replicas.run(plan, COUNT) if exam.stack][1:]
         for oracle in ORACLES:
             if not exams or not oracle.applies(made, plan):
@@ -90,7 +91,7 @@ def test_only_replicas_that_differ_are_asked_about_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(Deterministic, "asks", lambda self, exam: (again.append(exam), asks(self, exam))[1])
     launcher = planted(made, bug)[1] if bug else made.launcher
     for plan in plans("layernorm_bw"):
-        replicas = Replicas(made, launcher, backend("cpu"))
+        replicas = ReplicaRunner(made, launcher, backend("cpu"))
         exams = [exam for exam in replicas.run(plan, COUNT) if exam.stack]
         found += replicas.ask(Deterministic(), exams) if exams else []
     # Floating addition in another order need not differ: some are told apart, some are not.

@@ -14,7 +14,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles.invariance import second_call
+from fuzz.oracles.invariance import split_call
 from fuzz.report.reproducer.script import Due, script
 from fuzz.report.reproducer.source import Gathering
 from fuzz.target.loader import planted
@@ -49,7 +49,7 @@ def test_a_script_for_every_kind_of_finding_is_a_program_of_its_own(
     layernorm: Target, oracle: str, symptom: str, outputs: tuple[str, ...]
 ) -> None:
     saved = entry(layernorm, oracle, symptom, outputs, Split(0, 1))
-    due = Due({"dx": [["0.0"] * 6, ["1.0"] * 6]}, second_call(layernorm, saved.case))
+    due = Due({"dx": [["0.0"] * 6, ["1.0"] * 6]}, split_call(layernorm, saved.case))
     text = script(saved, layernorm, None, due, "fuzz replay x")
     tree = ast.parse(text)
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

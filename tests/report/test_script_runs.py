@@ -19,8 +19,8 @@ from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import expected_values
-from fuzz.oracles.base import Examination
-from fuzz.oracles.invariance import second_call
+from fuzz.oracles.examination import Examination
+from fuzz.oracles.invariance import split_call
 from fuzz.report.reproducer.script import Due, script
 from fuzz.target.loader import load, planted
 from fuzz.target.spec import Target
@@ -124,7 +124,7 @@ def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Pat
         found = known.get(key) or finding_of(target, plant, case, oracle)
         assert (found.oracle, found.symptom) == (oracle, symptom), found
         entry = Entry(case, found, planted=plant, seen={"backend": "cpu"})
-        due = Due(expected_values(target, entry), second_call(target, case))
+        due = Due(expected_values(target, entry), split_call(target, case))
         paths = []
         for kind, chosen in (("bad", planted(target, plant)[0]), ("good", None)):
             paths.append(folder / f"{name}-{plant}-{oracle}-{symptom}-{kind}.py")

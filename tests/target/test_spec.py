@@ -12,7 +12,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import sort_key
 from fuzz.model.dims import Size
 from fuzz.model.finding import ORACLES
-from fuzz.oracles.probe import outputs
+from fuzz.oracles.probe import probe_reference
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, planted
 from fuzz.target.spec import Target, declare, option, size, tensor
@@ -106,13 +106,13 @@ def test_planted_bugs_are_kept_beside_the_target() -> None:
 
 def test_a_built_in_target_says_what_it_is_and_what_it_returns(built_in: Target) -> None:
     assert len(built_in.doc) > 20 and built_in.reference is not None
-    values = outputs(built_in)
+    values = probe_reference(built_in)
     assert values and all(value.dtype == torch.float64 for value in values.values())
 
 
 def test_a_built_in_targets_plants_can_be_built_and_state_who_sees_them(built_in: Target) -> None:
     assert built_in.plants
-    known = {*outputs(built_in), *built_in.tensors}
+    known = {*probe_reference(built_in), *built_in.tensors}
     for name in built_in.plants:
         plant, found = planted(built_in, name)
         assert callable(found) and found is not built_in.launcher

@@ -8,9 +8,9 @@ import torch
 
 from fuzz.backends.memory import NAMES
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.oracles.base import Examination
-from fuzz.oracles.comparison.compare import allowed
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH, expect
+from fuzz.oracles.comparison.elements import error_bounds
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
+from fuzz.oracles.examination import Examination
 
 
 def bounds(exam: Examination) -> Mapping[str, torch.Tensor]:
@@ -18,9 +18,9 @@ def bounds(exam: Examination) -> Mapping[str, torch.Tensor]:
     call = len(exam.case.calls) - 1
     outputs = exam.returned.calls[call].outputs
     found = {}
-    for name, expected in expect(exam, call, STAGES.index(THOROUGH)).items():
+    for name, expected in evaluate_reference(exam, call, STAGES.index(THOROUGH)).items():
         kind = named_dtype(NAMES[outputs[name].dtype])
         exact = not outputs[name].is_floating_point()
-        bound = torch.zeros_like(expected.spread) if exact else allowed(expected, kind, exam.precision)[2]
+        bound = torch.zeros_like(expected.spread) if exact else error_bounds(expected, kind, exam.precision)[2]
         found[name] = bound.to(outputs[name].device)
     return found

@@ -13,7 +13,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_words
-from fuzz.oracles.base import Examination, Stack
+from fuzz.oracles.examination import Examination, Stack
 from fuzz.reference.envelope import Diverges, Expected, Precision, evaluate, evaluate_backward, wider
 from fuzz.target.spec import Target
 
@@ -24,13 +24,13 @@ THOROUGH = 20
 Inputs = dict[str, torch.Tensor | float | int | bool | str]
 
 
-Known = Mapping[str, Expected]
+ExpectedOutputs = Mapping[str, Expected]
 Make = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
 
 
-def expect(
-    exam: Examination, index: int, stage: int, known: Known | None = None, precision: Precision | None = None
-) -> Known:
+def evaluate_reference(
+    exam: Examination, index: int, stage: int, known: ExpectedOutputs | None = None, precision: Precision | None = None
+) -> ExpectedOutputs:
     """The reference's outputs for one call with the envelope of that stage's members. TargetError where it fails.
 
     `known` is what the stage before it gave; without it all members up to that stage are evaluated. `precision` is
@@ -40,7 +40,9 @@ def expect(
     return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
 
 
-def expect_replicas(exams: Sequence[Examination], index: int, stage: int, known: Known | None) -> Known:
+def evaluate_stacked_reference(
+    exams: Sequence[Examination], index: int, stage: int, known: ExpectedOutputs | None
+) -> ExpectedOutputs:
     """The same for replicas of a plan, their first dim everywhere.
 
     Diverges as `evaluate` does, and where the reference fails: whether it does so for a replica alone, that one tells.
@@ -58,10 +60,10 @@ def _evaluate(
     inputs: Inputs,
     cotangents: dict[str, torch.Tensor],
     stage: int,
-    known: Known | None,
+    known: ExpectedOutputs | None,
     replicas: int | None = None,
     precision: Precision | None = None,
-) -> Known:
+) -> ExpectedOutputs:
     call, target = exam.plan.calls[index], exam.target
     assert target.reference is not None
     precision = precision or exam.precision

@@ -23,7 +23,7 @@ BETTER = 16.0
 """How much nearer to the exact value than the reference an output has to be."""
 
 
-def doubtful(output: torch.Tensor, expected: Expected, precision: Precision) -> torch.Tensor:
+def suspect_reference(output: torch.Tensor, expected: Expected, precision: Precision) -> torch.Tensor:
     """Elements whose reference may be worse than the output, as bools; stacked replicas are welcome.
 
     Where float64's own error was not measured it is estimated from the spread.
@@ -48,7 +48,7 @@ def least(name: str) -> float:
     return named_dtype(name).smallest_normal
 
 
-def worse(output: torch.Tensor, expected: Expected, exact: torch.Tensor) -> torch.Tensor:
+def reference_much_worse(output: torch.Tensor, expected: Expected, exact: torch.Tensor) -> torch.Tensor:
     """Elements whose reference is wrong and whose output is much better, by their exact values as doubles."""
     error = (expected.value - exact).abs()
     better = (output.to(exact.device).double() - exact).abs() * BETTER <= error

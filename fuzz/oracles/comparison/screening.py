@@ -7,10 +7,17 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from fuzz.model.outcome import Returned
-from fuzz.oracles.base import Examination
-from fuzz.oracles.comparison.compare import Judgement, judge
-from fuzz.oracles.comparison.expected import STAGES, Known, check_shapes, common, expect_replicas, rows_of
-from fuzz.oracles.comparison.reference_error import doubtful
+from fuzz.oracles.comparison.elements import Comparison, compare_elements
+from fuzz.oracles.comparison.expected import (
+    STAGES,
+    ExpectedOutputs,
+    check_shapes,
+    common,
+    evaluate_stacked_reference,
+    rows_of,
+)
+from fuzz.oracles.comparison.reference_error import suspect_reference
+from fuzz.oracles.examination import Examination
 from fuzz.reference.envelope import Diverges, Expected
 
 ASKED = 1
@@ -34,21 +41,23 @@ def screen(exams: Sequence[Examination]) -> None:
 def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
     """Those in which no element of any output of one call disagrees, as far as the first stages tell."""
     cleared: list[Examination] = []
-    expected: Known | None = None
+    expected: ExpectedOutputs | None = None
     asked = 0
     for stage in range(len(STAGES) - 1):
         outputs = stacked(pending, index)
         if not outputs:
             break
         try:
-            expected = expect_replicas(pending, index, stage, expected)
+            expected = evaluate_stacked_reference(pending, index, stage, expected)
         except Diverges:
             break
         check_shapes(pending[0].target, outputs, expected)
         how = pending[0].precision, pending[0].target.contract
-        wrong = unclear([judge(outputs[name], expected[name], *how) for name in expected], pending)
+        wrong = unclear([compare_elements(outputs[name], expected[name], *how) for name in expected], pending)
         unlike = set(wrong)
-        doubted = [place for place in in_doubt(outputs, expected, pending) if place not in unlike][: ASKED - asked]
+        doubted = [place for place in find_suspect_references(outputs, expected, pending) if place not in unlike][
+            : ASKED - asked
+        ]
         asked += len(doubted)
         unlike.update(doubted)
         cleared += [exam for place, exam in enumerate(pending) if place not in unlike]
@@ -57,10 +66,12 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
     return cleared
 
 
-def in_doubt(outputs: Mapping[str, torch.Tensor], expected: Known, pending: Sequence[Examination]) -> list[int]:
+def find_suspect_references(
+    outputs: Mapping[str, torch.Tensor], expected: ExpectedOutputs, pending: Sequence[Examination]
+) -> list[int]:
     """Places of the exams in which a reference may be worse than the output; the oracle asks about those."""
     precision, count = pending[0].precision, len(pending)
-    doubts = [doubtful(outputs[name], one, precision) for name, one in expected.items()]
+    doubts = [suspect_reference(outputs[name], one, precision) for name, one in expected.items()]
     doubted = torch.cat([one.reshape(count, one.numel() // count) for one in doubts], 1).any(1)
     return [int(place) for place in doubted.nonzero().flatten()]
 
@@ -71,7 +82,7 @@ def only(expected: Expected, places: list[int]) -> Expected:
     return Expected(expected.value[places], expected.spread[places], uncertainty)
 
 
-def unclear(judged: Sequence[Judgement], pending: Sequence[Examination]) -> list[int]:
+def unclear(judged: Sequence[Comparison], pending: Sequence[Examination]) -> list[int]:
     """Places of the exams in which an element of some output disagrees; the others are told their worst ratio."""
     count = len(pending)
     symptoms = torch.cat([one.symptom.reshape(count, one.symptom.numel() // count) for one in judged], 1)

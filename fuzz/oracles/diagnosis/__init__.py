@@ -1,7 +1,7 @@
 """Diagnosis: what is wrong, in words, recognised from all outputs of a case. Add yours to the list."""
 
 from fuzz.oracles.diagnosis.bit_patterns import truncated, unwritten, zero
-from fuzz.oracles.diagnosis.context import Pattern, Picture, picture
+from fuzz.oracles.diagnosis.context import DiagnosisContext, Pattern, make_context
 from fuzz.oracles.diagnosis.factors import negated, scaled
 from fuzz.oracles.diagnosis.misplaced import stale, swapped, transposed
 from fuzz.oracles.diagnosis.regions import columns_or_rows, region
@@ -23,10 +23,10 @@ PATTERNS: tuple[Pattern, ...] = (
 LASTING: tuple[Pattern, ...] = (unwritten, zero)
 """Those that hold in every case of a cause, whatever its size."""
 
-__all__ = ["PATTERNS", "Pattern", "Picture", "diagnosed", "picture"]
+__all__ = ["PATTERNS", "Pattern", "DiagnosisContext", "diagnose", "make_context"]
 
 
-def diagnosed(seen: Picture, least: Picture) -> tuple[str, ...]:
+def diagnose(seen: DiagnosisContext, least: DiagnosisContext) -> tuple[str, ...]:
     """One sentence for each wrong output that fits a pattern, each sentence once.
 
     Patterns are clearer in a case that is not shrunk; in the least one of its cause those hold that must.

@@ -8,10 +8,10 @@ import torch
 from fuzz.backends.memory import words_of
 from fuzz.backends.poison import POISON
 from fuzz.model.dtypes import from_words, to_words
-from fuzz.oracles.diagnosis.context import Picture
+from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 
-def unwritten(seen: Picture, output: str) -> str:
+def unwritten(seen: DiagnosisContext, output: str) -> str:
     """Elements that still hold, or were computed from, the poison of memory that nobody wrote."""
     raw, wrong = seen.raw[output], seen.wrong[output]
     held = words_of(raw) == POISON[seen.kind(output).name]
@@ -23,7 +23,7 @@ def unwritten(seen: Picture, output: str) -> str:
     return ""
 
 
-def zero(seen: Picture, output: str) -> str:
+def zero(seen: DiagnosisContext, output: str) -> str:
     """All wrong elements are 0."""
     wrong = seen.wrong[output]
     if bool((seen.got[output][wrong] == 0).all()):
@@ -31,7 +31,7 @@ def zero(seen: Picture, output: str) -> str:
     return ""
 
 
-def truncated(seen: Picture, output: str) -> str:
+def truncated(seen: DiagnosisContext, output: str) -> str:
     """Elements cut off at the format's last bit instead of rounded to nearest."""
     kind = seen.kind(output)
     want, got, wrong = seen.want[output], seen.got[output], seen.wrong[output]

@@ -1,4 +1,4 @@
-"""Picture: everything about one call that a pattern may look at."""
+"""DiagnosisContext: everything about one call that a pattern may look at."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import torch
 from fuzz.backends.memory import NAMES
 from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.oracles.base import Examination
-from fuzz.oracles.comparison.compare import allowed, judge
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH, expect, reference_inputs
+from fuzz.oracles.comparison.elements import compare_elements, error_bounds
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference, reference_inputs
+from fuzz.oracles.examination import Examination
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Picture:
+class DiagnosisContext:
     """Outputs of the last call as float64: got, wanted, how far they may be apart, and which elements are wrong.
 
     `wrong` holds only outputs with a wrong element. `inputs` are the floating arguments, `earlier` what was due from
@@ -46,26 +46,30 @@ class Picture:
         return bool(((got - due).abs() <= bound).all()) and bool((apart & wrong).any())
 
 
-Pattern = Callable[[Picture, str], str]
+Pattern = Callable[[DiagnosisContext, str], str]
 """What is wrong with one output, or nothing."""
 
 
-def picture(exam: Examination) -> Picture:
+def make_context(exam: Examination) -> DiagnosisContext:
     """The picture of a case that returned. Raises TargetError where the reference fails."""
     call = len(exam.case.calls) - 1
     outputs = {name: tensor.cpu() for name, tensor in exam.returned.calls[call].outputs.items()}
     stage = STAGES.index(THOROUGH)
-    expected = {name: one for name, one in expect(exam, call, stage).items() if outputs[name].is_floating_point()}
+    expected = {
+        name: one for name, one in evaluate_reference(exam, call, stage).items() if outputs[name].is_floating_point()
+    }
     want = {name: one.value.cpu() for name, one in expected.items()}
     bound, wrong = {}, {}
     for name, one in expected.items():
         kind = named_dtype(NAMES[outputs[name].dtype])
-        bound[name] = allowed(one, kind, exam.precision, exam.target.contract)[2].cpu()
-        symptom = judge(outputs[name], one, exam.precision, exam.target.contract).symptom.cpu() > 0
+        bound[name] = error_bounds(one, kind, exam.precision, exam.target.contract)[2].cpu()
+        symptom = compare_elements(outputs[name], one, exam.precision, exam.target.contract).symptom.cpu() > 0
         if bool(symptom.any()):
             wrong[name] = symptom
-    earlier = [{name: one.value.cpu() for name, one in expect(exam, index, 0).items()} for index in range(call)]
+    earlier = [
+        {name: one.value.cpu() for name, one in evaluate_reference(exam, index, 0).items()} for index in range(call)
+    ]
     given = reference_inputs(exam, call)[0]
     floats = {name: x.double() for name, x in given.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
     got = {name: outputs[name].double() for name in want}
-    return Picture(exam.case.calls[call].dims, floats, outputs, got, want, bound, wrong, tuple(earlier))
+    return DiagnosisContext(exam.case.calls[call].dims, floats, outputs, got, want, bound, wrong, tuple(earlier))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from fuzz.oracles.diagnosis.context import Picture
+from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 CLEAR = 16.0
 """How many times larger than its bound a value must be to tell a factor from it."""
@@ -13,12 +13,12 @@ NEAR = 1e-3
 """Relative distance within which a factor is taken for a named one; the fit itself is held to the bound."""
 
 
-def negated(seen: Picture, output: str) -> str:
+def negated(seen: DiagnosisContext, output: str) -> str:
     """Every element has the other sign."""
     return f"{output} is negated" if seen.fits(output, -seen.want[output], seen.bound[output]) else ""
 
 
-def scaled(seen: Picture, output: str) -> str:
+def scaled(seen: DiagnosisContext, output: str) -> str:
     """Everything is the same multiple of what is due, where that can be told; its name where there is one."""
     wrong, want, got = seen.wrong[output], seen.want[output], seen.got[output]
     bound = seen.bound[output]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from fuzz.oracles.comparison.compare import half_ulp
-from fuzz.oracles.diagnosis.context import Picture
+from fuzz.oracles.comparison.elements import half_ulp
+from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 
-def swapped(seen: Picture, output: str) -> str:
+def swapped(seen: DiagnosisContext, output: str) -> str:
     """An output that equals what is due for another one."""
     for other, due in seen.want.items():
         if other != output and bool(due.any()) and seen.fits(output, due, seen.bound[other]):
@@ -14,7 +14,7 @@ def swapped(seen: Picture, output: str) -> str:
     return ""
 
 
-def transposed(seen: Picture, output: str) -> str:
+def transposed(seen: DiagnosisContext, output: str) -> str:
     """A matrix of the right elements in column-major order."""
     due = seen.want[output]
     if due.dim() < 2:
@@ -24,7 +24,7 @@ def transposed(seen: Picture, output: str) -> str:
     return f"{output} is transposed" if seen.fits(output, turned, bound) else ""
 
 
-def stale(seen: Picture, output: str) -> str:
+def stale(seen: DiagnosisContext, output: str) -> str:
     """What was due from an earlier call, in all wrong elements."""
     for place, outputs in enumerate(seen.earlier, 1):
         old = outputs.get(output)

@@ -6,13 +6,13 @@ import math
 
 import torch
 
-from fuzz.oracles.diagnosis.context import Picture
+from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 ENOUGH = 8
 """Elements, rows or columns that a statement about a place must rest on, wrong and right ones together."""
 
 
-def region(seen: Picture, output: str) -> str:
+def region(seen: DiagnosisContext, output: str) -> str:
     """An interval of one input of the same shape that holds the wrong elements and no right one."""
     wrong = seen.wrong[output].reshape(-1)
     for name, values in seen.inputs.items():
@@ -38,14 +38,14 @@ def told(name: str, low: float, high: float, right: torch.Tensor) -> str:
     return f"for {name} >= {low:.4g}" if below else f"for {name} <= {high:.4g}"
 
 
-def sign(seen: Picture, output: str) -> str:
+def sign(seen: DiagnosisContext, output: str) -> str:
     """Whether it is the sign that is wrong there."""
     wrong = seen.wrong[output]
     got, want = seen.got[output][wrong], seen.want[output][wrong]
     return ", where its sign is flipped" if bool((got * want < 0).all()) else ""
 
 
-def columns_or_rows(seen: Picture, output: str) -> str:
+def columns_or_rows(seen: DiagnosisContext, output: str) -> str:
     """Wrong elements in all rows but only some columns, or the other way round: from one on, or one alone."""
     wrong = seen.wrong[output]
     if wrong.dim() == 0 or bool(wrong.all()):

@@ -20,10 +20,10 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.accuracy import expected_values
-from fuzz.oracles.base import Examination
-from fuzz.oracles.diagnosis import Picture, picture
-from fuzz.oracles.examine import prepared
-from fuzz.oracles.invariance import second_call
+from fuzz.oracles.diagnosis import DiagnosisContext, make_context
+from fuzz.oracles.examination import Examination
+from fuzz.oracles.examine import set_up_process
+from fuzz.oracles.invariance import split_call
 from fuzz.reference.envelope import precision
 from fuzz.report.reproducer.script import Due, script
 from fuzz.sweep import make_plan
@@ -63,7 +63,7 @@ class PlotWorker:
         plant = planted(self.target, self.setting.planted)[0] if self.setting.planted else None
         try:
             expected = expected_values(self.target, sitting.entry)
-            due = Due(expected, second_call(self.target, sitting.entry.case))
+            due = Due(expected, split_call(self.target, sitting.entry.case))
             return script(sitting.entry, self.target, plant, due, sitting.repeat), ""
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
@@ -77,7 +77,7 @@ class PlotWorker:
         if self.target.reference is None:
             return PlotData(why="nothing to draw: the target has no reference")
         try:
-            seen = picture(Examination(self.target, self.launcher, entry.case, self.backend, outcome))
+            seen = make_context(Examination(self.target, self.launcher, entry.case, self.backend, outcome))
         except FuzzError as error:
             return PlotData(why=f"nothing to draw: {one_line(error)}")
         panels = tuple(panel(seen, output) for output in seen.got if seen.got[output].numel())
@@ -140,7 +140,7 @@ def make_handler(gallery: PlotConfig) -> Callable[[PlotRequest], Final]:
 def settled(setting: Setting, sitting: PlotRequest) -> tuple[Setting, Target, Launcher, Backend]:
     """What a studio needs, once the entry's case is known to fit its target."""
     check_fits(sitting.entry.case, load(setting.target), sitting.path)
-    return setting, *prepared(setting)
+    return setting, *set_up_process(setting)
 
 
 def located(gallery: PlotConfig, sitting: PlotRequest) -> str:
@@ -165,7 +165,7 @@ def find_in(name: str, folders: Iterable[Path]) -> str:
     raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
 
 
-def panel(seen: Picture, output: str) -> OutputErrors:
+def panel(seen: DiagnosisContext, output: str) -> OutputErrors:
     """One output of the picture; of a large one all kinds of wrong elements and others evenly."""
     got, want, bound = (part[output].reshape(-1).numpy() for part in (seen.got, seen.want, seen.bound))
     wrong = seen.wrong[output].reshape(-1).numpy() if output in seen.wrong else np.zeros(got.size, dtype=bool)

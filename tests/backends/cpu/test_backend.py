@@ -18,8 +18,8 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import SYMPTOMS
 from fuzz.model.outcome import Access, CallResult, Returned
 from fuzz.model.recipes import recipe
-from fuzz.oracles.base import Examination
 from fuzz.oracles.bounds import Bounds
+from fuzz.oracles.examination import Examination
 from fuzz.target.spec import declare, size, tensor
 
 Outputs = dict[str, torch.Tensor]

@@ -18,7 +18,7 @@ from fuzz.backends.execute import Ran, run
 from fuzz.backends.replay.trace import Recording, recorded
 from fuzz.model.case import Case
 from fuzz.oracles import examine
-from fuzz.oracles.replicas import replicas_of
+from fuzz.oracles.replicas import replica_values
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILERS
@@ -66,7 +66,7 @@ def recordings() -> Iterator[tuple[Case, Recording]]:
 
 def test_launches_from_c_give_the_bits_of_tritons_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     for plan, recording in recordings():
-        values = {name: replicas_of(one, plan.last.dims, COUNT, "cuda") for name, one in plan.last.tensors.items()}
+        values = {name: replica_values(one, plan.last.dims, COUNT, "cuda") for name, one in plan.last.tensors.items()}
         assert all(isinstance(step.launched, Launched) and step.launched.loop for step in recording.steps)
         first = recording.play(values)
         with monkeypatch.context() as patch:

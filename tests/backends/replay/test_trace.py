@@ -20,9 +20,9 @@ from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
-from fuzz.oracles.base import Examination
+from fuzz.oracles.examination import Examination
 from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.replicas import Replicas
+from fuzz.oracles.replicas import ReplicaRunner
 from fuzz.run.fuzzer import SHARES
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, planted
@@ -53,7 +53,7 @@ def small(made: Target, count: int) -> list[Case]:
 
 def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
     """By replica whether it ran together with others."""
-    exams = Replicas(made, launcher, backend("cpu")).run(plan, COUNT)
+    exams = ReplicaRunner(made, launcher, backend("cpu")).run(plan, COUNT)
     return [exam.stack is not None for exam in exams]
 
 

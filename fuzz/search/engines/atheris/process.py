@@ -27,7 +27,7 @@ from fuzz.backends.execute import Fatal, run
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
-from fuzz.oracles.examine import prepared
+from fuzz.oracles.examine import set_up_process
 from fuzz.search.engines.atheris.engine import Exploration
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.literals import functions
@@ -51,7 +51,7 @@ FOUNDERS = 64
 
 def service(exploration: Exploration) -> Callable[[Any], Case | Final]:
     """The handler, any request -> the next plan."""
-    target, launcher, backend = prepared(exploration.setting)
+    target, launcher, backend = set_up_process(exploration.setting)
     explorer = Explorer(exploration, target, launcher, backend)
     explorer.start()
 

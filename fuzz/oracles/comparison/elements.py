@@ -23,7 +23,7 @@ SYMPTOMS = ("nonfinite", "sign", "value")
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Comparison:
     """Element by element: which symptom (0 none, else 1 + its index in SYMPTOMS), the bound, and error over bound."""
 
     symptom: torch.Tensor
@@ -39,20 +39,22 @@ class Judgement:
         return float(self.ratio.max()) if self.ratio.numel() else 0.0
 
 
-def judge(output: torch.Tensor, expected: Expected, precision: Precision, contract: Contract = ENVELOPE) -> Judgement:
+def compare_elements(
+    output: torch.Tensor, expected: Expected, precision: Precision, contract: Contract = ENVELOPE
+) -> Comparison:
     """Compares one output with its reference, element by element; the rules are those of the module's docstring."""
     value = expected.value
     out = output.to(value.device)
     if not out.is_floating_point():
         wrong = (out != value) & (expected.spread == 0)
-        return Judgement(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
+        return Comparison(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
     kind = named_dtype(NAMES[output.dtype])
     out = out.double()
-    value, slack, bound = allowed(expected, kind, precision, contract)
+    value, slack, bound = error_bounds(expected, kind, precision, contract)
     error = (out - value).abs()
     if bool((error <= bound).all()):
         ratio = torch.where(torch.isfinite(bound) & (error > 0), error / bound, 0.0)
-        return Judgement(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
+        return Comparison(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
     nonfinite = _nonfinite(out, expected.value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
@@ -60,10 +62,10 @@ def judge(output: torch.Tensor, expected: Expected, precision: Precision, contra
     symptom = torch.where(nonfinite, 1, torch.where(sign, 2, torch.where(over, 3, 0)))
     symptom = torch.where(unbounded, 0, symptom)
     ratio = torch.nan_to_num(error / bound, nan=0.0, posinf=0.0)
-    return Judgement(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
+    return Comparison(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
 
 
-def allowed(
+def error_bounds(
     expected: Expected, kind: DType, precision: Precision, contract: Contract = ENVELOPE
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """(value, slack, bound): what is due, how far it is uncertain, and how far an output may be from it.

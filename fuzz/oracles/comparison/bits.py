@@ -1,0 +1,75 @@
+"""Compares the results of two runs, bit for bit or within the error bounds, and shows the elements that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from fuzz.backends.memory import NAMES, words_of
+from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Element, Finding
+
+SHOWN = 4
+"""Elements that a finding shows."""
+Outputs = Mapping[str, torch.Tensor]
+Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+"""(this run, the other run) by output."""
+
+
+def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
+    """One element of a tensor, spelled for people."""
+    kind = named_dtype(NAMES[got.dtype])
+    word = int(words_of(got[index].reshape(1))[0])
+    return Element(output, index, decimal(word, kind), hexword(word, kind), want, **more)
+
+
+def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
+    """Indices (n, rank) of the elements whose bits differ; NaNs of any payload are equal."""
+    return (~same_bits(before, after)).nonzero().cpu().numpy()
+
+
+def same_bits(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+    """Element by element; NaNs of any payload are equal."""
+    if not before.is_floating_point():
+        return before == after
+    same = (before == after) & (torch.signbit(before) == torch.signbit(after))
+    return same | (before.isnan() & after.isnan())
+
+
+def compare_values(oracle: str, what: str, pairs: Pairs, bounds: Outputs) -> Finding | None:
+    """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it.
+
+    Where the bound is infinite both may be anything, NaN too.
+    """
+    drifted = {}
+    for name, (got, other) in pairs.items():
+        difference = (got.double() - other.double()).abs()
+        bound = bounds[name]
+        alike = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
+        alike |= ~torch.isfinite(bound)
+        if not bool(alike.all()):
+            drifted[name] = (torch.where(alike, other, got), other)
+    return compare_bits(oracle, what, drifted, "drift")
+
+
+def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:
+    """A finding where two runs that must agree bit for bit do not. Pairs are (this run, the other run) by output."""
+    outputs, elements, count, total = [], [], 0, 0
+    for name, (got, other) in pairs.items():
+        places = differing(got, other)
+        total += got.numel()
+        if len(places):
+            outputs.append(name)
+            count += len(places)
+            for place in places[:SHOWN]:
+                index = tuple(int(i) for i in place)
+                elements.append(element(name, index, got, element(name, index, other, "").got))
+    if not outputs:
+        return None
+    verb = "differ by more than the envelope allows" if symptom == "drift" else "have other bits"
+    message = f"{'+'.join(outputs)}: {count} of {total} elements {verb} {what}"
+    return Finding(oracle, tuple(outputs), symptom, message, tuple(elements[:SHOWN]), disagreeing=count, compared=total)
