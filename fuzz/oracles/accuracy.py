@@ -21,7 +21,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Rejected, Returned, describe
-from fuzz.oracles.adjudicate import LAST, at_fault, blamed, exact_values
+from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
 from fuzz.oracles.comparison.bits import SHOWN, compare_bits, element
 from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, error_bounds, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
@@ -107,11 +107,13 @@ def _doubted(exam: Examination, index: int, stage: int, expected: Mapping[str, E
 
 def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) -> Finding | None:
     try:
-        exact = exact_values(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS, quick=True)
+        exact = evaluate_exact_outputs(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS, quick=True)
     except Unadjudicated:
         return None
-    wrong = blamed(exam, index, expected, exact, DOUBT_SECONDS)
-    return at_fault(exam, index, wrong, expected, exact) if any(bool(one.any()) for one in wrong.values()) else None
+    wrong = find_reference_faults(exam, index, expected, exact, DOUBT_SECONDS)
+    if not any(bool(mask.any()) for mask in wrong.values()):
+        return None
+    return reference_finding(exam, index, wrong, expected, exact)
 
 
 def _finding(

@@ -1,4 +1,4 @@
-"""Adjudicate: where output and reference disagree, the exact value says which of them is wrong."""
+"""Adjudicates accuracy findings: the exact value of the reference says whether the kernel or the reference is wrong."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from fuzz.reference.envelope import COTANGENT, Expected, Precision, with_gradien
 from fuzz.target.contract import ENVELOPE, Contract
 
 if TYPE_CHECKING:
-    from fuzz.reference.exact import Exactly
+    from fuzz.reference.exact import ExactOutputs
 
 LAST = len(STAGES) - 1
 ELEMENTS = 4096
 """Elements of the largest call that is adjudicated."""
-NUDGES, EXPLAINED = 2, 4.0
-"""How often inputs are changed in their last digits, and how much more than that a stable reference may err."""
+PERTURBATIONS, CONDITIONING = 2, 4.0
+"""How often inputs are perturbed in their last digits, and how many times that change a stable reference may err."""
 
 
 def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
@@ -35,28 +35,28 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     if finding.symptom == "bits":
         return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
     try:
-        exact = exact_values(exam, index, seconds)
+        exact = evaluate_exact_outputs(exam, index, seconds)
     except Unadjudicated as reason:
         return Verdict("unadjudicated", str(reason), finding=finding)
     expected = evaluate_reference(exam, index, LAST)
     outputs = exam.returned.calls[index].outputs
     kernel, reference = {}, {}
     for name, output in outputs.items():
-        kernel[name], reference[name] = sides(
+        kernel[name], reference[name] = find_faults(
             output, expected[name], exact.values[name], exam.precision, exam.target.contract
         )
-    for name, unstable in blamed(exam, index, expected, exact, seconds).items():
+    for name, unstable in find_reference_faults(exam, index, expected, exact, seconds).items():
         reference[name] = reference[name] | unstable
     if any(bool(one.any()) for one in kernel.values()):
-        told = tuple(certified(one, exact) for one in finding.elements)
-        return Verdict("kernel", "", exact.digits, replace(finding, elements=told))
+        elements = tuple(add_exact_value(one, exact) for one in finding.elements)
+        return Verdict("kernel", "", exact.digits, replace(finding, elements=elements))
     if any(bool(one.any()) for one in reference.values()):
-        return Verdict("reference", "", exact.digits, at_fault(exam, index, reference, expected, exact))
+        return Verdict("reference", "", exact.digits, reference_finding(exam, index, reference, expected, exact))
     return Verdict("undecided", "", exact.digits, finding)
 
 
-def blamed(
-    exam: Examination, index: int, expected: Mapping[str, Expected], exact: Exactly, seconds: float
+def find_reference_faults(
+    exam: Examination, index: int, expected: Mapping[str, Expected], exact: ExactOutputs, seconds: float
 ) -> dict[str, torch.Tensor]:
     """Elements of each output where the reference is in doubt and its formula is at fault, not the problem.
 
@@ -64,55 +64,55 @@ def blamed(
     cancel are nobody's fault: there a kernel is right by luck, because it adds up in another order.
     """
     outputs = exam.returned.calls[index].outputs
-    true = {name: nearest(exact.values[name]) for name in expected}
+    true = {name: to_float64(exact.values[name]) for name in expected}
     suspect = {
         name: suspect_reference(outputs[name], one, exam.precision).cpu()
-        & reference_much_worse(outputs[name].cpu(), local(one), true[name])
+        & reference_much_worse(outputs[name].cpu(), to_cpu(one), true[name])
         for name, one in expected.items()
     }
-    for seed in range(NUDGES):
+    for seed in range(PERTURBATIONS):
         if not any(bool(one.any()) for one in suspect.values()):
             break
         try:
-            moved = exact_values(exam, index, seconds, quick=True, nudge=seed)
+            moved = evaluate_exact_outputs(exam, index, seconds, quick=True, perturbation=seed)
         except Unadjudicated:
             return {name: torch.zeros_like(one) for name, one in suspect.items()}
         for name, one in suspect.items():
-            explained = EXPLAINED * (nearest(moved.values[name]) - true[name]).abs()
-            suspect[name] = one & ((local(expected[name]).value - true[name]).abs() > explained)
+            explained = CONDITIONING * (to_float64(moved.values[name]) - true[name]).abs()
+            suspect[name] = one & ((to_cpu(expected[name]).value - true[name]).abs() > explained)
     return suspect
 
 
-def exact_values(
+def evaluate_exact_outputs(
     exam: Examination,
     index: int,
     seconds: float,
     elements: int = ELEMENTS,
     *,
     quick: bool = False,
-    nudge: int | None = None,
-) -> Exactly:
+    perturbation: int | None = None,
+) -> ExactOutputs:
     """The exact outputs of a call, or of one whose inputs differ a little. Unadjudicated where there are none."""
     try:
-        from fuzz.reference.exact import elementwise, evaluate
+        from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
     except ImportError:
         raise Unadjudicated("mpmath is not installed") from None
     target = exam.target
     assert target.reference is not None
     inputs, cotangents = reference_inputs(exam, index)
-    given: dict[str, Any] = {name: doubles(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
-    given |= {COTANGENT + name: doubles(x) for name, x in cotangents.items()}
-    if nudge is not None:
-        given = nudged(given, nudge)
+    given: dict[str, Any] = {name: as_float64(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
+    given |= {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
+    if perturbation is not None:
+        given = perturb_inputs(given, perturbation)
     how: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
     if target.exact is not None:
-        found = elementwise(target.exact, given, **how)
+        found = evaluate_elementwise(target.exact, given, **how)
     elif target.differentiable:
         arguments = exam.case.calls[index].arguments
         joint = with_gradients(target.reference, tuple(cotangents), [n for n in arguments if arguments[n].is_float])
-        found = evaluate(joint, given, **how)
+        found = evaluate_exact(joint, given, **how)
     else:
-        found = evaluate(target.reference, given, **how)
+        found = evaluate_exact(target.reference, given, **how)
     outputs = exam.returned.calls[index].outputs
     for name, output in outputs.items():
         if name not in found.values or found.values[name].shape != tuple(output.shape):
@@ -120,12 +120,12 @@ def exact_values(
     return found
 
 
-def doubles(x: torch.Tensor) -> torch.Tensor:
+def as_float64(x: torch.Tensor) -> torch.Tensor:
     """Floating tensors as float64, which holds their values."""
     return x.double() if x.is_floating_point() else x
 
 
-def nudged(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def perturb_inputs(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Floating inputs changed by up to 2^-48 of themselves, at random."""
     drawn = torch.Generator().manual_seed(seed)
     out = dict(given)
@@ -136,14 +136,14 @@ def nudged(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return out
 
 
-def nearest(exact: np.ndarray[Any, Any]) -> torch.Tensor:
+def to_float64(exact: np.ndarray[Any, Any]) -> torch.Tensor:
     """Exact values as doubles; whole numbers as they are."""
     if exact.dtype != object:
         return torch.from_numpy(np.array(exact))
     return torch.tensor([float(x) for x in exact.reshape(-1).tolist()], dtype=torch.float64).view(exact.shape)
 
 
-def sides(
+def find_faults(
     output: torch.Tensor,
     expected: Expected,
     exact: np.ndarray[Any, Any],
@@ -157,7 +157,7 @@ def sides(
     disagree, and it is further from the exact value than its own uncertainty. Where the exact value is a pole and the
     reference is finite, nobody is wrong.
     """
-    value, output, true = expected.value.cpu(), output.cpu(), nearest(exact)
+    value, output, true = expected.value.cpu(), output.cpu(), to_float64(exact)
     apart = compare_elements(output, expected, precision, contract).symptom.cpu() > 0
     uncertainty = torch.zeros(value.shape) if expected.uncertainty is None else expected.uncertainty.cpu()
     if not value.is_floating_point():
@@ -170,30 +170,30 @@ def sides(
     return wrong, (apart & overflows) | (apart & ~wrong & off)
 
 
-def local(expected: Expected) -> Expected:
+def to_cpu(expected: Expected) -> Expected:
     """The same on the host."""
     return replace(expected, value=expected.value.cpu())
 
 
-def certified(one: Element, exact: Exactly) -> Element:
+def add_exact_value(one: Element, exact: ExactOutputs) -> Element:
     """An element with its exact value."""
-    from fuzz.reference.exact import told
+    from fuzz.reference.exact import format_number
 
-    return replace(one, exact=told(exact.values[one.output][one.index]))
+    return replace(one, exact=format_number(exact.values[one.output][one.index]))
 
 
-def at_fault(
+def reference_finding(
     exam: Examination,
     index: int,
     reference: Mapping[str, torch.Tensor],
     expected: Mapping[str, Expected],
-    exact: Exactly,
+    exact: ExactOutputs,
 ) -> Finding:
     """The finding that the reference is wrong, with some of the elements that show it."""
     outputs = exam.returned.calls[index].outputs
     places = [(name, tuple(place)) for name, wrong in reference.items() for place in wrong.nonzero().tolist()]
     shown = [
-        certified(element(name, place, outputs[name], repr(expected[name].value[place].item())), exact)
+        add_exact_value(element(name, place, outputs[name], repr(expected[name].value[place].item())), exact)
         for name, place in places[:SHOWN]
     ]
     names = tuple(dict.fromkeys(name for name, _ in places))

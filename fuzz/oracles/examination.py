@@ -15,7 +15,7 @@ from fuzz.backends.execute import Ran, run
 from fuzz.backends.memory import words_of
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
-from fuzz.reference.envelope import Precision, precision, working
+from fuzz.reference.envelope import Precision, make_precision, working_dtype
 from fuzz.target.spec import Launcher, Target
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Examination:
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
         declared = self.target.accumulate
-        return precision(self.backend.name, working(declared, dtypes), self.target.dot, declared == "inputs")
+        return make_precision(self.backend.name, working_dtype(declared, dtypes), self.target.dot, declared == "inputs")
 
     @cached_property
     def returned(self) -> Returned:

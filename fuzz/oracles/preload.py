@@ -16,7 +16,7 @@ from triton.runtime import cache
 import fuzz.backends.cpu
 import fuzz.oracles
 import fuzz.oracles.examine
-from fuzz.reference.envelope import prepare
+from fuzz.reference.envelope import cache_noise
 
 with suppress(ImportError):
     # mpmath, which findings are adjudicated by.
@@ -26,7 +26,7 @@ with suppress(ImportError):
     import triton.experimental.gluon
 
 torch.set_num_threads(1)
-prepare()
+cache_noise()
 # Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
 getattr(cache, "triton_key", lambda: None)()
 

@@ -184,7 +184,7 @@ def changed_together(
     after = change(before)
     moved = after.to(values.dtype)
     exactly = torch.isfinite(before) & (moved.double() == after) & (undo(after) == before)
-    if exam.precision.cuts:
+    if exam.precision.tensor_cores:
         for one in (before, after):
             exactly &= (one == 0) | (one.abs() >= kind.smallest_normal)
     return moved, exactly.reshape(count, -1).all(1)
@@ -202,7 +202,7 @@ def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words
     if not np.isfinite(values).all():
         return None
     moved = np.asarray(change(values))
-    if exam.precision.cuts and (subnormal(values, kind) or subnormal(moved, kind)):
+    if exam.precision.tensor_cores and (subnormal(values, kind) or subnormal(moved, kind)):
         return None
     words = to_words(moved, kind)
     if not np.array_equal(from_words(words, kind), moved) or not np.array_equal(undo(moved), values):
@@ -225,7 +225,7 @@ def underflow(exam: Examination, words: Words, name: str) -> Outputs:
     There nothing is exact: even a little of it, far below the last bit of what it is added to, can break a tie.
     """
     usual = exam.precision
-    precision = replace(usual, u=NO_ROUNDING, noted=usual.eta / (2 * usual.u))
+    precision = replace(usual, u=NO_ROUNDING, nan_below=usual.eta / (2 * usual.u))
     call = exam.case.last
     value = call.tensors[name]
     listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))

@@ -98,18 +98,17 @@ class CorrectRounding:
 
     def exact(self, asked: tuple[Values, str, float]) -> list[float] | None:
         """Exact values of some inputs as doubles, see `odd_double`, of an output, in so many seconds; None without."""
-        from fuzz.reference.exact import elementwise
-        from fuzz.reference.exact import evaluate as exactly
+        from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
 
         values, output, seconds = asked
         given = {**{name: torch.tensor(one, dtype=torch.float64) for name, one in values.items()}, **self.options}
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:
-                found = elementwise(self.target.exact, given, seconds=seconds, quick=True)
+                found = evaluate_elementwise(self.target.exact, given, seconds=seconds, quick=True)
             else:
                 assert self.target.reference is not None
-                found = exactly(self.target.reference, given, seconds=seconds, quick=True)
+                found = evaluate_exact(self.target.reference, given, seconds=seconds, quick=True)
         except Unadjudicated:
             return None
         return [odd_double(x) for x in found.values[output].reshape(-1).tolist()]

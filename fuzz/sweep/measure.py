@@ -21,7 +21,7 @@ from fuzz.model.recipes.torch_values import from_words, to_words
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
-from fuzz.reference.envelope import Expected, wider
+from fuzz.reference.envelope import Expected, merge_members
 from fuzz.sweep.correct_rounding import CorrectRounding, Inputs
 from fuzz.sweep.counts import EACH, OVER, REGIONS, SweepCounts, WrongValue, binned, region_of, runs_of
 from fuzz.sweep.plan import SweepPlan, place_of
@@ -219,7 +219,7 @@ def staged(bench: KernelRunner, inputs: Inputs, stage: int, known: Expected | No
     thorough = members >= THOROUGH
     how = dict(members=members, after=after, uncertainty=thorough and after < THOROUGH, check_range=thorough)
     found = bench.truth.expected(inputs, **how)
-    return wider({"": known}, {"": found})[""] if known else found
+    return merge_members({"": known}, {"": found})[""] if known else found
 
 
 def at(expected: Expected, keep: Tensor) -> Expected:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from fuzz.backends import backend as named_backend
-from fuzz.reference.envelope import precision
+from fuzz.reference.envelope import make_precision
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.fork_pool import ForkPool, spare
@@ -31,7 +31,7 @@ def benched(plan: SweepPlan) -> KernelRunner:
     torch.set_num_threads(1)
     target = load(plan.text)
     launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
-    arithmetic = precision(plan.backend, target.accumulate, target.dot)
+    arithmetic = make_precision(plan.backend, target.accumulate, target.dot)
     truth = CorrectRounding(target, plan.output, arithmetic, plan.options)
     if plan.large and spare() > 0:
         truth.hands = ForkPool(truth.exact, spare())

@@ -1,4 +1,4 @@
-"""The rules by which a side is blamed, on numbers chosen for them."""
+"""The rules by which a side is find_reference_faults, on numbers chosen for them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import SYMPTOMS, VERDICTS, Finding, Verdict
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
-from fuzz.oracles.adjudicate import adjudicate, exact_values, sides
+from fuzz.oracles.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.examination import Examination
-from fuzz.reference.envelope import Expected, precision
+from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare, size, tensor
 
-CPU = precision("cpu")
+CPU = make_precision("cpu")
 N = size("N", 1, 64)
 NAN, INF = float("nan"), float("inf")
 Outputs = dict[str, torch.Tensor]
@@ -51,14 +51,14 @@ Outputs = dict[str, torch.Tensor]
 )
 def test_sides_of_one_element(out: float, value: float, exact: float, kernel: bool, reference: bool) -> None:
     expected = Expected(torch.tensor([value]).double(), torch.tensor([1e-9]).double(), torch.tensor([1e-18]).double())
-    found = sides(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), CPU)
+    found = find_faults(torch.tensor([out]), expected, np.array([mpf(exact)], dtype=object), CPU)
     assert [bool(side) for side in found] == [kernel, reference]
 
 
 def test_whole_numbers_are_equal_or_wrong() -> None:
     value = torch.tensor([3, 3, 3])
     expected = Expected(value, torch.zeros(3).double(), None)
-    kernel, reference = sides(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), CPU)
+    kernel, reference = find_faults(torch.tensor([4, 3, 4]), expected, np.array([3, 3, 4]), CPU)
     assert kernel.tolist() == [True, False, False] and reference.tolist() == [False, False, True]
 
 
@@ -127,7 +127,7 @@ def test_the_exact_value_of_a_target_may_be_its_own() -> None:
 def test_exact_values_must_be_those_of_the_outputs() -> None:
     exam = examined(stable, stable, *words(2.0), exact=lambda x: dict(z=x))
     with pytest.raises(Unadjudicated, match="no output 'y' of shape"):
-        exact_values(exam, 0, 1.0)
+        evaluate_exact_outputs(exam, 0, 1.0)
     with pytest.raises(TargetError, match="exact= goes with a reference"):
         declare(stable, x=tensor(N), exact=stable)
 

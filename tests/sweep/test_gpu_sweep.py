@@ -11,7 +11,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from fuzz.backends import backend
-from fuzz.reference.envelope import precision
+from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep import gpu_sweep as large
 from fuzz.sweep.correct_rounding import CorrectRounding
@@ -29,7 +29,7 @@ def bench(plan: SweepPlan) -> KernelRunner:
     target = load(plan.text)
     launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
     return KernelRunner(
-        plan, target, launcher, backend("cpu"), CorrectRounding(target, "", precision("cpu"), plan.options)
+        plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision("cpu"), plan.options)
     )
 
 

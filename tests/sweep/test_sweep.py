@@ -16,7 +16,7 @@ from fuzz.cli.sweep import exit_code
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_words, to_words
-from fuzz.reference.envelope import precision
+from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, correct_rounding, make_plan
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.measure import KernelRunner, measured
@@ -101,7 +101,7 @@ def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     from fuzz.backends import backend
 
     for name, flushed, worst in (("cuda", 254, 0), ("cpu", 0, 127)):
-        bench = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", precision(name)))
+        bench = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision(name)))
         found = measured(bench, 0)
         assert isinstance(found, SweepCounts)
         assert (found.other["flushed"], found.most.max()) == (flushed, worst)

@@ -14,7 +14,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_words
 from fuzz.oracles.examination import Examination, Stack
-from fuzz.reference.envelope import Diverges, Expected, Precision, evaluate, evaluate_backward, wider
+from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
 from fuzz.target.spec import Target
 
 STAGES = (2, 8, 20, 80)
@@ -51,7 +51,7 @@ def evaluate_stacked_reference(
     try:
         return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
     except TargetError as error:
-        raise Diverges from error
+        raise Divergence from error
 
 
 def _evaluate(
@@ -77,7 +77,7 @@ def _evaluate(
             found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
         else:
             found = evaluate(target.reference, inputs, precision, **how)
-        return wider(known or {}, of_kernel(exam, index, found))
+        return merge_members(known or {}, of_kernel(exam, index, found))
     except UsageError:
         raise
     except Exception as error:

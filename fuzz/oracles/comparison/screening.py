@@ -18,7 +18,7 @@ from fuzz.oracles.comparison.expected import (
 )
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.examination import Examination
-from fuzz.reference.envelope import Diverges, Expected
+from fuzz.reference.envelope import Divergence, Expected
 
 ASKED = 1
 """Replicas of a plan about which arbitrary precision is asked, where their reference is in doubt: it is one for all."""
@@ -49,7 +49,7 @@ def screened(pending: Sequence[Examination], index: int) -> list[Examination]:
             break
         try:
             expected = evaluate_stacked_reference(pending, index, stage, expected)
-        except Diverges:
+        except Divergence:
             break
         check_shapes(pending[0].target, outputs, expected)
         how = pending[0].precision, pending[0].target.contract

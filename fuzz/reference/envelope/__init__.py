@@ -3,31 +3,31 @@
 from fuzz.reference.envelope.ensemble import NoRule
 from fuzz.reference.envelope.evaluate import (
     COTANGENT,
-    Diverges,
+    Divergence,
     Expected,
     evaluate,
     evaluate_backward,
-    float64_throughout,
-    wider,
+    float64_defaults,
+    merge_members,
     with_gradients,
 )
-from fuzz.reference.envelope.pools import UNIT64, prepare
-from fuzz.reference.envelope.precision import Precision, Ulps, precision, working
+from fuzz.reference.envelope.pools import UNIT64, cache_noise
+from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
 
 __all__ = [
     "COTANGENT",
     "UNIT64",
-    "Diverges",
+    "Divergence",
     "Expected",
     "NoRule",
     "Precision",
     "Ulps",
     "evaluate",
     "evaluate_backward",
-    "float64_throughout",
-    "precision",
-    "prepare",
-    "wider",
+    "float64_defaults",
+    "make_precision",
+    "cache_noise",
+    "merge_members",
     "with_gradients",
-    "working",
+    "working_dtype",
 ]

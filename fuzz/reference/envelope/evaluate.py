@@ -10,20 +10,20 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, wrap
-from fuzz.reference.envelope.noise import Diverges, Members, TooLarge
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, wrap
+from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES, resolve
 
 __all__ = [
     "COTANGENT",
-    "Diverges",
+    "Divergence",
     "Expected",
-    "checked",
+    "check_outputs",
     "evaluate",
     "evaluate_backward",
-    "float64_throughout",
-    "wider",
+    "float64_defaults",
+    "merge_members",
     "with_gradients",
 ]
 
@@ -72,7 +72,7 @@ def evaluate(
     the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
     `after` are left out, for who has them from an earlier call: see `wider`.
     With `replicas`, every tensor has them as first dim, which the reference does not see; each gets what it would get
-    alone, its integers like other values. Diverges where the reference asks for a value by which they may part.
+    alone, its integers like other values. Divergence where the reference asks for a value by which they may part.
     What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
     """
     if members <= after:
@@ -83,13 +83,13 @@ def evaluate(
     out: dict[str, Expected] = {}
     while left:
         limit = LIMIT if size > 1 else None
-        group = Members(precision, tuple(left[:size]), seed, check_range, limit, replicas or 1)
+        group = MemberNoise(precision, tuple(left[:size]), seed, check_range, limit, replicas or 1)
         try:
             stacks = _run(reference, inputs, group, replicas is not None)
-        except TooLarge:
+        except StackTooLarge:
             size = (size + 1) // 2
             continue
-        out = wider(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
+        out = merge_members(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
         left = left[size:]
     return out
 
@@ -129,7 +129,7 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
         given = {name: arguments.pop(COTANGENT + name) for name in cotangents}
         leaves = {name: arguments[name].requires_grad_() for name in wrt}
         # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
-        outputs = checked(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
+        outputs = check_outputs(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
         # Which outputs there are may depend on an option.
         ends = [n for n in given if n in outputs and outputs[n].requires_grad]
         grads: Any = [None] * len(leaves)
@@ -144,7 +144,7 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
 
 
 @contextmanager
-def float64_throughout() -> Iterator[None]:
+def float64_defaults() -> Iterator[None]:
     """torch as a reference finds it: new tensors are float64, attention is computed by its formula, autograd is on."""
     flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
     torch._C._set_sdp_use_flash(False)
@@ -157,32 +157,32 @@ def float64_throughout() -> Iterator[None]:
         torch.set_default_dtype(dtype)
 
 
-def _run(reference: Reference, inputs: Mapping[str, Input], members: Members, stacked: bool) -> Stacks:
+def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, stacked: bool) -> Stacks:
     """Stacked outputs (rows, *S) of one call; `stacked` inputs have a dim of replicas."""
     device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
     if device is not None:
-        members.device = device
-    arithmetic = Arithmetic(members, RULES, resolve)
-    arguments = {name: _argument(arithmetic, x, stacked) for name, x in inputs.items()}
-    with float64_throughout(), arithmetic:
-        outputs = checked(reference, reference(**arguments))
+        noise.device = device
+    mode = EnsembleMode(noise, RULES, resolve)
+    arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
+    with float64_defaults(), mode:
+        outputs = check_outputs(reference, reference(**arguments))
     return {name: _stack(t) for name, t in outputs.items()}
 
 
-def _argument(arithmetic: Arithmetic, x: Input, stacked: bool) -> Any:
+def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:
     """An input as the reference receives it."""
     if not isinstance(x, Tensor):
         return x
-    x, members = x.detach(), arithmetic.members
+    x, noise = x.detach(), mode.noise
     x = x.to(torch.float64) if x.is_floating_point() else x
     if stacked:
-        return wrap(arithmetic, x.repeat_interleave(members.count, 0))
+        return wrap(mode, x.repeat_interleave(noise.count, 0))
     if not x.is_floating_point():
         return x.clone(memory_format=torch.contiguous_format)
-    return wrap(arithmetic, x.expand(members.count, *x.shape).clone(memory_format=torch.contiguous_format))
+    return wrap(mode, x.expand(noise.count, *x.shape).clone(memory_format=torch.contiguous_format))
 
 
-def checked(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
+def check_outputs(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
     """The outputs, if they are a mapping of tensors."""
     if not isinstance(outputs, Mapping):
         raise TypeError(f"reference {_name(reference)} returned {type(outputs).__name__}, not a mapping of tensors")
@@ -198,19 +198,19 @@ def _name(reference: Reference) -> str:
 
 def _stack(t: Tensor) -> Tensor:
     """The stacked tensor of an output; one that depends on no input has a single member."""
-    stacked = t.stacked if type(t) is Ensemble else t.detach().unsqueeze(0)
+    stacked = t.stacked if type(t) is EnsembleTensor else t.detach().unsqueeze(0)
     return stacked.to(torch.float64) if stacked.is_floating_point() else stacked
 
 
-def _expected(rows: Tensor, members: Members, replicas: int | None) -> Expected:
+def _expected(rows: Tensor, noise: MemberNoise, replicas: int | None) -> Expected:
     """Value and spreads of one stacked output (rows, *S), by replica where there are any."""
     if replicas is None:
         rows = rows.unsqueeze(0)
     elif rows.shape[0] == 1:  # It depends on no input.
         rows = rows.expand(replicas, *rows.shape)
     else:
-        rows = rows.view(replicas, members.count, *rows.shape[1:])
-    value, first = rows[:, :1], members.first_working
+        rows = rows.view(replicas, noise.count, *rows.shape[1:])
+    value, first = rows[:, :1], noise.first_working
     uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
     parts = value.squeeze(1).clone(), _spread(rows[:, first:], value), uncertain
     if replicas is not None:
@@ -235,14 +235,14 @@ def _spread(others: Tensor, value: Tensor) -> Tensor:
     return apart.amax(1)
 
 
-def wider(one: Mapping[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
+def merge_members(one: Mapping[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
     """Of two groups of members, or of none and one: the larger spreads."""
     if not one:
         return two
-    return {name: _wider(e, two[name]) for name, e in one.items()}
+    return {name: _merge_output(e, two[name]) for name, e in one.items()}
 
 
-def _wider(a: Expected, b: Expected) -> Expected:
+def _merge_output(a: Expected, b: Expected) -> Expected:
     """Of two groups of members, one output."""
     both = [u for u in (a.uncertainty, b.uncertainty) if u is not None]
     uncertainty = torch.maximum(*both) if len(both) == 2 else both[0] if both else None

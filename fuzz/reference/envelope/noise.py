@@ -17,7 +17,7 @@ from torch import Tensor
 from fuzz.reference.envelope.pools import SPAN, pools
 from fuzz.reference.envelope.precision import Precision, Ulps
 
-__all__ = ["Diverges", "Members", "TooLarge", "chain", "steps"]
+__all__ = ["Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
 
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
@@ -25,15 +25,15 @@ Noise = Callable[[str, float], Tensor]
 """Noise of a kind and factor."""
 
 
-class TooLarge(BaseException):
+class StackTooLarge(BaseException):
     """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
 
 
-class Diverges(BaseException):
+class Divergence(BaseException):
     """A reference asks for a value by which replicas may part: evaluate them one by one."""
 
 
-def steps(n: float) -> float:
+def rounding_steps(n: float) -> float:
     """Roundings, in units of u times the sum of absolute terms, that a sum of n terms may accumulate; none for n <= 1.
 
     A tree makes log2(n) roundings. A kernel that loops over blocks makes up to about 4*sqrt(n) sequential ones, and on
@@ -44,7 +44,7 @@ def steps(n: float) -> float:
     return math.log2(n + 1) + max(math.sqrt(n), n / 8) if n > 1 else 0.0
 
 
-def chain(n: Tensor) -> Tensor:
+def sequential_steps(n: Tensor) -> Tensor:
     """The same, element by element, for n terms added one after another (atomics, index_add): n/2 for equal terms.
 
     The i-th of n equal additions rounds a partial sum i/n of the whole: n/2 in total, if all have one sign.
@@ -52,7 +52,7 @@ def chain(n: Tensor) -> Tensor:
     return torch.where(n > 1, torch.log2(n + 1) + n / 2, torch.zeros_like(n))
 
 
-class Members:
+class MemberNoise:
     """The members of one stack, and how each operation's stacked result (rows, *shape) is perturbed in place.
 
     ids: numbers of the perturbed members, ascending; negative ones (they come first) measure float64 itself.
@@ -80,17 +80,17 @@ class Members:
         pools.begin()
         self._pools: dict[tuple[str, float], Tensor] = {}
         self._strides: dict[torch.Size, tuple[int, ...]] = {}
-        self.flushes = precision.eta == 2.0**-126
-        # Multiplied by `lift`, everything beyond the largest finite value overflows float64 too; `drop` undoes it.
+        self.flush_to_zero = precision.eta == 2.0**-126
+        # Multiplied by `scale_up`, what exceeds the largest finite value overflows float64 too. `scale_down` undoes it.
         bits = math.frexp(precision.largest)[1]
         ranged = check_range and bits < 1024 and self.first_working < self.count
-        self.lift = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
-        self.drop = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
+        self.scale_up = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
+        self.scale_down = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
 
-    def lead(self, t: Tensor) -> Tensor:
-        """The unperturbed member of a stacked tensor. Diverges where each replica has one of its own."""
+    def unperturbed(self, t: Tensor) -> Tensor:
+        """The unperturbed member of a stacked tensor. Divergence where each replica has one of its own."""
         if self.replicas > 1:
-            raise Diverges
+            raise Divergence
         return t[0]
 
     def by_replica(self, t: Tensor) -> Tensor:
@@ -146,85 +146,85 @@ class Members:
         """
         eta = self._unit()
         if tiny:
-            self.note_(t, t)
+            self.mark_underflow_(t, t)
         for noise, (part,) in self._parts(t.shape[1:], self.by_replica(t)):
             if tiny:
                 part.addcmul_(part.clamp(-eta, eta), noise("tiny", 1.0))
             part.mul_(noise("factor", factor))
         self.offset = (self.offset + _STRIDE) % SPAN
-        if self.lift:
-            self.bound_(t)
+        if self.scale_up:
+            self.overflow_(t)
         return t
 
-    def round_but_whole_(self, t: Tensor, factor: float) -> Tensor:
+    def round_unless_integer(self, t: Tensor, factor: float) -> Tensor:
         """As `round_`, for sums and products with integers: whole results that the format holds are exact."""
         whole = (t == t.round()) & (t.abs() <= 1 / self.precision.u)
         return torch.where(whole, t, self.round_(t.clone(), factor))
 
-    def add_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0) -> Tensor:
+    def add_error_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0) -> Tensor:
         """Perturb by factor*u*amplitude, for a sum whose absolute terms sum to `amplitude` (same shape, consumed).
 
         tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
         row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
-        if self.lift and t.dtype is torch.float64:
-            self._working(stack).add_((self._working(amplitude) * self.lift).mul_(0.0))
+        if self.scale_up and t.dtype is torch.float64:
+            self._working(stack).add_((self._working(amplitude) * self.scale_up).mul_(0.0))
         for noise, (part, size) in self._parts(row, stack, amplitude):
             if tiny:
                 part.addcmul_(size.clamp(max=self._unit()), noise("tiny", 1.0), value=tiny)
             if factor:
                 part.addcmul_(size, noise("relative", 1.0), value=factor)
         self.offset = (self.offset + _STRIDE) % SPAN
-        if self.lift:
-            self.bound_(t)
+        if self.scale_up:
+            self.overflow_(t)
         return t
 
-    def absolute_(self, t: Tensor, size: float) -> Tensor:
+    def round_constant_(self, t: Tensor, size: float) -> Tensor:
         """Perturb by size*u: the rounding of a constant that the working format does not hold."""
         self.by_replica(t).add_(self._draw("relative", 1.0, t.shape[1:]), alpha=size)
         self.advance()
         return t
 
-    def elementary_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
+    def round_function_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
         """Perturb f(x) by its documented error; one ulp is at most 2u of the value. x: its stacked argument."""
         if not error.slope or x is None:
             return self.round_(t, 2 * error.base)
         eta, row, stack = self._unit(), t.shape[1:], self.by_replica(t)
-        self.note_(t, t)
+        self.mark_underflow_(t, t)
         stack.addcmul_(stack.clamp(-eta, eta), self._draw("tiny", 1.0, row))
         x = x if x.shape == t.shape else x.expand_as(t)
         spread = self.by_replica(x.abs().nan_to_num_(0.0, 0.0, 0.0).mul_(2 * error.slope).add_(2 * error.base))
         stack.mul_(spread.mul(self._draw("relative", 1.0, row)).add_(1.0).clamp_(min=0.0))
         self.advance()
-        if self.lift:
-            self.bound_(t)
+        if self.scale_up:
+            self.overflow_(t)
         return t
 
-    def note_(self, t: Tensor, size: Tensor) -> None:
-        """Where underflow is noted: NaN in the members of t whose `size` (same shape) is too small, but not 0."""
-        if self.precision.noted:
+    def mark_underflow_(self, t: Tensor, size: Tensor) -> None:
+        """Write NaN into the members of t whose `size` (same shape) is below `precision.nan_below`, but not 0."""
+        if self.precision.nan_below:
             stack, size = self._working(self.by_replica(t)), self._working(self.by_replica(size))
-            stack.masked_fill_((size != 0) & (size.abs() < self.precision.noted), torch.nan)
+            stack.masked_fill_((size != 0) & (size.abs() < self.precision.nan_below), torch.nan)
 
-    def flush_(self, t: Tensor, unit: float) -> Tensor:
+    def flush_result_(self, t: Tensor, unit: float) -> Tensor:
         """Perturb by the loss of results below `unit`, which the working precision's range takes on the way to them."""
         stack = self.by_replica(t)
         stack.addcmul_(stack.clamp(-unit, unit), self._draw("tiny", 1.0, t.shape[1:]))
         self.advance()
         return t
 
-    def lose_(self, t: Tensor, amount: Tensor) -> None:
+    def flush_terms_(self, t: Tensor, amount: Tensor) -> None:
         """Perturb by up to `amount` (same shape, at least 0): what tiny terms lose on their way into a sum."""
         stack, amount = self.by_replica(t), self.by_replica(amount.nan_to_num_(0.0, 0.0, 0.0))
         stack.addcmul_(amount, self._draw("tiny", 1.0, t.shape[1:]))
         self.advance()
 
-    def bound_(self, t: Tensor) -> None:
+    def overflow_(self, t: Tensor) -> None:
         """Members at working precision become infinite where they exceed the largest finite value."""
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
             return
-        self._working(self.by_replica(t)).mul_(self.lift).mul_(self.drop)
+        self._working(self.by_replica(t)).mul_(self.scale_up).mul_(self.scale_down)
 
 
 def _strides(row: torch.Size) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "Pools", "pools", "prepare"]
+__all__ = ["SPAN", "UNIT64", "Pools", "pools", "cache_noise"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -31,7 +31,7 @@ def _row(member: int) -> Row:
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
 
 
-def prepare() -> None:
+def cache_noise() -> None:
     """Makes the noise of the first members, so that processes forked from this one share it."""
     for member in (*range(-4, 0), *range(1, 9)):
         _row(member)

@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-__all__ = ["Precision", "Ulps", "precision", "working"]
+__all__ = ["Precision", "Ulps", "make_precision", "working_dtype"]
 
 
 class Ulps(NamedTuple):
@@ -24,9 +24,9 @@ class Precision:
 
     u: working unit roundoff (relative). eta: underflow unit: what an operation may lose where its result is tiny.
     largest: largest finite value. ulps: errors of elementary functions by name ("div" is division); a name that is
-    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product cut to 10 stored bits). cuts: matrix
-    products are by tensor cores, which cut. noted: results smaller than this, but 0, become NaN in the members, for
-    who asks what underflow may have touched; 0 where nobody does.
+    missing has `UNKNOWN`. dot: "ieee", or "tf32" (operands of a matrix product truncated to 10 stored bits).
+    tensor_cores: matrix products run on tensor cores, which truncate. nan_below: results smaller than this, except 0,
+    become NaN in the members, which shows what underflow may have touched; 0 switches this off.
     """
 
     u: float
@@ -34,8 +34,8 @@ class Precision:
     largest: float
     ulps: Mapping[str, Ulps]
     dot: str = "ieee"
-    cuts: bool = False
-    noted: float = 0.0
+    tensor_cores: bool = False
+    nan_below: float = 0.0
 
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""
@@ -87,7 +87,7 @@ _FORMATS = {
 }
 
 
-def working(accumulate: str, dtypes: Iterable[str]) -> str:
+def working_dtype(accumulate: str, dtypes: Iterable[str]) -> str:
     """The dtype that a kernel accumulates in: for "inputs" the coarsest among float32 and those of its tensors."""
     if accumulate != "inputs":
         return accumulate
@@ -95,10 +95,12 @@ def working(accumulate: str, dtypes: Iterable[str]) -> str:
 
 
 @lru_cache(maxsize=64)
-def precision(backend: str, accumulate: str = "float32", dot: str = "ieee", flushes: bool = False) -> Precision:
+def make_precision(
+    backend: str, accumulate: str = "float32", dot: str = "ieee", flush_subnormals: bool = False
+) -> Precision:
     """The precision of a backend ("cpu", "cuda" or "interpreter") whose kernel accumulates in the named dtype.
 
-    With `flushes` subnormals may be lost on any backend, as PyTorch's own matrix products lose those of bfloat16.
+    With `flush_subnormals` every backend may lose subnormals, as PyTorch's own matrix products lose those of bfloat16.
     The cuda backend flushes float32 and bfloat16 subnormals (ex2.approx.ftz, div.full, fast paths); the others, and
     float16 and float64 everywhere, keep them. bfloat16 and float16 arithmetic is an operation rounded to that format.
     """
@@ -109,6 +111,6 @@ def precision(backend: str, accumulate: str = "float32", dot: str = "ieee", flus
     if dot not in ("ieee", "tf32"):
         raise ValueError(f"dot {dot!r}: one of ieee, tf32")
     u, subnormal, normal, largest = _FORMATS[accumulate]
-    flushes = flushes or backend == "cuda" and accumulate in ("float32", "bfloat16")
+    flushes = flush_subnormals or backend == "cuda" and accumulate in ("float32", "bfloat16")
     eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[backend])
-    return Precision(u, eta, largest, ulps, dot, cuts=backend == "cuda")
+    return Precision(u, eta, largest, ulps, dot, tensor_cores=backend == "cuda")

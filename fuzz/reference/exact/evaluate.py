@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fuzz.errors import Unadjudicated, one_line
-from fuzz.reference.envelope import NoRule, float64_throughout
-from fuzz.reference.envelope.evaluate import checked
+from fuzz.reference.envelope import NoRule, float64_defaults
+from fuzz.reference.envelope.evaluate import check_outputs
 from fuzz.reference.exact.numbers import Cells, cells
 from fuzz.reference.exact.rules import RULES, attention, resolve
-from fuzz.reference.exact.tensor import Calculation, allocated, numbers
+from fuzz.reference.exact.tensor import ExactMode, allocated, numbers
 
-__all__ = ["DIGITS", "Exactly", "elementwise", "evaluate"]
+__all__ = ["DIGITS", "ExactOutputs", "evaluate_elementwise", "evaluate_exact"]
 
 DIGITS = 50
 """Decimal digits of the first evaluation."""
@@ -43,21 +43,21 @@ Attempt = Callable[[float], tuple[dict[str, Value], bool]]
 
 
 @dataclass(frozen=True)
-class Exactly:
+class ExactOutputs:
     """The exact outputs: arrays of mpf, or whole numbers and bools; and the digits that they were found stable at."""
 
     values: Mapping[str, Value]
     digits: int
 
 
-def evaluate(
+def evaluate_exact(
     reference: Callable[..., Mapping[str, Tensor]],
     inputs: Mapping[str, Any],
     *,
     seconds: float = SECONDS,
     elements: int = ELEMENTS,
     quick: bool = False,
-) -> Exactly:
+) -> ExactOutputs:
     """reference(**inputs) over exact numbers. Floating inputs and scalars are taken as the numbers that they are.
 
     `quick` is for who compares with something that is right on its own: what two evaluations agree on is believed,
@@ -68,31 +68,31 @@ def evaluate(
     _small(inputs, elements)
 
     def attempt(deadline: float) -> tuple[dict[str, Value], bool]:
-        calculation = Calculation(RULES, resolve, deadline)
+        mode = ExactMode(RULES, resolve, deadline)
         arguments = {name: _argument(x) for name, x in inputs.items()}
         try:
-            with float64_throughout(), Formulas(), calculation:
-                outputs = checked(reference, reference(**arguments))
+            with float64_defaults(), Formulas(), mode:
+                outputs = check_outputs(reference, reference(**arguments))
         except (Unadjudicated, NoRule) as error:
             raise Unadjudicated(one_line(error)) from None
         except Exception as error:
             raise Unadjudicated(f"the reference fails over exact numbers: {one_line(error)}") from error
-        return {name: _plain(t) for name, t in outputs.items()}, calculation.cancelled
+        return {name: _plain(t) for name, t in outputs.items()}, mode.cancelled
 
     return _settled(attempt, seconds, quick)
 
 
-def elementwise(
+def evaluate_elementwise(
     function: Callable[..., Mapping[str, Any]],
     inputs: Mapping[str, Any],
     *,
     seconds: float = SECONDS,
     elements: int = ELEMENTS,
     quick: bool = False,
-) -> Exactly:
+) -> ExactOutputs:
     """function(**numbers) for each element of inputs that broadcast: a target's `exact=`, in mpmath's precision.
 
-    Raises `Unadjudicated` as `evaluate` does.
+    Raises `Unadjudicated` as `evaluate_exact` does.
     """
     _small(inputs, elements)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
@@ -148,7 +148,7 @@ def _plain(t: Tensor) -> Value:
     return whole
 
 
-def _settled(attempt: Attempt, seconds: float, quick: bool) -> Exactly:
+def _settled(attempt: Attempt, seconds: float, quick: bool) -> ExactOutputs:
     """Doubles the digits until two evaluations agree; where a sum cancelled, the second has `FAR` digits or more."""
     deadline = time.monotonic() + seconds
     far, tiny = (DIGITS, SMALL) if quick else (FAR, TINY)
@@ -158,7 +158,7 @@ def _settled(attempt: Attempt, seconds: float, quick: bool) -> Exactly:
         with mpmath.workdps(digits), np.errstate(all="ignore"):
             found, cancelled = attempt(deadline)
         if known is not None and _agree(known, found, tiny) and (digits >= far or not cancelled):
-            return Exactly(found, digits)
+            return ExactOutputs(found, digits)
         known = found
     raise Unadjudicated(f"the answer does not settle by {digits} digits")
 

@@ -15,7 +15,19 @@ import numpy as np
 import torch
 from mpmath import mp, mpf
 
-__all__ = ["NAN", "UNARY", "Cells", "Number", "cells", "divide", "guarded", "power", "remainder", "to_double", "told"]
+__all__ = [
+    "NAN",
+    "UNARY",
+    "Cells",
+    "Number",
+    "cells",
+    "divide",
+    "guarded",
+    "power",
+    "remainder",
+    "to_double",
+    "format_number",
+]
 
 Number = Any
 """An mpf. mpmath has no types."""
@@ -33,7 +45,7 @@ def to_double(x: Number) -> float:
     return math.copysign(5e-324, 1 if x > 0 else -1) if near == 0 and x != 0 else near
 
 
-def told(x: Number, digits: int = 20) -> str:
+def format_number(x: Number, digits: int = 20) -> str:
     """A number's decimal digits, for people."""
     return str(mpmath.nstr(x, digits))
 

@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fuzz.errors import Unadjudicated
 from fuzz.reference.exact.numbers import Cells, Number, cells
 
-__all__ = ["Calculation", "Exact", "Rule", "allocated", "lifted", "numbers", "view_of", "wrap"]
+__all__ = ["ExactMode", "Exact", "Rule", "allocated", "lifted", "numbers", "view_of", "wrap"]
 
-Rule = Callable[["Calculation", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
+Rule = Callable[["ExactMode", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
 """How an operation applies to exact tensors."""
 LARGEST = 1 << 18
 """Elements of the largest tensor that is computed."""
@@ -40,7 +40,7 @@ class Exact(Tensor):
     def __torch_dispatch__(  # type: ignore[override]
         cls, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Only reached outside a calculation: inside, `Calculation` sees every operation first."""
+        """Only reached outside a mode: inside, `ExactMode` sees every operation first."""
         raise Unadjudicated(f"{func}: an exact tensor is used outside the calculation that made it")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
@@ -50,7 +50,7 @@ class Exact(Tensor):
 _make: Callable[..., Any] = Tensor._make_wrapper_subclass
 
 
-class Calculation(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ExactMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of one evaluation at one precision.
 
     `cancelled`: a sum of terms that are not zero had less than half of the precision left. Then a stable answer may

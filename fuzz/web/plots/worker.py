@@ -24,7 +24,7 @@ from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.invariance import split_call
-from fuzz.reference.envelope import precision
+from fuzz.reference.envelope import make_precision
 from fuzz.report.reproducer.script import Due, script
 from fuzz.sweep import make_plan
 from fuzz.sweep.correct_rounding import CorrectRounding
@@ -106,7 +106,7 @@ class PlotWorker:
             self.target, self.setting.target, dtype=dtype, backend=self.backend.name, planted=self.setting.planted,
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
-        arithmetic = precision(plan.backend, self.target.accumulate, self.target.dot)
+        arithmetic = make_precision(plan.backend, self.target.accumulate, self.target.dot)
         truth = CorrectRounding(self.target, output, arithmetic, plan.options)
         bench = KernelRunner(plan, self.target, self.launcher, self.backend, truth)
         words = around(held[swept], plan.kind)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from formulas import FORWARD, NOT_DIFFERENTIABLE, inputs
 
-from fuzz.reference.envelope import evaluate, evaluate_backward, precision
+from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
 
-CPU = precision("cpu")
+CPU = make_precision("cpu")
 
 
 @pytest.fixture(autouse=True)

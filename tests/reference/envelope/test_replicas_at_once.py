@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fuzz.reference.envelope import Diverges, Expected, evaluate, evaluate_backward, precision
+from fuzz.reference.envelope import Divergence, Expected, evaluate, evaluate_backward, make_precision
 
-CPU = precision("cpu")
+CPU = make_precision("cpu")
 COUNT, M, N = 3, 4, 5
 
 
@@ -146,5 +146,5 @@ def test_what_torch_refuses_is_refused(formula: Formula, replicas: int | None) -
     ],
 )
 def test_replicas_part_where_an_integer_decides(formula: Formula) -> None:
-    with pytest.raises(Diverges):
+    with pytest.raises(Divergence):
         evaluate(lambda x, k, j: {"y": formula(x, k, j)}, given(torch.int64), CPU, replicas=COUNT)

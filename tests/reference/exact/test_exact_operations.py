@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.envelope import COTANGENT, with_gradients
-from fuzz.reference.exact import evaluate
+from fuzz.reference.exact import evaluate_exact
 from fuzz.reference.exact.numbers import BINARY, UNARY
 
 REFUSED = {
@@ -42,7 +42,7 @@ def doubles(values: np.ndarray[Any, Any]) -> Tensor:
 
 
 def exactly(formula: Callable[..., Any], given: Mapping[str, Any], **limits: float) -> np.ndarray[Any, Any]:
-    return evaluate(lambda **x: {"y": formula(**x)}, given, **limits).values["y"]  # type: ignore[arg-type]
+    return evaluate_exact(lambda **x: {"y": formula(**x)}, given, **limits).values["y"]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", [n for n in FORWARD if n not in REFUSED])
@@ -59,7 +59,7 @@ def test_backward(name: str) -> None:
     y = formula(x, w)
     cotangent = torch.linspace(-1, 1, y.numel()).view(y.shape)
     joint = with_gradients(lambda x, w: {"y": formula(x, w)}, ("y",), ("x", "w"))
-    found = evaluate(joint, {**given, COTANGENT + "y": cotangent}).values
+    found = evaluate_exact(joint, {**given, COTANGENT + "y": cotangent}).values
     for key, g in zip(("dx", "dw"), torch.autograd.grad(y, [x, w], cotangent, allow_unused=True), strict=True):
         due = torch.zeros_like(x if key == "dx" else w) if g is None else g
         torch.testing.assert_close(doubles(found[key]), due.detach(), rtol=2e-12, atol=1e-13)
@@ -98,7 +98,7 @@ def test_constants_of_gelu_do_not_limit_it() -> None:
     """x*Phi(x) and its derivative at 60 digits, forward and by autograd, from the plain torch function."""
     x = torch.tensor([-8.5, -3.0, 0.25, 5.0])
     joint = with_gradients(lambda x: {"y": F.gelu(x)}, ("y",), ("x",))
-    found = evaluate(joint, {"x": x, COTANGENT + "y": torch.ones(4)})
+    found = evaluate_exact(joint, {"x": x, COTANGENT + "y": torch.ones(4)})
     with mpmath.workdps(found.digits):
         for place, v in enumerate(map(mpf, x.tolist())):
             cdf, pdf = mp.erfc(-v / mp.sqrt(2)) / 2, mp.npdf(v)
@@ -111,7 +111,7 @@ def test_torchs_own_gradient_of_gelu_is_wrong_where_its_exact_value_is_not() -> 
     x = torch.tensor([-8.5], requires_grad=True)
     (torchs,) = torch.autograd.grad(F.gelu(x).sum(), [x])
     joint = with_gradients(lambda x: {"y": F.gelu(x)}, ("y",), ("x",))
-    exact = evaluate(joint, {"x": x.detach(), COTANGENT + "y": torch.ones(1)}).values["dx"][0]
+    exact = evaluate_exact(joint, {"x": x.detach(), COTANGENT + "y": torch.ones(1)}).values["dx"][0]
     assert 0.013 < abs(float(torchs) / float(exact) - 1) < 0.015
 
 
@@ -119,7 +119,7 @@ def test_torchs_own_gradient_of_gelu_is_wrong_where_its_exact_value_is_not() -> 
 def test_derivatives_agree_with_numerical_ones(approximate: str) -> None:
     """mpmath differentiates the exact forward, which shares nothing with the backward formula."""
     joint = with_gradients(lambda x: {"y": F.gelu(x, approximate=approximate)}, ("y",), ("x",))
-    found = evaluate(joint, {"x": torch.tensor([-2.5]), COTANGENT + "y": torch.ones(1)})
+    found = evaluate_exact(joint, {"x": torch.tensor([-2.5]), COTANGENT + "y": torch.ones(1)})
 
     def forward(v: Any) -> Any:
         if approximate == "none":
@@ -143,7 +143,7 @@ def test_derivatives_agree_with_numerical_ones(approximate: str) -> None:
 )
 def test_constants_of_autograd_do_not_limit_it(formula: Callable[..., Tensor], derivative: Callable[..., Any]) -> None:
     joint = with_gradients(lambda x: {"y": formula(x)}, ("y",), ("x",))
-    found = evaluate(joint, {"x": torch.tensor([0.3]), COTANGENT + "y": torch.ones(1)})
+    found = evaluate_exact(joint, {"x": torch.tensor([0.3]), COTANGENT + "y": torch.ones(1)})
     with mpmath.workdps(found.digits):
         want = derivative(mpf(0.3))
         assert abs(found.values["dx"][0] - want) < mpf(10) ** -60 * abs(want)
@@ -151,7 +151,7 @@ def test_constants_of_autograd_do_not_limit_it(formula: Callable[..., Tensor], d
 
 def test_attention_divides_by_an_exact_root() -> None:
     q, k, v = (torch.randn(1, 3, 5, generator=torch.Generator().manual_seed(n)) for n in range(3))
-    found = evaluate(lambda q, k, v: {"y": F.scaled_dot_product_attention(q, k, v)}, dict(q=q, k=k, v=v))
+    found = evaluate_exact(lambda q, k, v: {"y": F.scaled_dot_product_attention(q, k, v)}, dict(q=q, k=k, v=v))
     with mpmath.workdps(found.digits):
         q, k, v = ([[mpf(x) for x in row] for row in t[0].tolist()] for t in (q, k, v))  # type: ignore[assignment]
         for i in range(3):

@@ -14,14 +14,14 @@ from torch import Tensor
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.envelope import COTANGENT, with_gradients
-from fuzz.reference.exact import elementwise, evaluate, told
+from fuzz.reference.exact import evaluate_elementwise, evaluate_exact, format_number
 
 ROWS, WIDTH, EPS = 2, 5, 1e-5
 
 
 def of(formula: Any, *x: float, **limits: float) -> Any:
     """(the exact value, its digits) of a function of one vector, its first element."""
-    found = evaluate(lambda x: {"y": formula(x)}, {"x": torch.tensor(x, dtype=torch.float64)}, **limits)  # type: ignore[arg-type]
+    found = evaluate_exact(lambda x: {"y": formula(x)}, {"x": torch.tensor(x, dtype=torch.float64)}, **limits)  # type: ignore[arg-type]
     return found.values["y"].reshape(-1)[0], found.digits
 
 
@@ -31,7 +31,7 @@ def test_layer_norm_with_autograd_agrees_with_its_formula_to_60_digits() -> None
     x = torch.randn(ROWS, WIDTH, generator=drawn, dtype=torch.float64) + 1e6
     dy, weight = (torch.randn(n, generator=drawn, dtype=torch.float64) for n in ((ROWS, WIDTH), (WIDTH,)))
     joint = with_gradients(lambda x, weight: {"y": F.layer_norm(x, (WIDTH,), weight, eps=EPS)}, ("y",), ("x", "weight"))
-    found = evaluate(joint, {"x": x, "weight": weight, COTANGENT + "y": dy})
+    found = evaluate_exact(joint, {"x": x, "weight": weight, COTANGENT + "y": dy})
     with mpmath.workdps(found.digits + 20):
         w = [mpf(v) for v in weight.tolist()]
         dweight = [mpf(0)] * WIDTH
@@ -131,20 +131,20 @@ def test_an_elementwise_function_in_mpmath_is_asked_for_each_element() -> None:
         return dict(y=mp.sqrt(2) * x**power + w)
 
     x, w = torch.tensor([[1.0], [2.0]], dtype=torch.float64), torch.tensor([0.5, 1.5, 2.5], dtype=torch.float64)
-    y = elementwise(exact, dict(x=x, w=w, power=3)).values["y"]
+    y = evaluate_elementwise(exact, dict(x=x, w=w, power=3)).values["y"]
     assert y.shape == (2, 3)
     with mpmath.workdps(60):
         assert abs(y[1, 2] - (mp.sqrt(2) * 8 + mpf(2.5))) < mpf(10) ** -50
     with pytest.raises(Unadjudicated, match="exact= fails: KeyError"):
-        elementwise(lambda x: {}["x"], dict(x=x))
+        evaluate_elementwise(lambda x: {}["x"], dict(x=x))
 
 
 def test_numbers_are_told_to_twenty_digits() -> None:
-    assert told(of(lambda x: x / 3, 1.0)[0]) == "0.33333333333333333333"
+    assert format_number(of(lambda x: x / 3, 1.0)[0]) == "0.33333333333333333333"
 
 
 def test_a_quick_answer_is_enough_where_something_confirms_it() -> None:
     """At -40 the sum cancels to nothing at any number of digits that is tried; at -6 it does not."""
     x = torch.tensor([-6.0, -40.0], dtype=torch.float64)
-    found = evaluate(lambda x: {"y": 1 + torch.erf(x)}, {"x": x}, quick=True)
+    found = evaluate_exact(lambda x: {"y": 1 + torch.erf(x)}, {"x": x}, quick=True)
     assert found.digits == 100 and abs(float(found.values["y"][0]) / 2.1519736712498913e-17 - 1) < 1e-12

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic
-from fuzz.reference.envelope.rules.table import RULES, aten, put, rounding
+from fuzz.reference.envelope.ensemble import EnsembleMode
+from fuzz.reference.envelope.rules.table import RULES, aten, register_rule, rounding
 
 __all__ = ["composite", "implicit", "register"]
 
@@ -24,17 +24,17 @@ def composite(formula: Callable[..., Any]) -> Any:
     """Rule of an operation that is a formula of others; the formula takes the operation's arguments."""
 
     @rounding
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with arithmetic:
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with mode:
             return formula(*args, **kwargs)
 
     return rule
 
 
 @rounding
-def implicit(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def implicit(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation that torch itself defines by others."""
-    with arithmetic:
+    with mode:
         return func.decompose(*args, **kwargs)
 
 
@@ -268,7 +268,7 @@ def register() -> None:
     from torch._decomp import decomposition_table
 
     for name, formula in FORMULAS.items():
-        put(composite(formula), name)
+        register_rule(composite(formula), name)
     for name in FROM_TORCH.split():
         packet = getattr(aten, name.split(".")[0], None)
         for overload in packet.overloads() if packet is not None else ():

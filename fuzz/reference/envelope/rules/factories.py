@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, NoRule, lift, wrap
-from fuzz.reference.envelope.rules.table import RULES, aten, exactly, put
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, NoRule, lift, wrap
+from fuzz.reference.envelope.rules.table import RULES, aten, exactly, register_rule
 
 __all__ = ["register"]
 
@@ -24,88 +24,88 @@ RANDOM = (
 
 
 @exactly
-def created(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """zeros, ones, empty, full: an Ensemble at once, because the reference may write perturbed values into it later."""
-    return lift(arithmetic, func(*args, **kwargs))
+def created(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """zeros, ones, empty, full: an EnsembleTensor, because the reference may write perturbed values into it later."""
+    return lift(mode, func(*args, **kwargs))
 
 
 @exactly
-def like(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """zeros_like and the like, of an Ensemble or of a plain tensor."""
+def like(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """zeros_like and the like, of an EnsembleTensor or of a plain tensor."""
     kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory")}
-    if type(args[0]) is not Ensemble:
-        return lift(arithmetic, func(*args, **kwargs))
-    return wrap(arithmetic, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
+    if type(args[0]) is not EnsembleTensor:
+        return lift(mode, func(*args, **kwargs))
+    return wrap(mode, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
 
 
 @exactly
-def new(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def new(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_zeros and the like: the size goes behind the member dim."""
-    if type(args[0]) is not Ensemble:
-        return lift(arithmetic, func(*args, **kwargs))
-    return wrap(arithmetic, func(args[0].stacked, [arithmetic.members.rows, *args[1]], *args[2:], **kwargs))
+    if type(args[0]) is not EnsembleTensor:
+        return lift(mode, func(*args, **kwargs))
+    return wrap(mode, func(args[0].stacked, [mode.noise.rows, *args[1]], *args[2:], **kwargs))
 
 
 @exactly
-def new_empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def new_empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_empty_strided: memory of one member after that of another."""
-    x = args[0].stacked if type(args[0]) is Ensemble else args[0]
+    x = args[0].stacked if type(args[0]) is EnsembleTensor else args[0]
     size, stride = args[1], args[2]
     extent = 1 + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if all(size) else 0
-    count = arithmetic.members.rows
-    return wrap(arithmetic, x.new_empty_strided([count, *size], [max(extent, 1), *stride], **kwargs))
+    count = mode.noise.rows
+    return wrap(mode, x.new_empty_strided([count, *size], [max(extent, 1), *stride], **kwargs))
 
 
 @exactly
-def empty_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """empty_strided: contiguous members do as well."""
     kwargs = {k: v for k, v in kwargs.items() if k in ("dtype", "device")}
-    return lift(arithmetic, torch.zeros(args[0], **kwargs))
+    return lift(mode, torch.zeros(args[0], **kwargs))
 
 
-def scalar(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scalar(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()`, `bool()`, `float()`: of member 0. A branch taken on it is taken by all members."""
-    return arithmetic.members.lead(args[0].stacked).item()
+    return mode.noise.unperturbed(args[0].stacked).item()
 
 
-def equal(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def equal(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch.equal: of member 0."""
-    pair = [arithmetic.members.lead(a.stacked) if type(a) is Ensemble else a for a in args]
+    pair = [mode.noise.unperturbed(a.stacked) if type(a) is EnsembleTensor else a for a in args]
     return torch.equal(*pair)
 
 
 @exactly
-def constant(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """arange and the like: nothing is rounded, and nobody writes into them."""
     return func(*args, **kwargs)
 
 
 @exactly
-def spaced(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def spaced(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linspace: a product and a sum."""
-    e = lift(arithmetic, func(*args, **kwargs))
-    arithmetic.members.round_(e.stacked, 2.0)
+    e = lift(mode, func(*args, **kwargs))
+    mode.noise.round_(e.stacked, 2.0)
     return e
 
 
 @exactly
-def refused(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def refused(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A reference is a function of its inputs."""
     raise NoRule(f"{func}: random operations are refused in a reference")
 
 
 def register() -> None:
     """State the rules of this module."""
-    put(constant, *EXACT.split())
-    put(spaced, *ROUNDED.split())
-    put(created, *FROM_NOTHING.split())
-    put(like, *LIKE.split())
-    put(new, *NEW.split())
-    put(new_empty_strided, "new_empty_strided")
-    put(empty_strided, "empty_strided")
-    put(scalar, "_local_scalar_dense", "item")
-    put(equal, "equal")
-    put(refused, *RANDOM.split())
+    register_rule(constant, *EXACT.split())
+    register_rule(spaced, *ROUNDED.split())
+    register_rule(created, *FROM_NOTHING.split())
+    register_rule(like, *LIKE.split())
+    register_rule(new, *NEW.split())
+    register_rule(new_empty_strided, "new_empty_strided")
+    register_rule(empty_strided, "empty_strided")
+    register_rule(scalar, "_local_scalar_dense", "item")
+    register_rule(equal, "equal")
+    register_rule(refused, *RANDOM.split())
     for name in RANDOM.split():
         packet = getattr(aten, name + "_", None)
         for overload in packet.overloads() if packet is not None else ():

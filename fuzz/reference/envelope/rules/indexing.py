@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, each, pad, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.noise import chain
-from fuzz.reference.envelope.rules.table import aten, put, rounding
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, map_members, pad, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.noise import sequential_steps
+from fuzz.reference.envelope.rules.table import aten, register_rule, rounding
 
 __all__ = ["register"]
 
@@ -20,22 +20,22 @@ MASKS = torch.bool, torch.uint8
 
 def _stacked(x: Any, count: int) -> Tensor:
     """The stacked tensor of an operand; a plain one is repeated."""
-    t: Tensor = x.stacked if type(x) is Ensemble else x.expand(count, *x.shape)
+    t: Tensor = x.stacked if type(x) is EnsembleTensor else x.expand(count, *x.shape)
     return t
 
 
 def collapse(index: Any) -> Any:
     """An index on which all members agree, as a plain tensor; otherwise as it is."""
-    if type(index) is Ensemble and bool((index.stacked == index.stacked[:1]).all()):
+    if type(index) is EnsembleTensor and bool((index.stacked == index.stacked[:1]).all()):
         return index.stacked[0]
     return index
 
 
-def agreed(arithmetic: Arithmetic, index: Any, poison: list[Tensor]) -> Any:
+def agreed(mode: EnsembleMode, index: Any, poison: list[Tensor]) -> Any:
     """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
     index = collapse(index)
-    if type(index) is Ensemble and index.dtype in MASKS:
-        lead = arithmetic.members.lead(index.stacked)
+    if type(index) is EnsembleTensor and index.dtype in MASKS:
+        lead = mode.noise.unperturbed(index.stacked)
         poison.append((index.stacked != lead).flatten(1).any(1))
         return lead
     return index
@@ -49,24 +49,24 @@ def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
     return t
 
 
-def index(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[indices], on all members at once."""
     poison: list[Tensor] = []
-    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
-    x = _stacked(args[0], arithmetic.members.rows)
-    if any(type(i) is Ensemble for i in indices):
-        return wrap(arithmetic, poisoned(read(arithmetic, x, indices), poison))
+    indices = [None if i is None else agreed(mode, i, poison) for i in args[1]]
+    x = _stacked(args[0], mode.noise.rows)
+    if any(type(i) is EnsembleTensor for i in indices):
+        return wrap(mode, poisoned(read(mode, x, indices), poison))
     if _adjacent(indices):
-        return wrap(arithmetic, poisoned(func(x, [None, *indices]), poison))
+        return wrap(mode, poisoned(func(x, [None, *indices]), poison))
     rest = [i for i in indices if i is not None]
     lead = max(i.dim() for i in rest) if all(i.dtype != torch.bool for i in rest) else 1
-    return wrap(arithmetic, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
+    return wrap(mode, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
 
 
-def read(arithmetic: Arithmetic, x: Tensor, indices: Sequence[Any]) -> Tensor:
+def read(mode: EnsembleMode, x: Tensor, indices: Sequence[Any]) -> Tensor:
     """The stacked x[indices], where each member has indices of its own."""
     if any(i is not None and i.dtype in MASKS for i in indices):
-        found: Tensor = each(arithmetic, aten.index.Tensor, (wrap(arithmetic, x), list(indices)), {})
+        found: Tensor = map_members(mode, aten.index.Tensor, (wrap(mode, x), list(indices)), {})
         return found
     own, lead = members_own(indices, len(x), x.device)
     t: Tensor = aten.index.Tensor(x, own)
@@ -89,23 +89,23 @@ def _adjacent(indices: list[Any]) -> bool:
     return used[-1] - used[0] + 1 == len(used)
 
 
-def gather(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def gather(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """gather(x, dim, index)."""
     if args[0].dim() == 0 or args[2].dim() == 0:
-        return wrap(arithmetic, each(arithmetic, func, args, {}))
-    count, dim = arithmetic.members.rows, args[1] % args[0].dim() + 1
-    return wrap(arithmetic, torch.gather(_stacked(args[0], count), dim, _stacked(args[2], count)))
+        return wrap(mode, map_members(mode, func, args, {}))
+    count, dim = mode.noise.rows, args[1] % args[0].dim() + 1
+    return wrap(mode, torch.gather(_stacked(args[0], count), dim, _stacked(args[2], count)))
 
 
-def index_select(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_select(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_select(x, dim, index)."""
     chosen, rank = collapse(args[2]), args[0].dim()
     if rank == 0:
-        return wrap(arithmetic, each(arithmetic, func, (args[0], args[1], chosen), {}))
-    x, dim = _stacked(args[0], arithmetic.members.rows), args[1] % rank + 1
-    if type(chosen) is Ensemble:
-        return wrap(arithmetic, x.gather(dim, along(chosen.stacked, dim, x.shape)))
-    return wrap(arithmetic, x.index_select(dim, chosen))
+        return wrap(mode, map_members(mode, func, (args[0], args[1], chosen), {}))
+    x, dim = _stacked(args[0], mode.noise.rows), args[1] % rank + 1
+    if type(chosen) is EnsembleTensor:
+        return wrap(mode, x.gather(dim, along(chosen.stacked, dim, x.shape)))
+    return wrap(mode, x.index_select(dim, chosen))
 
 
 def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
@@ -115,53 +115,53 @@ def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
     return lined.expand([count if d == dim else size for d, size in enumerate(shape)])
 
 
-def embedding(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def embedding(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding(weight, indices, ...): rows of the weight."""
     rows = collapse(args[1])
-    w = _stacked(args[0], arithmetic.members.rows)
-    if type(rows) is Ensemble:
-        return wrap(arithmetic, w.gather(1, along(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
-    return wrap(arithmetic, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
+    w = _stacked(args[0], mode.noise.rows)
+    if type(rows) is EnsembleTensor:
+        return wrap(mode, w.gather(1, along(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
+    return wrap(mode, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
 
 
-def shaped_by_data(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def shaped_by_data(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_select, nonzero: the shape is member 0's."""
     poison: list[Tensor] = []
-    last = agreed(arithmetic, args[-1], poison)
-    if type(last) is Ensemble:  # nonzero of values that differ: the same places unless some are zero in one only
-        last = arithmetic.members.lead(last.stacked)
+    last = agreed(mode, args[-1], poison)
+    if type(last) is EnsembleTensor:  # nonzero of values that differ: the same places unless some are zero in one only
+        last = mode.noise.unperturbed(last.stacked)
     if len(args) == 1:
         return func(last)
-    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], last), {}), poison))
+    return wrap(mode, poisoned(map_members(mode, func, (args[0], last), {}), poison))
 
 
-def written(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def written(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member."""
     if func in (aten.scatter.src, aten.scatter.value) and scatters(*args):
-        rows, source = arithmetic.members.rows, args[3]
+        rows, source = mode.noise.rows, args[3]
         source = _stacked(source, rows) if isinstance(source, Tensor) else source
         stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
-        return wrap(arithmetic, func(*stacks, source))
-    return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+        return wrap(mode, func(*stacks, source))
+    return wrap_all(mode, map_members(mode, func, args, kwargs))
 
 
 def _accumulate(
-    arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], source: int, rest: tuple[Any, ...] = ()
+    mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], source: int, rest: tuple[Any, ...] = ()
 ) -> Any:
     """Result, sum of absolute terms and number of terms of an operation that adds args[source] into args[0]."""
-    members = arithmetic.members
-    t = added_to(arithmetic, func, args, rest)
+    noise = mode.noise
+    t = added_to(mode, func, args, rest)
     if not t.is_floating_point():
-        return wrap(arithmetic, t)
-    start, added = _stacked(args[0], members.rows), unwrap(args[source])
+        return wrap(mode, t)
+    start, added = _stacked(args[0], noise.rows), unwrap(args[source])
     perturbed = added is not args[source]
     sizes = _with(args, start.abs(), source, added.abs(), perturbed)
     ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
-    terms, count = added_to(arithmetic, func, sizes, rest), added_to(arithmetic, func, ones, rest)
-    if members.flushes:
+    terms, count = added_to(mode, func, sizes, rest), added_to(mode, func, ones, rest)
+    if noise.flush_to_zero:
         # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
-        members.lose_(t, torch.minimum(terms, count * (members.precision.eta / 4)))
-    return wrap(arithmetic, members.add_(t, terms.mul_(chain(count)), 1.0))
+        noise.flush_terms_(t, torch.minimum(terms, count * (noise.precision.eta / 4)))
+    return wrap(mode, noise.add_error_(t, terms.mul_(sequential_steps(count)), 1.0))
 
 
 def scatters(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
@@ -169,9 +169,9 @@ def scatters(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
     return 0 < x.dim() == indices.dim() and (not isinstance(source, Tensor) or source.dim() == x.dim())
 
 
-def added_to(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
+def added_to(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
     """The stacked result of such an operation: of all members at once, or one after another."""
-    rank, rows = args[0].dim(), arithmetic.members.rows
+    rank, rows = args[0].dim(), mode.noise.rows
     if func is aten.index_put.default and not any(i is None or i.dtype in MASKS for i in args[1]):
         own, lead = members_own(args[1], rows, args[0].device)
         return _stacked(args[0], rows).index_put(own, pad(args[2], lead + rank - len(args[1])), True)
@@ -179,7 +179,7 @@ def added_to(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], re
         dim, places, values = args[1] % rank + 1, _stacked(args[2], rows), _stacked(args[3], rows)
         places = along(places, dim, values.shape) if func is aten.index_add.default else places
         return _stacked(args[0], rows).scatter_add(dim, places, values)
-    found: Tensor = each(arithmetic, func, (*args, *rest), {})
+    found: Tensor = map_members(mode, func, (*args, *rest), {})
     return found
 
 
@@ -200,47 +200,49 @@ def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stac
 
 
 @rounding
-def index_add(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_add(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_add(x, dim, index, source, *, alpha) and scatter_add(x, dim, index, source)."""
     if kwargs.get("alpha", 1) != 1:
-        with arithmetic:
+        with mode:
             args = (*args[:3], args[3] * kwargs["alpha"])
-    return _accumulate(arithmetic, func, args, 3)
+    return _accumulate(mode, func, args, 3)
 
 
 @rounding
-def index_put(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def index_put(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_put(x, indices, values, accumulate)."""
     poison: list[Tensor] = []
-    indices = [None if i is None else agreed(arithmetic, i, poison) for i in args[1]]
+    indices = [None if i is None else agreed(mode, i, poison) for i in args[1]]
     if len(args) > 3 and args[3]:
-        return _accumulate(arithmetic, func, (args[0], indices, args[2]), 2, (True,))
-    return wrap(arithmetic, poisoned(each(arithmetic, func, (args[0], indices, args[2]), {}), poison))
+        return _accumulate(mode, func, (args[0], indices, args[2]), 2, (True,))
+    return wrap(mode, poisoned(map_members(mode, func, (args[0], indices, args[2]), {}), poison))
 
 
 @rounding
-def scatter_reduce(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scatter_reduce(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """scatter_reduce(x, dim, index, source, reduce, *, include_self): minima and maxima are exact."""
     reduce = args[4]
-    t = each(arithmetic, func, args, kwargs)
+    t = map_members(mode, func, args, kwargs)
     if reduce in ("amin", "amax") or not t.is_floating_point():
-        return wrap(arithmetic, t)
+        return wrap(mode, t)
     n = float(args[3].numel() + 1)
     if reduce == "prod":
-        return wrap(arithmetic, arithmetic.members.round_(t, n))
+        return wrap(mode, mode.noise.round_(t, n))
     from fuzz.reference.envelope.rules.linear import absolute
 
-    return wrap(arithmetic, arithmetic.members.add_(t, each(arithmetic, func, absolute(args), kwargs), n / 2 + 2))
+    return wrap(mode, mode.noise.add_error_(t, map_members(mode, func, absolute(args), kwargs), n / 2 + 2))
 
 
 def register() -> None:
     """State the rules of this module."""
-    put(index, "index.Tensor", "_unsafe_index.Tensor")
-    put(gather, "gather.default")
-    put(index_select, "index_select.default")
-    put(embedding, "embedding.default")
-    put(shaped_by_data, "masked_select.default", "nonzero.default")
-    put(written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take")
-    put(index_add, "index_add.default", "scatter_add.default")
-    put(index_put, "index_put.default", "_unsafe_index_put.default")
-    put(scatter_reduce, "scatter_reduce.two")
+    register_rule(index, "index.Tensor", "_unsafe_index.Tensor")
+    register_rule(gather, "gather.default")
+    register_rule(index_select, "index_select.default")
+    register_rule(embedding, "embedding.default")
+    register_rule(shaped_by_data, "masked_select.default", "nonzero.default")
+    register_rule(
+        written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take"
+    )
+    register_rule(index_add, "index_add.default", "scatter_add.default")
+    register_rule(index_put, "index_put.default", "_unsafe_index_put.default")
+    register_rule(scatter_reduce, "scatter_reduce.two")

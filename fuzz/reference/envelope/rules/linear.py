@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, each, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.noise import steps
-from fuzz.reference.envelope.rules.table import put, rounding
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.rules.table import register_rule, rounding
 
 __all__ = ["absolute", "register", "stacked"]
 
@@ -22,24 +22,24 @@ HALF = 2.0**-14
 """The smallest normal number of float16; its subnormal ones are multiples of 2^-24."""
 
 
-def contract(arithmetic: Arithmetic, a: Any, b: Any) -> Tensor:
-    """Stacked (..., M, K) @ (..., K, N), perturbed by (steps(K) + 1) u sum|products|; twice that where sums are cut."""
-    members = arithmetic.members
+def contract(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
+    """Stacked (..., M, K) @ (..., K, N), perturbed by (rounding_steps(K) + 1) u sum|products|, or twice that."""
+    noise = mode.noise
     t = torch.matmul(a, b)
     k = a.shape[-1]
     if k == 0 or not t.is_floating_point():
         return t
-    if members.precision.noted:
-        members.note_(t, _least(a).amin(-1, True) * _least(b).amin(-2, True))
+    if noise.precision.nan_below:
+        noise.mark_underflow_(t, _least(a).amin(-1, True) * _least(b).amin(-2, True))
     if k == 1:
-        members.round_(t)
+        noise.round_(t)
         factor = 0.0
     else:
-        factor = (steps(k) + 1) * (2 if members.precision.cuts else 1)
-    if members.precision.dot == "tf32" and members.precision.u == 2.0**-24:
-        factor += 2 * TF32 / members.precision.u
-    size = _aligned if members.precision.cuts else torch.abs
-    return members.add_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
+        factor = (rounding_steps(k) + 1) * (2 if noise.precision.tensor_cores else 1)
+    if noise.precision.dot == "tf32" and noise.precision.u == 2.0**-24:
+        factor += 2 * TF32 / noise.precision.u
+    size = _aligned if noise.precision.tensor_cores else torch.abs
+    return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
 
 
 def _least(x: Tensor) -> Tensor:
@@ -58,30 +58,30 @@ def _aligned(x: Tensor) -> Tensor:
 
 
 @rounding
-def matrix(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
-    return wrap(arithmetic, contract(arithmetic, unwrap(args[0]), unwrap(args[1])))
+    return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1])))
 
 
 @rounding
-def matrix_vector(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
-    return wrap(arithmetic, contract(arithmetic, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
+    return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
 
 
 @rounding
-def dot(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
     a, b = unwrap(args[0]).unsqueeze(-2), unwrap(args[1]).unsqueeze(-1)
-    return wrap(arithmetic, contract(arithmetic, a, b).squeeze(-1).squeeze(-1))
+    return wrap(mode, contract(mode, a, b).squeeze(-1).squeeze(-1))
 
 
 @rounding
-def added(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def added(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product."""
     start, a, b = args[:3]
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    with arithmetic:
+    with mode:
         t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
         t = t if alpha == 1 else t * alpha
         return t if beta == 0 else t + (start if beta == 1 else start * beta)
@@ -91,14 +91,14 @@ def absolute(x: Any) -> Any:
     """Absolute values of every floating tensor of an argument list."""
     if isinstance(x, tuple | list):
         return type(x)(absolute(v) for v in x)
-    if type(x) is Ensemble:
+    if type(x) is EnsembleTensor:
         return stacked(x.stacked.abs() if x.stacked.is_floating_point() else x.stacked)
     return x.abs() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
-def stacked(t: Tensor) -> Ensemble:
-    """An Ensemble only to be picked apart again by `each`."""
-    e: Any = Tensor._make_wrapper_subclass(Ensemble, t.shape[1:], dtype=t.dtype, device=t.device)
+def stacked(t: Tensor) -> EnsembleTensor:
+    """An EnsembleTensor only to be picked apart again by `map_members`."""
+    e: Any = Tensor._make_wrapper_subclass(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)
     e.stacked = t
     return e  # type: ignore[no-any-return]
 
@@ -119,15 +119,15 @@ def looped(count: Any) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation)."""
 
     @rounding
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        members, n = arithmetic.members, count(args)
-        results = each(arithmetic, func, args, kwargs)
-        bounds = each(arithmetic, func, absolute(args), kwargs)
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        noise, n = mode.noise, count(args)
+        results = map_members(mode, func, args, kwargs)
+        bounds = map_members(mode, func, absolute(args), kwargs)
         if isinstance(results, Tensor):
-            return wrap(arithmetic, members.add_(results, bounds, steps(n) + 1, n))
+            return wrap(mode, noise.add_error_(results, bounds, rounding_steps(n) + 1, n))
         pairs = zip(results, bounds, strict=True)
         return wrap_all(
-            arithmetic, tuple(members.add_(t, b, steps(n) + 1, n) if t is not None else t for t, b in pairs)
+            mode, tuple(noise.add_error_(t, b, rounding_steps(n) + 1, n) if t is not None else t for t, b in pairs)
         )
 
     return rule
@@ -152,12 +152,12 @@ LINEAR = (
 
 def register() -> None:
     """State the rules of this module."""
-    put(matrix, "mm.default", "bmm.default")
-    put(matrix_vector, "mv.default")
-    put(dot, "dot.default", "vdot.default")
-    put(added, "addmm.default", "addmv.default", "baddbmm.default")
-    put(looped(convolution_terms), "convolution.default")
+    register_rule(matrix, "mm.default", "bmm.default")
+    register_rule(matrix_vector, "mv.default")
+    register_rule(dot, "dot.default", "vdot.default")
+    register_rule(added, "addmm.default", "addmv.default", "baddbmm.default")
+    register_rule(looped(convolution_terms), "convolution.default")
     for name in LINEAR.split():
-        put(looped(terms), name)
+        register_rule(looped(terms), name)
     for name in FEW.split():
-        put(looped(few), name)
+        register_rule(looped(few), name)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fuzz.reference.envelope.rules.composites import composite
-from fuzz.reference.envelope.rules.table import put
+from fuzz.reference.envelope.rules.table import register_rule
 
 __all__ = ["register"]
 
@@ -229,4 +229,4 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 def register() -> None:
     """State the rules of this module."""
     for name, formula in FORMULAS.items():
-        put(composite(formula), name)
+        register_rule(composite(formula), name)

@@ -1,4 +1,4 @@
-"""Data movement: exact. Views of an Ensemble share its stacked memory, so that writes through them are seen."""
+"""Data movement: exact. Views of an EnsembleTensor share its stacked memory, so that writes through them are seen."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, align, each, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.rules.table import put, write
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, align, map_members, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.rules.table import register_rule, write
 
 __all__ = ["register"]
 
 
-def same(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def same(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Operations that never look at a leading dim: tril, pads, fill."""
-    return wrap(arithmetic, func(args[0].stacked, *args[1:], **kwargs))
+    return wrap(mode, func(args[0].stacked, *args[1:], **kwargs))
 
 
-def clone(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def clone(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """clone and _to_copy. A cast rounds every member exactly. Formats of a certain rank (channels last) are ignored."""
     kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory", "non_blocking")}
     plain_format = {"memory_format": torch.contiguous_format} if func._schema.name == "aten::clone" else {}
-    return wrap(arithmetic, func(args[0].stacked, *args[1:], **kwargs, **plain_format))
+    return wrap(mode, func(args[0].stacked, *args[1:], **kwargs, **plain_format))
 
 
-def view(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """view, _unsafe_view, reshape."""
     t = args[0].stacked
     size = _sized(args[1], args[0].numel())
     if func._schema.name == "aten::view":
-        return wrap(arithmetic, t.view(t.shape[0], *size))
-    return wrap(arithmetic, t.reshape(t.shape[0], *size))
+        return wrap(mode, t.view(t.shape[0], *size))
+    return wrap(mode, t.reshape(t.shape[0], *size))
 
 
 def _sized(given: list[int], numel: int) -> list[int]:
@@ -47,53 +47,53 @@ def _sized(given: list[int], numel: int) -> list[int]:
     return size
 
 
-def dtype_view(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def dtype_view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """view.dtype: a reinterpretation of bits; members as they are."""
-    return wrap(arithmetic, func(args[0].stacked, args[1]))
+    return wrap(mode, func(args[0].stacked, args[1]))
 
 
-def expand(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def expand(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """expand: new dims go behind the member dim."""
     t = args[0].stacked
     for _ in range(len(args[1]) - (t.dim() - 1)):
         t = t.unsqueeze(1)
-    return wrap(arithmetic, t.expand(t.shape[0], *args[1]))
+    return wrap(mode, t.expand(t.shape[0], *args[1]))
 
 
-def repeat(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def repeat(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """repeat: new dims go behind the member dim."""
     t = args[0].stacked
     for _ in range(len(args[1]) - (t.dim() - 1)):
         t = t.unsqueeze(1)
-    return wrap(arithmetic, t.repeat(1, *args[1]))
+    return wrap(mode, t.repeat(1, *args[1]))
 
 
-def as_strided(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def as_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """as_strided: the same window of each member's memory."""
     t = args[0].stacked
     offset = args[3] if len(args) > 3 and args[3] is not None else t.storage_offset()
-    return wrap(arithmetic, t.as_strided((t.shape[0], *args[1]), (t.stride(0), *args[2]), offset))
+    return wrap(mode, t.as_strided((t.shape[0], *args[1]), (t.stride(0), *args[2]), offset))
 
 
-def permute(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def permute(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """permute."""
     rank = args[0].dim()
-    return wrap(arithmetic, args[0].stacked.permute(0, *(d % rank + 1 for d in args[1])))
+    return wrap(mode, args[0].stacked.permute(0, *(d % rank + 1 for d in args[1])))
 
 
-def t(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def t(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """t: the transpose of a matrix, a vector as it is."""
     x = args[0].stacked
-    return wrap(arithmetic, x.transpose(1, 2) if args[0].dim() == 2 else x.view_as(x))
+    return wrap(mode, x.transpose(1, 2) if args[0].dim() == 2 else x.view_as(x))
 
 
-def squeeze(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def squeeze(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """squeeze with no dim, one or several: never the member dim."""
     x, rank = args[0].stacked, args[0].dim()
     if rank == 0:
-        return wrap(arithmetic, x.view_as(x))
+        return wrap(mode, x.view_as(x))
     dims = range(rank) if len(args) == 1 else [args[1]] if isinstance(args[1], int) else args[1]
-    return wrap(arithmetic, x.squeeze([d % rank + 1 for d in dims if x.shape[d % rank + 1] == 1]))
+    return wrap(mode, x.squeeze([d % rank + 1 for d in dims if x.shape[d % rank + 1] == 1]))
 
 
 def _filled(given: tuple[int, ...], *defaults: int) -> list[int]:
@@ -101,58 +101,58 @@ def _filled(given: tuple[int, ...], *defaults: int) -> list[int]:
     return [*given, *defaults[len(given) :]]
 
 
-def diagonal(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def diagonal(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """diagonal(x, offset=0, dim1=0, dim2=1)."""
     rank = args[0].dim()
     offset, dim1, dim2 = _filled(args[1:], 0, 0, 1)
-    return wrap(arithmetic, args[0].stacked.diagonal(offset, dim1 % rank + 1, dim2 % rank + 1))
+    return wrap(mode, args[0].stacked.diagonal(offset, dim1 % rank + 1, dim2 % rank + 1))
 
 
 def along(*places: int, extra: int = 0) -> Callable[..., Any]:
     """Rule of an operation whose arguments at `places` are dims (or lists of dims) of its first argument, or of the
     result where `extra` is 1. Defaults are filled in from the schema."""
 
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         rank = args[0].dim() + extra
         if rank == 0:
-            return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+            return wrap_all(mode, map_members(mode, func, args, kwargs))
         values = [args[0].stacked, *args[1:]]
         for a in func._schema.arguments[len(values) : max(places) + 1]:
             values.append(a.default_value)
         for p in places:
             dims = values[p]
             values[p] = dims % rank + 1 if isinstance(dims, int) else [d % rank + 1 for d in dims]
-        return wrap_all(arithmetic, func(*values, **kwargs))
+        return wrap_all(mode, func(*values, **kwargs))
 
     return rule
 
 
-def diag_embed(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def diag_embed(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """diag_embed(x, offset=0, dim1=-2, dim2=-1) of the result's dims."""
     rank = args[0].dim() + 1
     offset, dim1, dim2 = _filled(args[1:], 0, -2, -1)
-    return wrap(arithmetic, torch.diag_embed(args[0].stacked, offset, dim1 % rank + 1, dim2 % rank + 1))
+    return wrap(mode, torch.diag_embed(args[0].stacked, offset, dim1 % rank + 1, dim2 % rank + 1))
 
 
-def roll(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def roll(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """roll: without dims it rolls the flattened tensor."""
     x, rank = args[0].stacked, args[0].dim()
     if len(args) > 2 and args[2]:
-        return wrap(arithmetic, x.roll(args[1], [d % rank + 1 for d in args[2]]))
-    return wrap(arithmetic, x.reshape(x.shape[0], -1).roll(args[1], 1).view(x.shape))
+        return wrap(mode, x.roll(args[1], [d % rank + 1 for d in args[2]]))
+    return wrap(mode, x.reshape(x.shape[0], -1).roll(args[1], 1).view(x.shape))
 
 
 def joined(extra: int) -> Callable[..., Any]:
     """Rule of cat (extra 0) and stack (extra 1): plain tensors are repeated for every member."""
 
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        count = arithmetic.members.rows
-        tensors = [a.stacked if type(a) is Ensemble else a.expand(count, *a.shape) for a in args[0]]
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        count = mode.noise.rows
+        tensors = [a.stacked if type(a) is EnsembleTensor else a.expand(count, *a.shape) for a in args[0]]
         rank = max(a.dim() for a in tensors) - 1 + extra
         if not extra:  # cat skips empty tensors of shape (0,), whatever the rank of the others
             tensors = [a for a in tensors if a.dim() == rank + 1] or tensors
         dim = (args[1] if len(args) > 1 else kwargs.get("dim", 0)) % max(rank, 1) + 1
-        return wrap(arithmetic, func(tensors, dim))
+        return wrap(mode, func(tensors, dim))
 
     return rule
 
@@ -160,62 +160,62 @@ def joined(extra: int) -> Callable[..., Any]:
 def parted(extra: int) -> Callable[..., Any]:
     """Rule of the *_scatter operations (x, source, dim, ...): a copy of x with a part replaced."""
 
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        count = arithmetic.members.rows
-        x, source = (a.stacked if type(a) is Ensemble else a.expand(count, *a.shape) for a in args[:2])
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        count = mode.noise.rows
+        x, source = (a.stacked if type(a) is EnsembleTensor else a.expand(count, *a.shape) for a in args[:2])
         values = [x, source, *args[2:]]
         for a in func._schema.arguments[len(values) : 3 + extra]:
             values.append(a.default_value)
         for p in range(2 + extra, 3 + 2 * extra) if extra else (2,):
             values[p] = values[p] % (x.dim() - 1) + 1
-        return wrap(arithmetic, func(*values, **kwargs))
+        return wrap(mode, func(*values, **kwargs))
 
     return rule
 
 
-def backward_of_view(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def backward_of_view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """select_backward, slice_backward, ... (gradient, sizes, dim, ...): zeros around the gradient."""
     g, sizes = args[0].stacked, args[1]
     values = [g, [g.shape[0], *sizes], args[2] % len(sizes) + 1, *args[3:]]
-    return wrap(arithmetic, func(*values, **kwargs))
+    return wrap(mode, func(*values, **kwargs))
 
 
-def diagonal_backward(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def diagonal_backward(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """diagonal_backward(gradient, sizes, offset, dim1, dim2)."""
     g, sizes, offset, dim1, dim2 = args[0].stacked, *args[1:]
     rank = len(sizes)
-    return wrap(arithmetic, func(g, [g.shape[0], *sizes], offset, dim1 % rank + 1, dim2 % rank + 1))
+    return wrap(mode, func(g, [g.shape[0], *sizes], offset, dim1 % rank + 1, dim2 % rank + 1))
 
 
-def member_by_member(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def member_by_member(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Exact operations of fixed rank or rare use: one member after another."""
-    return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+    return wrap_all(mode, map_members(mode, func, args, kwargs))
 
 
-def copy(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copy(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """copy (functional): the source in the shape and dtype of the first argument."""
-    x, source = align(args[:2], arithmetic.members.rows)
-    like = x if type(args[0]) is Ensemble else x.expand(arithmetic.members.rows, *x.shape)
-    return wrap(arithmetic, torch.empty_like(like).copy_(source))
+    x, source = align(args[:2], mode.noise.rows)
+    like = x if type(args[0]) is EnsembleTensor else x.expand(mode.noise.rows, *x.shape)
+    return wrap(mode, torch.empty_like(like).copy_(source))
 
 
-def copy_(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copy_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """copy_: straight into the members."""
-    return write(arithmetic, func, args[0], args[1])
+    return write(mode, func, args[0], args[1])
 
 
-def fill_(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """fill_, zero_."""
     if len(args) == 1 or not isinstance(args[1], Tensor):
         args[0].stacked.fill_(0 if len(args) == 1 else args[1])
         return args[0]
-    return write(arithmetic, func, args[0], args[1])
+    return write(mode, func, args[0], args[1])
 
 
-def resolved(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def resolved(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Anything that returns its argument or a copy: lift_fresh, alias, detach."""
     x = unwrap(args[0])
-    return wrap(arithmetic, x.detach())
+    return wrap(mode, x.detach())
 
 
 SAME = "tril triu constant_pad_nd fill.Scalar zero"
@@ -230,32 +230,32 @@ def register() -> None:
     """State the rules of this module."""
     from fuzz.reference.envelope.rules.table import RULES, aten
 
-    put(same, *SAME.split())
-    put(clone, "clone", "_to_copy", "contiguous")
-    put(resolved, "detach", "alias", "lift_fresh", "lift")
-    put(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
-    put(dtype_view, "view.dtype")
-    put(expand, "expand", "expand_copy")
-    put(repeat, "repeat")
-    put(as_strided, "as_strided", "as_strided_copy")
-    put(permute, "permute", "permute_copy")
-    put(t, "t")
-    put(squeeze, "squeeze")
-    put(diagonal, "diagonal", "diagonal_copy")
-    put(diag_embed, "diag_embed")
-    put(roll, "roll")
-    put(joined(0), "cat")
-    put(joined(1), "stack")
-    put(along(1, 2), "transpose.int")
-    put(along(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
-    put(along(1, extra=1), "unsqueeze")
-    put(along(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
-    put(along(1), "unbind.int", "unbind_copy.int")
-    put(parted(0), "select_scatter", "slice_scatter")
-    put(parted(1), "diagonal_scatter")
-    put(backward_of_view, "select_backward", "slice_backward")
-    put(diagonal_backward, "diagonal_backward")
-    put(member_by_member, *FIXED_RANK.split())
-    put(copy, "copy")
+    register_rule(same, *SAME.split())
+    register_rule(clone, "clone", "_to_copy", "contiguous")
+    register_rule(resolved, "detach", "alias", "lift_fresh", "lift")
+    register_rule(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
+    register_rule(dtype_view, "view.dtype")
+    register_rule(expand, "expand", "expand_copy")
+    register_rule(repeat, "repeat")
+    register_rule(as_strided, "as_strided", "as_strided_copy")
+    register_rule(permute, "permute", "permute_copy")
+    register_rule(t, "t")
+    register_rule(squeeze, "squeeze")
+    register_rule(diagonal, "diagonal", "diagonal_copy")
+    register_rule(diag_embed, "diag_embed")
+    register_rule(roll, "roll")
+    register_rule(joined(0), "cat")
+    register_rule(joined(1), "stack")
+    register_rule(along(1, 2), "transpose.int")
+    register_rule(along(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
+    register_rule(along(1, extra=1), "unsqueeze")
+    register_rule(along(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
+    register_rule(along(1), "unbind.int", "unbind_copy.int")
+    register_rule(parted(0), "select_scatter", "slice_scatter")
+    register_rule(parted(1), "diagonal_scatter")
+    register_rule(backward_of_view, "select_backward", "slice_backward")
+    register_rule(diagonal_backward, "diagonal_backward")
+    register_rule(member_by_member, *FIXED_RANK.split())
+    register_rule(copy, "copy")
     RULES.update({aten.copy_.default: copy_, aten.zero_.default: fill_})
     RULES.update({aten.fill_.Scalar: fill_, aten.fill_.Tensor: fill_, aten._reshape_alias.default: view})

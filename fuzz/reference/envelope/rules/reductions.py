@@ -1,4 +1,4 @@
-"""Reductions: sums and what is built from them perturb their result by steps(n)*u*sum|terms|; selections are exact."""
+"""Rules of reductions: sums perturb their result by rounding_steps(n) * u * sum|terms|; selections are exact."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, each, wrap, wrap_all
-from fuzz.reference.envelope.noise import steps
-from fuzz.reference.envelope.rules.table import aten, put, rounding
+from fuzz.reference.envelope.ensemble import EnsembleMode, map_members, wrap, wrap_all
+from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.rules.table import aten, register_rule, rounding
 
 __all__ = ["inner_dims", "register", "total"]
 
@@ -33,7 +33,7 @@ def _length(x: Tensor, dims: list[int]) -> int:
     return n
 
 
-def total(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+def total(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
     """Stacked sum over dims, perturbed."""
     if not dims:
         return x.clone()
@@ -42,7 +42,7 @@ def total(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> 
     if n <= 1 or not x.is_floating_point():
         return t
     # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
-    return arithmetic.members.add_(t, torch.sum(x.abs(), dims, keepdim), steps(n), n / 4)
+    return mode.noise.add_error_(t, torch.sum(x.abs(), dims, keepdim), rounding_steps(n), n / 4)
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, list[int], bool]:
@@ -56,40 +56,38 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, l
 
 
 @rounding
-def sum_(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
-    return wrap(arithmetic, total(arithmetic, x, dims, keepdim))
+    return wrap(mode, total(mode, x, dims, keepdim))
 
 
-def _mean(arithmetic: Arithmetic, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
+def _mean(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
     """Stacked mean: the perturbed sum, then a division or a product with 1/n (two roundings)."""
     n = _length(x, dims)
-    t = total(arithmetic, x, dims, keepdim)
-    return arithmetic.members.round_(t.div_(n), 2.0) if n != 1 else t
+    t = total(mode, x, dims, keepdim)
+    return mode.noise.round_(t.div_(n), 2.0) if n != 1 else t
 
 
 @rounding
-def mean(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def mean(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mean over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
-    return wrap(arithmetic, _mean(arithmetic, x, dims, keepdim))
+    return wrap(mode, _mean(mode, x, dims, keepdim))
 
 
-def _moments(
-    arithmetic: Arithmetic, args: tuple[Any, ...], kwargs: dict[str, Any], root: bool
-) -> tuple[Tensor, Tensor]:
+def _moments(mode: EnsembleMode, args: tuple[Any, ...], kwargs: dict[str, Any], root: bool) -> tuple[Tensor, Tensor]:
     """Two-pass (variance or deviation, mean), the stable formula: sum((x - mean)^2) / max(n - correction, 0)."""
-    members = arithmetic.members
+    noise = mode.noise
     x, dims = args[0].stacked, inner_dims(args[1] if len(args) > 1 else None, args[0].dim())
     correction = kwargs.get("correction")
     keepdim = kwargs.get("keepdim", False)
-    center = _mean(arithmetic, x, dims, True)
-    d = members.round_(x - center, 1.0, members.flushes)
-    t = total(arithmetic, members.round_(d * d), dims, keepdim)
-    t = members.round_(t.div_(max(_length(x, dims) - (1 if correction is None else correction), 0)), 2.0)
+    center = _mean(mode, x, dims, True)
+    d = noise.round_(x - center, 1.0, noise.flush_to_zero)
+    t = total(mode, noise.round_(d * d), dims, keepdim)
+    t = noise.round_(t.div_(max(_length(x, dims) - (1 if correction is None else correction), 0)), 2.0)
     if root:
-        t = members.elementary_(t.sqrt(), t, members.precision.error("sqrt"))
+        t = noise.round_function_(t.sqrt(), t, noise.precision.error("sqrt"))
     return t, center if keepdim or not dims else center.squeeze(dims)
 
 
@@ -97,33 +95,33 @@ def moments(root: bool, both: bool) -> Callable[..., Any]:
     """Rule of var, std, var_mean, std_mean (the correction overloads; the others are composites of them)."""
 
     @rounding
-    def rule(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        pair = _moments(arithmetic, args, kwargs, root)
-        return wrap_all(arithmetic, pair) if both else wrap(arithmetic, pair[0])
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        pair = _moments(mode, args, kwargs, root)
+        return wrap_all(mode, pair) if both else wrap(mode, pair[0])
 
     return rule
 
 
 @rounding
-def product(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod: one rounding a factor, in any order."""
     x, dims, keepdim = _arguments(args, kwargs)
     t = x.clone()
     for d in sorted(dims, reverse=True):
         t = torch.prod(t, d, keepdim)
     if x.is_floating_point() and _length(x, dims) > 1:
-        arithmetic.members.round_(t, float(_length(x, dims) - 1))
-    return wrap(arithmetic, t)
+        mode.noise.round_(t, float(_length(x, dims) - 1))
+    return wrap(mode, t)
 
 
 @rounding
-def norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linalg_vector_norm(x, ord, dim, keepdim): from ordinary operations."""
     x, order = args[0], args[1] if len(args) > 1 else 2
     dim = args[2] if len(args) > 2 else None
     dims = [d - 1 for d in inner_dims(dim, x.dim())]
     keepdim = args[3] if len(args) > 3 else False
-    with arithmetic:
+    with mode:
         if order in (float("inf"), float("-inf")):
             return x.abs().amax(dims, keepdim) if order > 0 else x.abs().amin(dims, keepdim)
         if order in (0, 1):
@@ -134,25 +132,25 @@ def norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs
 
 
 @rounding
-def old_norm(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def old_norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """aten::norm, whose order may be None."""
     order = args[1] if len(args) > 1 and args[1] is not None else 2
-    return norm(arithmetic, func, (args[0], order, *args[2:]), {})
+    return norm(mode, func, (args[0], order, *args[2:]), {})
 
 
 @rounding
-def nansum(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def nansum(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sum of what is a number."""
     x, dims, keepdim = _arguments(args, kwargs)
-    return wrap(arithmetic, total(arithmetic, torch.where(torch.isnan(x), 0.0, x), dims, keepdim))
+    return wrap(mode, total(mode, torch.where(torch.isnan(x), 0.0, x), dims, keepdim))
 
 
 @rounding
-def logsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def logsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """logsumexp(x, dim, keepdim) = log(sum(exp(x - max))) + max, with an infinite maximum left out."""
     x, dims = args[0], [d - 1 for d in inner_dims(args[1], args[0].dim())]
     keepdim = args[2] if len(args) > 2 else False
-    with arithmetic:
+    with mode:
         top = x.amax(dims, True)
         top = torch.where(top.abs() == float("inf"), torch.zeros_like(top), top)
         t = (x - top).exp().sum(dims, keepdim).log()
@@ -160,31 +158,31 @@ def logsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
 
 
 @rounding
-def cumulative(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cumsum and cumprod: element i may have been made by i sequential roundings."""
-    members = arithmetic.members
+    noise = mode.noise
     x = args[0].stacked if kwargs.get("dtype") is None else args[0].stacked.to(kwargs["dtype"])
     if args[0].dim() == 0:
-        return wrap(arithmetic, x.clone())
+        return wrap(mode, x.clone())
     dim = args[1] % args[0].dim() + 1
     t = func(x, dim)
     if not t.is_floating_point():
-        return wrap(arithmetic, t)
+        return wrap(mode, t)
     place = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
     terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
-    return wrap(arithmetic, members.add_(t, terms.mul_(place), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
+    return wrap(mode, noise.add_error_(t, terms.mul_(place), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
 
 
 @rounding
-def logcumsumexp(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """logcumsumexp: i sequential absolute roundings of the sum, and the result's own."""
-    members = arithmetic.members
+    noise = mode.noise
     t = func(args[0].stacked, inner_dims(args[1], args[0].dim())[0]) if args[0].dim() else args[0].stacked.clone()
-    members.add_(t, torch.ones_like(t), 2.0 * steps(args[0].numel()) + 4.0)
-    return wrap(arithmetic, members.elementary_(t, None, members.precision.error("log")))
+    noise.add_error_(t, torch.ones_like(t), 2.0 * rounding_steps(args[0].numel()) + 4.0)
+    return wrap(mode, noise.round_function_(t, None, noise.precision.error("log")))
 
 
-def selection(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def selection(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """amax, any, argmax, sort, topk, ...: member by member, nothing is rounded. One dim argument at most."""
     x, rank = args[0], args[0].dim()
     named = {a.name: i for i, a in enumerate(func._schema.arguments)}
@@ -194,11 +192,11 @@ def selection(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], k
         values.append(func._schema.arguments[len(values)].default_value)
     one = place is not None and str(func._schema.arguments[place].type) == "Optional[int]"
     if rank == 0 or place is None or one and values[place] is None:
-        return wrap_all(arithmetic, each(arithmetic, func, args, kwargs))
+        return wrap_all(mode, map_members(mode, func, args, kwargs))
     dims = inner_dims(values[place], rank)
     values[0] = x.stacked
     values[place] = dims[0] if isinstance(values[place], int) else dims
-    return wrap_all(arithmetic, func(*values, **kwargs))
+    return wrap_all(mode, func(*values, **kwargs))
 
 
 SELECTIONS = (
@@ -210,16 +208,16 @@ SELECTIONS = (
 
 def register() -> None:
     """State the rules of this module."""
-    put(sum_, "sum.default", "sum.dim_IntList")
-    put(mean, "mean.default", "mean.dim")
-    put(product, "prod.default", "prod.dim_int")
-    put(norm, "linalg_vector_norm")
-    put(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
-    put(nansum, "nansum")
-    put(logsumexp, "logsumexp.default")
-    put(cumulative, "cumsum.default", "cumprod.default")
-    put(logcumsumexp, "logcumsumexp.default")
-    put(selection, *SELECTIONS.split())
+    register_rule(sum_, "sum.default", "sum.dim_IntList")
+    register_rule(mean, "mean.default", "mean.dim")
+    register_rule(product, "prod.default", "prod.dim_int")
+    register_rule(norm, "linalg_vector_norm")
+    register_rule(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
+    register_rule(nansum, "nansum")
+    register_rule(logsumexp, "logsumexp.default")
+    register_rule(cumulative, "cumsum.default", "cumprod.default")
+    register_rule(logcumsumexp, "logcumsumexp.default")
+    register_rule(selection, *SELECTIONS.split())
     for root, name in enumerate(("var", "std")):
-        put(moments(bool(root), False), f"{name}.correction")
-        put(moments(bool(root), True), f"{name}_mean.correction")
+        register_rule(moments(bool(root), False), f"{name}.correction")
+        register_rule(moments(bool(root), True), f"{name}_mean.correction")

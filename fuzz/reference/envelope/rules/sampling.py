@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope.ensemble import NoRule
 from fuzz.reference.envelope.rules.composites import composite
-from fuzz.reference.envelope.rules.table import put
+from fuzz.reference.envelope.rules.table import register_rule
 
 __all__ = ["register"]
 
@@ -58,4 +58,4 @@ def grid_sampler_2d_backward(
 
 def register() -> None:
     """State the rules of this module."""
-    put(composite(grid_sampler_2d_backward), "grid_sampler_2d_backward")
+    register_rule(composite(grid_sampler_2d_backward), "grid_sampler_2d_backward")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import Arithmetic, Ensemble, NoRule, Rule, align
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, NoRule, Rule, align
 
-__all__ = ["RULES", "aten", "exactly", "in_place", "out_variant", "put", "rounding", "write"]
+__all__ = ["RULES", "aten", "exactly", "in_place", "out_variant", "register_rule", "rounding", "write"]
 
 aten: Any = torch.ops.aten
 RULES: dict[OpOverload, Rule] = {}
@@ -28,7 +28,7 @@ def exactly(rule: Rule) -> Rule:
     return rule
 
 
-def put(rule: Rule, *names: str) -> None:
+def register_rule(rule: Rule, *names: str) -> None:
     """State the rule of every functional overload of the named aten operations ("add" or "add.Tensor")."""
     for name in names:
         base, _, overload = name.partition(".")
@@ -41,13 +41,13 @@ def put(rule: Rule, *names: str) -> None:
                 RULES.setdefault(func, rule)
 
 
-def write(arithmetic: Arithmetic, func: OpOverload, target: Any, value: Any) -> Any:
-    """Write a result into an Ensemble: in-place operations reach views, whose stacked tensors share memory too."""
-    if type(target) is not Ensemble:
-        if type(value) is Ensemble:
+def write(mode: EnsembleMode, func: OpOverload, target: Any, value: Any) -> Any:
+    """Write a result into a tensor; views of it see the write, because their stacked tensors share its memory."""
+    if type(target) is not EnsembleTensor:
+        if type(value) is EnsembleTensor:
             raise NoRule(f"{func}: writes perturbed values into a plain tensor; make that tensor inside the reference")
         return target.copy_(value)
-    source = align([target, value], arithmetic.members.rows)[1]
+    source = align([target, value], mode.noise.rows)[1]
     target.stacked.copy_(source)
     return target
 
@@ -79,20 +79,20 @@ def in_place(func: OpOverload) -> Rule | None:
         return None
     rule = RULES[functional]
 
-    def apply(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if type(args[0]) is Ensemble:
-            return write(arithmetic, func, args[0], rule(arithmetic, functional, args, kwargs))
+    def apply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if type(args[0]) is EnsembleTensor:
+            return write(mode, func, args[0], rule(mode, functional, args, kwargs))
         raise NoRule(f"{func}: writes perturbed values into a plain tensor; make that tensor inside the reference")
 
     return apply
 
 
-def reshaping(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def reshaping(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """t_, squeeze_, ...: the wrapper changes its own shape, and its members follow."""
     functional = _functional(func, func._schema.name.split("::")[1][:-1])
-    if functional is None or type(args[0]) is not Ensemble:
+    if functional is None or type(args[0]) is not EnsembleTensor:
         raise NoRule(f"{func}: no rule says how this operation applies")
-    moved = RULES[functional](arithmetic, functional, args, kwargs)
+    moved = RULES[functional](mode, functional, args, kwargs)
     with torch._C._DisableTorchDispatch():
         func(*args, **kwargs)
     args[0].stacked = moved.stacked
@@ -109,9 +109,9 @@ def out_variant(func: OpOverload) -> Rule | None:
 def _with_out(rule: Rule, functional: OpOverload, name: str) -> Rule:
     """Compute functionally, then copy into the `out=` tensor."""
 
-    def apply(arithmetic: Arithmetic, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def apply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         rest = {k: v for k, v in kwargs.items() if k != name}
-        value: Tensor = write(arithmetic, func, kwargs[name], rule(arithmetic, functional, args, rest))
+        value: Tensor = write(mode, func, kwargs[name], rule(mode, functional, args, rest))
         return value
 
     return apply

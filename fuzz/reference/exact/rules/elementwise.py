@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from fuzz.errors import Unadjudicated
 from fuzz.reference.exact.numbers import BINARY, UNARY, Cells, Number, cells, divide, guarded, trunc
 from fuzz.reference.exact.rules.table import aten, put
-from fuzz.reference.exact.tensor import Calculation, Exact, numbers, wrap
+from fuzz.reference.exact.tensor import Exact, ExactMode, numbers, wrap
 
 __all__ = ["added", "each", "register", "totals"]
 
@@ -40,28 +40,28 @@ def _mag(x: Number) -> int | None:
     return exponent + bits if man else None
 
 
-def _lost(calculation: Calculation, total: Number, terms: Sequence[Number]) -> None:
+def _lost(mode: ExactMode, total: Number, terms: Sequence[Number]) -> None:
     """Notes where a sum has less than half of the precision left."""
     size = max((m for m in map(_mag, terms) if m is not None), default=None)
     if size is None or not mp.isfinite(total):
         return
     left = _mag(total)
     if left is None or left < size - mp.prec // 2:
-        calculation.cancelled = True
+        mode.cancelled = True
 
 
-def added(calculation: Calculation, x: Cells, y: Cells) -> Cells:
+def added(mode: ExactMode, x: Cells, y: Cells) -> Cells:
     """x + y."""
 
     def add(a: Number, b: Number) -> Number:
         total = a + b
-        _lost(calculation, total, (a, b))
+        _lost(mode, total, (a, b))
         return total
 
     return each(add, x, y)
 
 
-def totals(calculation: Calculation, x: Cells, axes: Sequence[int], keepdim: bool) -> Cells:
+def totals(mode: ExactMode, x: Cells, axes: Sequence[int], keepdim: bool) -> Cells:
     """Sums over axes."""
     if not axes:
         return x.copy()
@@ -71,11 +71,11 @@ def totals(calculation: Calculation, x: Cells, axes: Sequence[int], keepdim: boo
     for place in np.ndindex(*out.shape):
         terms = rows[place].tolist() if rows.ndim > 1 else rows.tolist()
         out[place] = mp.fsum(terms)
-        _lost(calculation, out[place], terms)
+        _lost(mode, out[place], terms)
     return out.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else out
 
 
-def additive(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def additive(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """add, sub, rsub with their alpha."""
     x, y = numbers(args[0]), numbers(args[1])
     alpha = numbers(kwargs.get("alpha", args[2] if len(args) > 2 else 1))
@@ -83,27 +83,27 @@ def additive(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], 
     if name == "rsub":
         x, y = y, x
     scaled = y if alpha.item() == 1 else each(lambda a, b: a * b, y, alpha)
-    return wrap(added(calculation, x, scaled if name == "add" else each(lambda a: -a, scaled)))
+    return wrap(added(mode, x, scaled if name == "add" else each(lambda a: -a, scaled)))
 
 
-def multiply(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def multiply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul."""
     return wrap(each(lambda a, b: a * b, numbers(args[0]), numbers(args[1])))
 
 
-def division(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def division(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """div with its rounding mode, floor_divide."""
-    mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
+    rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
     quotient = each(guarded(divide, torch.div), numbers(args[0]), numbers(args[1]))
-    if mode is None:
+    if rounding_mode is None:
         return wrap(quotient)
-    return wrap(each(guarded(mp.floor if mode == "floor" else trunc, lambda x: x), quotient))
+    return wrap(each(guarded(mp.floor if rounding_mode == "floor" else trunc, lambda x: x), quotient))
 
 
 def function(name: str, of: Callable[..., Number]) -> Any:
     """Rule of a function of one or two numbers. Its overloads take tensors and scalars alike."""
 
-    def rule(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def rule(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs or len(args) != len(arguments):
             raise Unadjudicated(f"{func}: no rule for its other arguments")
         return wrap(each(guarded(of, getattr(aten, name)), *map(numbers, args)))
@@ -112,7 +112,7 @@ def function(name: str, of: Callable[..., Number]) -> Any:
     return rule
 
 
-def sign(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sign, sgn and signbit, which takes every zero as positive."""
     signs = torch.sign(ranks([numbers(args[0])])[0][0])
     return signs < 0 if func is aten.signbit.default else wrap(cells(signs.tolist()).reshape(signs.shape))
@@ -132,7 +132,7 @@ def ranks(arrays: Sequence[Cells]) -> tuple[list[Tensor], list[Number]]:
     return [t.view(a.shape) for t, a in zip(made, arrays, strict=True)], [*ordered[zero:], *ordered[:zero]]
 
 
-def ordering(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def ordering(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch's own operation on ranks: ties, NaN and the choice of an index are as torch has them."""
     schema = func._schema.arguments
     given = {a.name: a.default_value for a in schema if a.name in LIMITS and a.has_default_value()}
@@ -158,15 +158,15 @@ def _ranked(t: Tensor, known: Sequence[Number]) -> Any:
     return wrap(np.array([*flat, None], dtype=object)[:-1].reshape(t.shape))
 
 
-def kept(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def kept(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """threshold_backward(g, x, threshold), hardtanh_backward(g, x, low, high): the gradient inside, 0 elsewhere."""
     g, x = args[:2]
-    with calculation:
+    with mode:
         inside = ~(x <= args[2]) if len(args) == 3 else (x > args[2]) & (x < args[3])
         return torch.where(inside, g, 0.0)
 
 
-def nan_to_num(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def nan_to_num(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """NaN and infinities replaced."""
     given = [*args[1:], *(kwargs.get(n) for n in ("nan", "posinf", "neginf")[len(args) - 1 :])]
     largest = torch.finfo(torch.float64).max
@@ -179,12 +179,12 @@ def nan_to_num(calculation: Calculation, func: OpOverload, args: tuple[Any, ...]
     return wrap(each(replaced, numbers(args[0])))
 
 
-def copysign(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copysign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """|x| with the sign of y; a zero is positive."""
     return wrap(each(lambda x, y: -abs(x) if y < 0 else abs(x), numbers(args[0]), numbers(args[1])))
 
 
-def item(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def item(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()`: only of a number that a double holds; another would be rounded."""
     x = numbers(args[0]).item() if type(args[0]) is Exact else None
     if x is None:

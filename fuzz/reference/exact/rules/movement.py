@@ -15,7 +15,7 @@ from fuzz.errors import Unadjudicated
 from fuzz.reference.exact.numbers import Cells, cells
 from fuzz.reference.exact.rules.elementwise import added, each, totals
 from fuzz.reference.exact.rules.table import RULES, aten, creates, put, write
-from fuzz.reference.exact.tensor import Calculation, Exact, allocated, numbers, view_of, wrap
+from fuzz.reference.exact.tensor import Exact, ExactMode, allocated, numbers, view_of, wrap
 
 __all__ = ["register"]
 
@@ -36,7 +36,7 @@ HELD = ("self", "other", "src", "source", "value", "values", "tensors", "fill_va
 """Arguments of these whose numbers are moved; the others are masks, indices and sizes."""
 
 
-def moved(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def moved(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """torch's operation on places among all numbers that come in; place 0 holds the zero that padding brings."""
     kwargs = {k: v for k, v in kwargs.items() if k not in ("dtype", "layout", "pin_memory", "non_blocking", "device")}
     given = {**dict(zip([a.name for a in func._schema.arguments], args, strict=False)), **kwargs}
@@ -77,11 +77,11 @@ def _gathered(places: Tensor, pool: list[Cells]) -> Exact:
     return out
 
 
-def copied(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copied(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """_to_copy: whole numbers become exact ones, and the other way round; narrower floats would round."""
     dtype = kwargs.get("dtype") or args[0].dtype
     if dtype is torch.float64:
-        return moved(calculation, aten.clone.default, (wrap(numbers(args[0])),), {})
+        return moved(mode, aten.clone.default, (wrap(numbers(args[0])),), {})
     if dtype.is_floating_point or dtype.is_complex:
         raise Unadjudicated(f"{func}: the reference casts to {dtype}")
     if dtype is torch.bool:
@@ -90,13 +90,13 @@ def copied(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kw
     return torch.tensor(whole, dtype=torch.int64).view(args[0].shape).to(dtype)
 
 
-def copy_(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def copy_(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """copy_, fill_, zero_: written into the cells."""
     return write(args[0], args[1] if len(args) > 1 else 0, func)
 
 
 @creates
-def made(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def made(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros, full, arange, zeros_like, ...: floating ones are exact tensors, because the reference may write there."""
     like = [zeros(a) if type(a) is Exact else a for a in args]
     real = func(*like, **kwargs)
@@ -111,7 +111,7 @@ def zeros(x: Exact) -> Tensor:
 
 
 @creates
-def linspace(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def linspace(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """start + i*(end - start)/(steps - 1)."""
     start, end = (numbers(a).item() for a in args[:2])
     last = max(args[2] - 1, 1)
@@ -119,11 +119,11 @@ def linspace(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], 
 
 
 @creates
-def constant(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def constant(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """lift_fresh, clone, ... of a plain tensor: its doubles."""
     if isinstance(args[0], Tensor) and args[0].is_floating_point() and type(args[0]) is not Exact:
         return allocated(func(*args, **kwargs))
-    return moved(calculation, func, args, kwargs) if type(args[0]) is Exact else func(*args, **kwargs)
+    return moved(mode, func, args, kwargs) if type(args[0]) is Exact else func(*args, **kwargs)
 
 
 def _sources(func: OpOverload, args: tuple[Any, ...]) -> tuple[Tensor, Cells]:
@@ -140,18 +140,18 @@ def _sources(func: OpOverload, args: tuple[Any, ...]) -> tuple[Tensor, Cells]:
     return places.gather(args[1], args[2]), source[tuple(slice(n) for n in args[2].shape)]
 
 
-def accumulated(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def accumulated(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_add, scatter_add, index_put: sources replace what is there, or are added to it."""
     to, source = _sources(func, args)
     adds = func._schema.name not in ("aten::index_put", "aten::_unsafe_index_put") or (len(args) > 3 and args[3])
     scale = cells(kwargs.get("alpha", 1)).item()
     out = numbers(args[0]).copy().reshape(-1)
     for place, value in zip(to.reshape(-1).tolist(), source.reshape(-1).tolist(), strict=True):
-        out[place] = added(calculation, out[place], value * scale).item() if adds else value
+        out[place] = added(mode, out[place], value * scale).item() if adds else value
     return wrap(out.reshape(args[0].shape))
 
 
-def scatter_reduce(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scatter_reduce(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """scatter_reduce(x, dim, index, source, reduce, *, include_self)."""
     to, source = _sources(func, args)
     out = numbers(args[0]).copy().reshape(-1)
@@ -179,13 +179,13 @@ def _extreme(values: list[Any], function: Callable[[Tensor], Tensor]) -> Any:
     return max(values) if function is torch.amax else min(values)
 
 
-def adjoint(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def adjoint(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Gradients of pads: sums of gradients, read off torch's own operation on one unit vector after another."""
     g, rest = args[0], [zeros(a) if type(a) is Exact else a for a in args[1:]]
     units = torch.eye(g.numel(), dtype=torch.float64)
     columns = torch.stack([func(unit.view(g.shape), *rest, **kwargs) for unit in units])
     terms = each(lambda x, c: x * c, numbers(g).reshape(-1, 1), cells(columns.flatten(1).tolist()))
-    return wrap(totals(calculation, terms, [0], False).reshape(columns.shape[1:]))
+    return wrap(totals(mode, terms, [0], False).reshape(columns.shape[1:]))
 
 
 def register() -> None:

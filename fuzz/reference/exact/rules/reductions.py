@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from fuzz.reference.exact.numbers import Cells, cells, divide, guarded
 from fuzz.reference.exact.rules.elementwise import added, each, totals
 from fuzz.reference.exact.rules.table import composite, put
-from fuzz.reference.exact.tensor import Calculation, numbers, wrap
+from fuzz.reference.exact.tensor import ExactMode, numbers, wrap
 
 __all__ = ["register"]
 
@@ -32,25 +32,25 @@ def _reduced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Cells, list
     return numbers(args[0]), _axes(dim, args[0].dim()), args[2] if len(args) > 2 else kwargs.get("keepdim", False)
 
 
-def sum_(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def sum_(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum."""
-    return wrap(totals(calculation, *_reduced(args, kwargs)))
+    return wrap(totals(mode, *_reduced(args, kwargs)))
 
 
-def mean(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def mean(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sum divided by the number of terms."""
     x, axes, keepdim = _reduced(args, kwargs)
     count = cells(int(np.prod([x.shape[d] for d in axes], dtype=int)))
-    return wrap(each(guarded(divide, torch.div), totals(calculation, x, axes, keepdim), count))
+    return wrap(each(guarded(divide, torch.div), totals(mode, x, axes, keepdim), count))
 
 
-def product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod."""
     x, axes, keepdim = _reduced(args, kwargs)
     return wrap(cells(x.prod(axis=tuple(axes), keepdims=keepdim)) if axes else x.copy())
 
 
-def cumulative(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def cumulative(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cumsum, cumprod."""
     out = numbers(args[0]).copy()
     if not out.ndim:
@@ -58,11 +58,11 @@ def cumulative(calculation: Calculation, func: OpOverload, args: tuple[Any, ...]
     rows = np.moveaxis(out, args[1], 0)
     for i in range(1, len(rows)):
         summed = func._schema.name == "aten::cumsum"
-        rows[i] = added(calculation, rows[i - 1], rows[i]) if summed else rows[i - 1] * rows[i]
+        rows[i] = added(mode, rows[i - 1], rows[i]) if summed else rows[i - 1] * rows[i]
     return wrap(out)
 
 
-def matrix(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm, bmm, mv, dot."""
     a, b = numbers(args[0]), numbers(args[1])
     vectors = (a.ndim == 1, b.ndim == 1)
@@ -72,15 +72,15 @@ def matrix(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kw
     for place in np.ndindex(*out.shape):
         *batch, m, n = place
         terms = each(lambda x, y: x * y, a[(*batch, m)], b[(*batch, slice(None), n)])
-        out[place] = totals(calculation, terms, [0], False).item() if terms.size else mp.zero
+        out[place] = totals(mode, terms, [0], False).item() if terms.size else mp.zero
     return wrap(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
 
 
-def added_product(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def added_product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, baddbmm: beta*self + alpha*product."""
     start, a, b = args[:3]
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    with calculation:
+    with mode:
         t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
         t = t if alpha == 1 else t * alpha
         return t if beta == 0 else t + (start if beta == 1 else start * beta)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
-from fuzz.reference.exact.tensor import Calculation, Exact, Rule, numbers
+from fuzz.reference.exact.tensor import Exact, ExactMode, Rule, numbers
 
 __all__ = ["RULES", "aten", "composite", "creates", "implicit", "in_place", "out_variant", "put", "write"]
 
@@ -41,16 +41,16 @@ def put(rule: Rule, *names: str) -> None:
 def composite(formula: Callable[..., Any]) -> Rule:
     """Rule of an operation that is a formula of others."""
 
-    def rule(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with calculation:
+    def rule(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with mode:
             return formula(*args, **kwargs)
 
     return rule
 
 
-def implicit(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def implicit(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """An operation that torch itself defines by others."""
-    with calculation:
+    with mode:
         return func.decompose(*args, **kwargs)
 
 
@@ -92,8 +92,8 @@ def in_place(func: OpOverload) -> Rule | None:
         return reshaping(functional)
     rule = RULES[functional]
 
-    def apply(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return write(args[0], rule(calculation, functional, args, kwargs), func)
+    def apply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return write(args[0], rule(mode, functional, args, kwargs), func)
 
     return apply
 
@@ -101,7 +101,7 @@ def in_place(func: OpOverload) -> Rule | None:
 def reshaping(functional: OpOverload) -> Rule:
     """t_, squeeze_, ...: the wrapper changes its own shape, and its places follow."""
 
-    def apply(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def apply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         places = functional(args[0].places, *args[1:], **kwargs)
         with torch._C._DisableTorchDispatch():
             func(*args, **kwargs)
@@ -119,9 +119,9 @@ def out_variant(func: OpOverload) -> Rule | None:
         return None
     rule, name = RULES[functional], outs[0].name
 
-    def apply(calculation: Calculation, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    def apply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         rest = {k: v for k, v in kwargs.items() if k != name}
-        value: Tensor = write(kwargs[name], rule(calculation, functional, args, rest), func)
+        value: Tensor = write(kwargs[name], rule(mode, functional, args, rest), func)
         return value
 
     return apply
