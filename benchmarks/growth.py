@@ -34,7 +34,7 @@ from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
 from fuzz.oracles.examine import service
-from fuzz.search.engines.random import Width
+from fuzz.search.engines.random import ReplicaLimits
 from fuzz.worker.protocol import Setting
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,7 +148,7 @@ def costs(target: str) -> list[tuple[int, int, float]]:
     """(elements, rows, seconds a case) of plans of mixed sizes, each run as a wave, the second time counted."""
     handle = service(Setting(target, None, "cpu"))
     found = []
-    for wave in itertools.islice(waves(target, "mixed", Width(REPLICAS, 1 << 20)), PLANS):
+    for wave in itertools.islice(waves(target, "mixed", ReplicaLimits(REPLICAS, 1 << 20)), PLANS):
         handle(wave)
         began = time.perf_counter()
         handle(wave)
@@ -184,7 +184,7 @@ def moved(case: Case, number: int) -> Case:
     """The case with another value in its first tensor."""
     name, value = next(iter(case.last.tensors.items()))
     kind = named_dtype(value.dtype)
-    words = value.words(case.last.dims).copy()
+    words = value.bits(case.last.dims).copy()
     words.reshape(-1)[0] = number + 1
     call = case.last.with_argument(name, replace(value, values=exact(words, kind)))
     return case.with_call(len(case.calls) - 1, call)

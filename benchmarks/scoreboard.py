@@ -34,7 +34,7 @@ from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.reference.envelope import Expected
 from fuzz.search.engines.random import RandomEngine
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.protocol import Question
 
@@ -187,7 +187,7 @@ def score(board: Board, bug: str, good: Verdicts, bad: Verdicts) -> None:
 
 def seen(target: Target, bug: str, oracle: str, count: int) -> bool:
     """Whether a bug that is no wrong value is filed under its oracle within some cases."""
-    cpu, launcher, engine = backend("cpu"), planted(target, bug)[1], RandomEngine(target, 0)
+    cpu, launcher, engine = backend("cpu"), load_planted(target, bug)[1], RandomEngine(target, 0)
     for number in range(count):
         case = engine.case(number)
         outcome = run(target, launcher, case.calls, cpu)
@@ -207,11 +207,11 @@ def main() -> None:
     board, started = Board(), time.monotonic()
     for name in (*TRITON, *(f"{EAGER}:{name}" for name in HONEST)):
         target = load(name)
-        values = [plant.name for plant in target.plants.values() if plant.oracle == "accuracy"]
+        values = [plant.name for plant in target.planted_bugs.values() if plant.oracle == "accuracy"]
         board.wrong |= {f"{target.name} {bug}": name in FIRST for bug in values}
-        bugs = {f"{target.name} {bug}": planted(target, bug)[1] for bug in values}
+        bugs = {f"{target.name} {bug}": load_planted(target, bug)[1] for bug in values}
         measure(board, target, asked.cases if name in TRITON else asked.cases // 2, asked.seed, bugs)
-        for plant in target.plants.values():
+        for plant in target.planted_bugs.values():
             if plant.oracle != "accuracy":
                 found = seen(target, plant.name, plant.oracle, 400)
                 board.others[f"{target.name} {plant.name}"] = (plant.oracle, found)

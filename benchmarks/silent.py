@@ -52,9 +52,9 @@ class Silence:
 def eager_targets() -> list[str]:
     """The targets of targets/torch_eager, by path and name."""
     sys.path.insert(0, str(ROOT))
-    from fuzz.target.loader import module, targets_in
+    from fuzz.target.loader import load_module, targets_in
 
-    return [f"{EAGER}:{name}" for name in targets_in(module(EAGER))]
+    return [f"{EAGER}:{name}" for name in targets_in(load_module(EAGER))]
 
 
 def run(asked: argparse.Namespace, target: str, seed: int) -> Silence:

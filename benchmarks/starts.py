@@ -106,7 +106,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0.0, help="of each start; without, until its first finding")
     asked = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
-    bugs = [(name, bug) for name in asked.targets for bug in load(name).plants if not asked.only or bug in asked.only]
+    bugs = [
+        (name, bug) for name in asked.targets for bug in load(name).planted_bugs if not asked.only or bug in asked.only
+    ]
     rows, poor = ["| planted bug | starts in one case | executions (median) | seconds (median) |"], 0
     rows.append("|---|---|---|---|")
     context, usable = get_context("spawn"), sorted(os.sched_getaffinity(0))

@@ -62,7 +62,7 @@ def replays(target: Record, asked: Run) -> Iterator[Replayed]:
         return
     folder = corpus_of(target, asked) / target.name
     if folder.is_dir():
-        paths = [path for path in corpus.files([folder]) if corpus.read(path).planted == (asked.planted or "")]
+        paths = [path for path in corpus.entry_files([folder]) if corpus.read(path).planted == (asked.planted or "")]
         yield from replayed(paths, asked.backend, named(target))
 
 
@@ -73,12 +73,12 @@ def drawn(target: Record, asked: Run) -> Iterator[str]:
     from fuzz.report.progress import Quiet
     from fuzz.run import environment
     from fuzz.run.fuzzer import Campaign
-    from fuzz.target.loader import planted
+    from fuzz.target.loader import load_planted
     from fuzz.worker.process import preload
 
     preload("fuzz.oracles.preload")
     if asked.planted:
-        planted(target, asked.planted)
+        load_planted(target, asked.planted)
     folder = corpus_of(target, asked)
     corpus.check_writable(folder)
     backend = chosen_backend(asked.backend)

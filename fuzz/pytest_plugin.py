@@ -78,16 +78,16 @@ class TargetFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         from fuzz import corpus
         from fuzz.errors import FuzzError
-        from fuzz.target.loader import module, targets_in
+        from fuzz.target.loader import load_module, targets_in
 
         cases = self.config.getoption("--fuzz-cases")
         try:
-            targets = targets_in(module(self.path.resolve()))
+            targets = targets_in(load_module(self.path.resolve()))
         except FuzzError as error:
             raise self.CollectError(str(error)) from None
         for name, target in targets.items():
             folder = self.path.parent / "corpus" / name
-            for path in _untaken(self.config, corpus.files([folder]) if folder.is_dir() else ()):
+            for path in _untaken(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
                 yield ReplayItem.from_parent(self, name=f"{name}/{path.name}", entry=path, target=f"{self.path}:{name}")
             if cases:
                 yield FuzzItem.from_parent(self, name=name, target=target, cases=cases)

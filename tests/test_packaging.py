@@ -75,7 +75,7 @@ def test_an_installed_wheel_lists_its_targets_and_its_version(installed: Path) -
     listed = command(installed, "list")
     assert "layernorm_bw: " in listed and "gelu_bw: " in listed
     assert command(installed, "--version") == f"fuzz {PROJECT['version']}\n"
-    where = "import fuzz.target.loader; print(fuzz.target.loader.BUILT_IN)"
+    where = "from fuzz.target.loader import BUILT_IN; print(BUILT_IN)"
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     found = subprocess.check_output([sys.executable, "-c", where], cwd=installed, env=environment, text=True)
     assert found.strip() == str(installed / "fuzz" / "targets")

@@ -166,7 +166,7 @@ def main() -> None:
     if asked.jobs > 1 and 2 * asked.jobs > len(os.sched_getaffinity(0)):
         parser.error(f"--jobs {asked.jobs} needs {2 * asked.jobs} processors")
     peers, only = asked.peers.split(","), asked.bugs.split(",") if asked.bugs else None
-    names = [(target, bug) for target in asked.targets.split(",") for bug in ("", *load(target).plants)]
+    names = [(target, bug) for target in asked.targets.split(",") for bug in ("", *load(target).planted_bugs)]
     bugs = [pair for pair in names if only is None or pair[1] in only]
     results: dict[tuple[str, str, str], list[Told]] = {}
     runs = [(peer, *pair, seed) for pair in bugs for peer in peers for seed in range(asked.seeds)]

@@ -20,7 +20,7 @@ from fuzz.backends import cpu
 from fuzz.model.dims import resolve
 from fuzz.run.environment import process_age
 from fuzz.sweep.fork_pool import ForkPool
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 
 TOLERANCES = {"float32": 1e-4, "float16": 1e-2, "bfloat16": 2e-2}
@@ -52,7 +52,7 @@ class Subject:
         torch.set_num_threads(1)
         target = load(name)
         cpu.activate()
-        return Subject(target, planted(target, bug)[1] if bug else target.launcher, seconds)
+        return Subject(target, load_planted(target, bug)[1] if bug else target.launcher, seconds)
 
     @property
     def age(self) -> float:

@@ -129,7 +129,7 @@ class Round:
     def torn(self) -> int:
         """Entries that cannot be read now; a name that goes while it is read was replaced."""
         count = 0
-        for path in corpus.files([self.corpus]) if self.corpus.is_dir() else ():
+        for path in corpus.entry_files([self.corpus]) if self.corpus.is_dir() else ():
             try:
                 corpus.read(path)
             except CorpusError:
@@ -144,7 +144,7 @@ class Round:
 
     def judge(self, tally: Tally) -> None:
         """Counts what is there at the end."""
-        found = [path.parent.name for path in corpus.files([self.corpus])] if self.corpus.is_dir() else []
+        found = [path.parent.name for path in corpus.entry_files([self.corpus])] if self.corpus.is_dir() else []
         lost, doubled = self.count - len(set(found)), len(found) - len(set(found))
         tally.rounds, tally.findings = tally.rounds + 1, tally.findings + len(set(found))
         tally.lost, tally.doubled, tally.torn = tally.lost + lost, tally.doubled + doubled, tally.torn + self.torn()

@@ -91,13 +91,13 @@ def place(
     shape = resolve(argument.shape, dims)
     layout = argument.layout
     stored, strides, span = layout.stored(shape), layout.strides(shape), layout.span(shape)
-    words = argument.words(dims) if words is None else words
+    words = argument.bits(dims) if words is None else words
     kind = named_dtype(argument.dtype)
     start = GUARD // (kind.bits // 8) + layout.offset
     length = start + span + GUARD // (kind.bits // 8)
     if layout.reach and span > 1 << 24:
         return _place_huge(name, argument, words, shape, stored, strides, start, length, device)
-    base = np.full(length, POISON[argument.dtype], dtype=kind.word)
+    base = np.full(length, POISON[argument.dtype], dtype=kind.unsigned)
     view_strides = tuple(stride * base.itemsize for stride in strides)
     np.lib.stride_tricks.as_strided(base[start:], stored, view_strides)[...] = words
     host = _as_torch(base, argument.dtype)
@@ -120,10 +120,10 @@ def _place_huge(
 ) -> Buffer:
     kind = named_dtype(argument.dtype)
     if device == "cpu":
-        base = _lazily_mapped(length * kind.bits // 8).view(kind.word)
+        base = _lazily_mapped(length * kind.bits // 8).view(kind.unsigned)
         moved = _as_torch(base, argument.dtype)
     else:
-        base = np.empty(0, dtype=kind.word)
+        base = np.empty(0, dtype=kind.unsigned)
         # What earlier cases of this size left in the allocator's cache would not leave room for this one.
         torch.cuda.empty_cache()
         moved = torch.empty(length, dtype=TORCH_DTYPES[argument.dtype], device=device)

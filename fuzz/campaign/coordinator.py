@@ -141,7 +141,7 @@ class Conductor:
             if (lane.target, lane.planted, lane.backend) in done or not place.is_dir():
                 continue
             done.add((lane.target, lane.planted, lane.backend))
-            paths = [str(path) for path in corpus.files([place]) if self._is_replayed(path, lane.planted)]
+            paths = [str(path) for path in corpus.entry_files([place]) if self._is_replayed(path, lane.planted)]
             for first in range(0, len(paths), TOGETHER):
                 request = Replay(lane.target, lane.backend, tuple(paths[first : first + TOGETHER]))
                 self.replays.append((index, request))

@@ -40,4 +40,4 @@ class Voice:
 
     def turn(self, folder: Path) -> AbstractContextManager[None]:
         """Keeps all others from filing a finding in a target's folder of the corpus."""
-        return corpus.locked(folder)
+        return corpus.lock(folder)

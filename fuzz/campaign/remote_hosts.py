@@ -173,7 +173,7 @@ class FarHosts:
             return
         number, turn = turns.asked[0]
         turns.lock = ExitStack()
-        turns.lock.enter_context(corpus.locked(folder))
+        turns.lock.enter_context(corpus.lock(folder))
         reply = {"kind": "turn", "number": turn, "folders": {str(folder): _texts(folder)}}
         self.carrier.write(number, json.dumps(reply).encode() + b"\n")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.store import Job
 from fuzz.errors import UsageError
-from fuzz.target.loader import built_in, libraries
+from fuzz.target.loader import built_in_files, library_files
 
 MEMORY = 0.7
 """How much of what a lane discovered earlier counts, after each slice."""
@@ -79,9 +79,9 @@ def _fits(name: str, pattern: str) -> bool:
 
 def _published() -> Iterator[str]:
     """The targets that come with the project: built-in ones by name, those of libraries as ``liger/softmax``."""
-    for path in built_in():
+    for path in built_in_files():
         yield path.stem
-    for path in libraries():
+    for path in library_files():
         prefix = f"{path.parent.name}_"
         yield from (f"{path.parent.name}/{name.removeprefix(prefix)}" for name in declared(path, prefix))
 

@@ -34,8 +34,8 @@ from fuzz.run.options import Run
 from fuzz.run.replay import elsewhere, own_backend, reproduces, target_of
 from fuzz.search.coverage import cells, possible
 from fuzz.search.engines import ENGINES
-from fuzz.search.statistics import Feedback
-from fuzz.target.loader import load, planted
+from fuzz.search.statistics import RunStatistics
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Record
 from fuzz.worker.process import PARENT_DEATH, preload
@@ -85,14 +85,14 @@ class Listener:
         self.fresh += sorted(new)
         self.journal.judged(wave)
 
-    def progress(self, feedback: Feedback, seconds: float, findings: int) -> None:
+    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if time.monotonic() - self.told > TOLD:
             self.told = time.monotonic()
-            self.tell("progress", feedback, seconds)
+            self.tell("progress", statistics, seconds)
 
-    def tell(self, kind: str, feedback: Feedback, seconds: float, **more: Any) -> None:
+    def tell(self, kind: str, statistics: RunStatistics, seconds: float, **more: Any) -> None:
         fresh, self.fresh = self.fresh, []
-        counted = {"cases": feedback.cases, "rejected": feedback.rejected, "worst": feedback.worst}
+        counted = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
         self.voice.say(kind, plans=self.plans, seconds=seconds, cells=fresh, **counted, **more)
 
     def saved(self, record: Record, replaced: str) -> None:
@@ -112,7 +112,7 @@ def work(request: Slice, voice: Voice) -> None:
     """Runs a slice."""
     target = load(request.target)
     if request.planted:
-        planted(target, request.planted)
+        load_planted(target, request.planted)
     if request.engine not in ENGINES:
         raise UsageError(f"unknown engine {request.engine!r}; known: {', '.join(ENGINES)}")
     # Late: it imports torch, which a request that is wrong does not need.
@@ -141,7 +141,7 @@ def work(request: Slice, voice: Voice) -> None:
 def finish(result: Result, listener: Listener) -> None:
     findings = [{"path": record.path, **seen(record)} for record in result.records if record.path]
     sums = {"findings": findings, "unconfirmed": result.unconfirmed, "interrupted": result.interrupted}
-    listener.tell("done", result.feedback, result.seconds, **sums)
+    listener.tell("done", result.statistics, result.seconds, **sums)
 
 
 def read_suspects(request: Slice) -> dict[str, Case]:

@@ -10,7 +10,7 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
-from fuzz.target.loader import built_in, libraries, module, targets_in
+from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target
 
@@ -19,11 +19,11 @@ def list_targets(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
-    targets = [found for path in built_in() for found in targets_in(module(path)).values()]
+    targets = [found for path in built_in_files() for found in targets_in(load_module(path)).values()]
     missing: dict[str, str] = {}
-    for path in libraries():
+    for path in library_files():
         try:
-            targets += targets_in(module(path)).values()
+            targets += targets_in(load_module(path)).values()
         except TargetError as error:
             missing.setdefault(path.parent.name, str(error))
     for reason in missing.values():
@@ -49,7 +49,7 @@ def described(target: Target) -> dict[str, Any]:
         "outputs": list(probe_reference(target)),
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
         "backends": [name for name, backend in BACKENDS.items() if not backend.unusable()],
-        "planted": list(target.plants),
+        "planted": list(target.planted_bugs),
     }
 
 

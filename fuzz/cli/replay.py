@@ -92,7 +92,7 @@ def replay(
 
 def replayed(paths: list[Path], backend: str, target: str, *, quiet: bool = True) -> Iterator[Replayed]:
     """Replays every entry, each in a clean worker."""
-    places = list(corpus.files(paths))
+    places = list(corpus.entry_files(paths))
     entries = [(path, corpus.read(path)) for path in places]
     if entries:
         preload("fuzz.oracles.preload")

@@ -60,7 +60,7 @@ def looks_like_path(text: str) -> bool:
 
 
 def of_path(place: Path) -> Source:
-    paths = tuple(corpus.files([place]))
+    paths = tuple(corpus.entry_files([place]))
     return Source("" if place.is_file() else f"Findings in {place}", paths)
 
 

@@ -25,7 +25,7 @@ from fuzz.run.fuzzer import Campaign, Result
 from fuzz.run.options import Run
 from fuzz.search.engines import check_engine
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load
-from fuzz.target.loader import planted as planted_bug
+from fuzz.target.loader import load_planted as planted_bug
 from fuzz.target.spec import Target
 from fuzz.worker.process import preload
 
@@ -69,7 +69,7 @@ def write_triage(result: Result, junit: Path | None, sarif: Path | None) -> None
     found = items(result, load(result.run.target), only_new=result.run.only_new)
     if junit:
         guilty = {one.rule.split("/")[0] for one in found}
-        agreed = {name: count for name, count in result.feedback.oracles.items() if name not in guilty}
+        agreed = {name: count for name, count in result.statistics.oracles.items() if name not in guilty}
         write(junit, as_junit(f"fuzz run {result.run.target}", found, result.seconds, agreed))
     if sarif:
         write(sarif, as_sarif(found, number()))

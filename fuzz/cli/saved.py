@@ -18,7 +18,7 @@ from fuzz.model.finding import Verdict
 from fuzz.report.text import screen
 from fuzz.run.replay import open_triage, target_of
 from fuzz.shrink.shrinker import Budget
-from fuzz.target.loader import planted
+from fuzz.target.loader import load_planted
 from fuzz.triage.bug import Record
 from fuzz.worker.process import preload
 
@@ -41,7 +41,7 @@ def show(
     from fuzz.report.reproducer.script import script as program
 
     _, loaded = target_of(entry, path, target)
-    plant = planted(loaded, entry.planted)[0] if entry.planted and not good else None
+    plant = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
     put(program(entry, loaded, plant, Due(expected_values(loaded, entry), split_call(loaded, entry.case)), repeat))
     return 0
 
@@ -61,7 +61,7 @@ def shrink(
     preload("fuzz.oracles.preload")
     text, loaded = target_of(entry, path, target)
     with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
-        record = triage.confirm(entry.case, entry.finding.of_one_backend, ())
+        record = triage.confirm(entry.case, entry.finding.as_accuracy, ())
         if record is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(record, Budget(seconds=seconds))

@@ -39,7 +39,7 @@ def write(path: Path, entry: Entry) -> None:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
     text = codec.dumps(entry)
-    with locked(path.parent):
+    with lock(path.parent):
         try:
             with temporary.open("w", encoding="utf-8") as file:
                 file.write(text)
@@ -60,7 +60,7 @@ def add(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
     the same cause, nor none.
     """
     path = folder / entry.case.target / entry.name
-    with locked(path.parent):
+    with lock(path.parent):
         if previous is not None and previous != path and previous.exists():
             if path.exists():
                 previous.unlink()
@@ -74,7 +74,7 @@ def add(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock(folder: Path) -> Iterator[None]:
     """Keeps every other process from changing the entries of a folder, which is made where it is missing.
 
     What processes left behind that were killed while they wrote is removed. The same process may lock it again inside.
@@ -124,7 +124,7 @@ def check_writable(folder: Path) -> None:
             probe.unlink()
 
 
-def files(paths: Iterable[Path]) -> Iterator[Path]:
+def entry_files(paths: Iterable[Path]) -> Iterator[Path]:
     """The entry files that paths name: files as they are, folders with all below them. CorpusError where missing."""
     for path in paths:
         if path.is_dir():
@@ -139,7 +139,7 @@ def mark(path: Path, status: str, why: str) -> Entry:
     """Changes an entry's status, with the reason."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
-    with locked(path.parent):
+    with lock(path.parent):
         entry = replace(read(path), status=status, why=why)
         write(path, entry)
     return entry

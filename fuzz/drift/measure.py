@@ -19,10 +19,10 @@ from fuzz.model.case import Argument
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
-from fuzz.model.recipes.torch_values import tensor, to_words
+from fuzz.model.recipes.torch_values import tensor, to_bits
 from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.reference.envelope import Expected, Precision, evaluate, make_precision
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 
 MEMBERS = 20
@@ -86,7 +86,7 @@ def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift]:
     """The worker's handler, batch size -> rows."""
     torch.set_num_threads(1)
     target = load(plan.text)
-    launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
+    launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
     stack = LayerStack(plan, target, launcher, named_backend(plan.backend))
     return lambda size: measured(stack, size)
 
@@ -107,7 +107,7 @@ def measured(stack: LayerStack, size: int) -> BatchDrift:
             if rows[-1].differ and state is None:
                 state = before
     kind = named_dtype(stack.plan.dtype)
-    return BatchDrift(tuple(rows), None if state is None else exact(to_words(state), kind))
+    return BatchDrift(tuple(rows), None if state is None else exact(to_bits(state), kind))
 
 
 def compared(stack: LayerStack, size: int, number: int, row: Tensor, alone: Tensor, expected: Expected) -> LayerDrift:

@@ -46,6 +46,6 @@ def cases_of(plan: DriftPlan, found: list[BatchDrift]) -> list[Case]:
         size = rows.rows[0].batch
         if first == 1:
             made.append(plan.case(0, size))
-        elif isinstance(rows.state, Exact) and len(rows.state.words) <= WRITTEN:
+        elif isinstance(rows.state, Exact) and len(rows.state.bits) <= WRITTEN:
             made.append(plan.case(first - 1, size, rows.state))
     return made

@@ -14,21 +14,21 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from fuzz.model.dims import resolve
-from fuzz.model.dtypes import Words, exponent, significant_bits
+from fuzz.model.dtypes import Bits, exponent, significant_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.recipes import Exact, Patched, Recipe, Values, words_of
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, bits_of
 
 Scalar = bool | int | float | str
 REPLICA = 1 << 16
 """From one replica's seeds to the next one's: more than any seed that is drawn."""
 LISTED = 1 << 12
-"""Tensors of at most this many stored elements are compared by their words, larger ones by their recipe."""
+"""Tensors of at most this many stored elements are compared by their bits, larger ones by their recipe."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One tensor argument. `shape` holds expressions over dims; words are those of the layout's stored shape."""
+    """One tensor argument. `shape` holds expressions over dims; bits are those of the layout's stored shape."""
 
     shape: tuple[str, ...]
     dtype: str
@@ -39,8 +39,8 @@ class Argument:
     def is_float(self) -> bool:
         return named_dtype(self.dtype).is_float
 
-    def words(self, dims: Mapping[str, int]) -> Words:
-        """The exact bits, an array of unsigned words of the stored shape; read only."""
+    def bits(self, dims: Mapping[str, int]) -> Bits:
+        """The exact bits, an array of unsigned integers of the stored shape; read only."""
         shape = self.layout.stored(resolve(self.shape, dims))
         return materialise(self.values, shape, self.dtype)
 
@@ -130,25 +130,25 @@ def reseeded(values: Values, number: int) -> Values:
     return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
 
 
-def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Words:
-    """The words of these values for a stored shape, read only. ValueError where exact words do not fill it."""
+def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:
+    """The bits of these values for a stored shape, read only. ValueError where exact bits do not fill it."""
     if math.prod(shape) <= LISTED:
         return _small(values, shape, dtype)
-    return words_of(values, shape, named_dtype(dtype))
+    return bits_of(values, shape, named_dtype(dtype))
 
 
 @lru_cache(maxsize=256)
-def _small(values: Values, shape: tuple[int, ...], dtype: str) -> Words:
-    words = words_of(values, shape, named_dtype(dtype))
-    words.flags.writeable = False
-    return words
+def _small(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:
+    bits = bits_of(values, shape, named_dtype(dtype))
+    bits.flags.writeable = False
+    return bits
 
 
 def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
     """What simpler means; a total order. `defaults` maps arguments to their plain dtype and options to their default.
 
     Calls, total elements, dims in declared order, arguments off the default layout, dtype or option, splits, then
-    values: non-zeros, significant bits, distance of exponents from 0, negative values, exact words.
+    values: non-zeros, significant bits, distance of exponents from 0, negative values, exact patterns.
     """
     return (
         len(case.calls),
@@ -164,29 +164,29 @@ def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
 def values_key(case: Case) -> tuple[object, ...]:
     """The part of sort_key that tells how simple the values are."""
     nonzeros = bits = exponents = negatives = 0
-    words: list[tuple[object, ...]] = []
+    patterns: list[tuple[object, ...]] = []
     for argument, dims in _arguments(case):
         if math.prod(argument.layout.stored(resolve(argument.shape, dims))) > LISTED:
-            words.append(_recipe_key(argument.values))
+            patterns.append(_recipe_key(argument.values))
             nonzeros += 0 if isinstance(argument.values, Recipe) and argument.values.name == "zeros" else 1 << 40
             continue
-        listed = argument.words(dims).reshape(-1)
+        listed = argument.bits(dims).reshape(-1)
         measured = measure(listed.tobytes(), argument.dtype)
         nonzeros, bits = nonzeros + measured[0], bits + measured[1]
         exponents, negatives = exponents + measured[2], negatives + measured[3]
-        words.append(tuple(listed.tolist()))
-    return (nonzeros, bits, exponents, negatives, tuple(words))
+        patterns.append(tuple(listed.tolist()))
+    return (nonzeros, bits, exponents, negatives, tuple(patterns))
 
 
 @lru_cache(maxsize=4096)
 def measure(data: bytes, dtype: str) -> tuple[int, int, int, int]:
-    """(non-zeros, significant bits, sum of |exponent|, negative values) of words given as bytes."""
+    """(non-zeros, significant bits, sum of |exponent|, negative values) of patterns given as bytes."""
     kind = named_dtype(dtype)
-    words = np.frombuffer(data, dtype=kind.word)
-    significant = significant_bits(words, kind)
+    patterns = np.frombuffer(data, dtype=kind.unsigned)
+    significant = significant_bits(patterns, kind)
     present = significant > 0
-    powers = np.abs(exponent(words[present], kind))
-    negatives = int((words >= kind.sign_word).sum()) if kind.sign_word else 0
+    powers = np.abs(exponent(patterns[present], kind))
+    negatives = int((patterns >= kind.sign_mask).sum()) if kind.sign_mask else 0
     return int(present.sum()), int(significant.sum()), int(powers.sum()), negatives
 
 
@@ -222,7 +222,7 @@ def _split_key(split: Split | None) -> tuple[int, ...]:
 
 def _recipe_key(values: Values) -> tuple[object, ...]:
     if isinstance(values, Exact):
-        return (9, tuple(values.words))
+        return (9, tuple(values.bits))
     if isinstance(values, Patched):
         return (8, len(values.overrides), *_recipe_key(values.recipe), values.overrides)
     rank = {"zeros": 0, "ones": 1, "constant": 2, "integers": 3, "normal": 4}.get(values.name, 5)

@@ -1,7 +1,7 @@
 """Number formats as bits: conversions, units in the last place, orderings and spellings. Exact, vectorised, numpy only.
 
-A *word* is the bit pattern of one element in an unsigned numpy integer of the format's width. Everything here works on
-arrays of any shape; scalars are welcome and come back as 0-d arrays. Floats are IEEE 754-2019 binary formats (bfloat16
+Bits are bit patterns of elements, as unsigned numpy integers of the format's width. Everything here works on arrays of
+any shape; scalars are welcome and come back as 0-d arrays. Floats are IEEE 754-2019 binary formats (bfloat16
 has the fields of float32 with 7 mantissa bits); integers are two's complement.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Words = NDArray[np.unsignedinteger[Any]]
+Bits = NDArray[np.unsignedinteger[Any]]
 Doubles = NDArray[np.float64]
 Longs = NDArray[np.int64]
 Kind = Literal["float", "int", "uint", "bool"]
@@ -32,46 +32,46 @@ class DType:
     mantissa: int
     exponent_bits: int
     bias: int
-    word: np.dtype[np.unsignedinteger[Any]]
+    unsigned: np.dtype[np.unsignedinteger[Any]]
 
     @property
     def is_float(self) -> bool:
         return self.kind == "float"
 
     @cached_property
-    def sign_word(self) -> int:
-        """The word with only the sign bit set; 0 for formats that have no sign."""
+    def sign_mask(self) -> int:
+        """The pattern with only the sign bit set; 0 for formats that have no sign."""
         return 1 << (self.bits - 1) if self.kind in ("float", "int") else 0
 
     @cached_property
-    def inf_word(self) -> int:
-        """The word of +inf: all exponent bits. One more than the word of the largest finite value."""
+    def inf_bits(self) -> int:
+        """The pattern of +inf: all exponent bits. One more than the pattern of the largest finite value."""
         return ((1 << self.exponent_bits) - 1) << self.mantissa
 
     @cached_property
-    def nan_word(self) -> int:
+    def nan_bits(self) -> int:
         """The one NaN that conversions make: quiet, positive, no payload."""
-        return self.inf_word | (1 << (self.mantissa - 1))
+        return self.inf_bits | (1 << (self.mantissa - 1))
 
     @cached_property
-    def one_word(self) -> int:
+    def one_bits(self) -> int:
         return self.bias << self.mantissa if self.is_float else 1
 
     @cached_property
-    def largest_word(self) -> int:
-        """The word of the largest finite value."""
-        return self.inf_word - 1 if self.is_float else (1 << self.mantissa) - 1
+    def largest_bits(self) -> int:
+        """The pattern of the largest finite value."""
+        return self.inf_bits - 1 if self.is_float else (1 << self.mantissa) - 1
 
     @cached_property
-    def top_word(self) -> int:
-        """The numerically largest word that is one: all bits, but 1 for bool."""
+    def max_bits(self) -> int:
+        """The numerically largest pattern that is one: all bits, but 1 for bool."""
         return 1 if self.kind == "bool" else (1 << self.bits) - 1
 
     @cached_property
     def largest(self) -> float:
         """The largest finite value (of int64: rounded to a double)."""
         if not self.is_float:
-            return float(self.largest_word)
+            return float(self.largest_bits)
         return float(np.ldexp(2.0 - 2.0**-self.mantissa, self.bias))
 
     @cached_property
@@ -128,19 +128,19 @@ def dtype(name: str) -> DType:
 # ---------------------------------------------------------------- conversions
 
 
-def to_words(values: ArrayLike, d: DType) -> Words:
-    """The words of `values` (float64, or integers for integer formats), rounded once.
+def to_bits(values: ArrayLike, d: DType) -> Bits:
+    """The bits of `values` (float64, or integers for integer formats), rounded once.
 
-    Floats round to nearest, ties to even, and overflow to infinity; every NaN becomes `nan_word`. Integers round to
+    Floats round to nearest, ties to even, and overflow to infinity; every NaN becomes `nan_bits`. Integers round to
     nearest even and saturate, NaN becomes 0. For bool anything but zero (NaN too) is 1.
     """
     if not d.is_float:
-        return _integer_words(np.asarray(values), d)
+        return _integer_bits(np.asarray(values), d)
     x = np.asarray(values, dtype=np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        words = bfloat16_words(x) if d.name == "bfloat16" else np.asarray(x.astype(f"f{d.bits // 8}")).view(d.word)
+        bits = bfloat16_bits(x) if d.name == "bfloat16" else np.asarray(x.astype(f"f{d.bits // 8}")).view(d.unsigned)
     nan = np.isnan(x)
-    return np.where(nan, d.word.type(d.nan_word), words) if nan.any() else words
+    return np.where(nan, d.unsigned.type(d.nan_bits), bits) if nan.any() else bits
 
 
 # Operands as 0-d arrays: to convert Python numbers at each call would cost as much as the work on a small array.
@@ -151,7 +151,7 @@ _ANCHOR = np.array((45 << 52) | (1 << 51), dtype=np.uint64)
 _SIXTEEN = np.array(16, dtype=np.uint32)
 
 
-def bfloat16_words(x: Doubles) -> Words:
+def bfloat16_bits(x: Doubles) -> Bits:
     """RNE of doubles to bfloat16 in one rounding, where going through float32 would take two. NaNs stay as they are.
 
     1.5 * 2^45 times x's power of two, added and subtracted, makes the double's own adder round at bfloat16's last
@@ -163,20 +163,20 @@ def bfloat16_words(x: Doubles) -> Words:
     return np.asarray((rounded.view(np.uint32) >> _SIXTEEN).astype(np.uint16))
 
 
-def _integer_words(values: NDArray[Any], d: DType) -> Words:
+def _integer_bits(values: NDArray[Any], d: DType) -> Bits:
     if d.kind == "bool":
         return np.asarray(values != 0).astype(np.uint8)
-    low, high = -d.sign_word, d.largest_word
+    low, high = -d.sign_mask, d.largest_bits
     if values.dtype.kind in "iub":
-        return np.asarray(np.clip(values.astype(np.int64), low, high)).astype(d.word)
+        return np.asarray(np.clip(values.astype(np.int64), low, high)).astype(d.unsigned)
     x = np.nan_to_num(np.rint(np.asarray(values, dtype=np.float64)), nan=0.0)
     inside = np.clip(x, float(low), np.nextafter(float(high) + 1.0, 0.0)).astype(np.int64)
-    return np.where(x >= float(high), np.int64(high), inside).astype(d.word)
+    return np.where(x >= float(high), np.int64(high), inside).astype(d.unsigned)
 
 
-def from_words(words: ArrayLike, d: DType) -> NDArray[Any]:
-    """The values of words, exactly: float64 for floats, int64 for integers and bool."""
-    w = np.asarray(words, dtype=d.word)
+def from_bits(bits: ArrayLike, d: DType) -> NDArray[Any]:
+    """The values of bits, exactly: float64 for floats, int64 for integers and bool."""
+    w = np.asarray(bits, dtype=d.unsigned)
     if d.kind == "int":
         return w.view(f"i{d.bits // 8}").astype(np.int64)
     if not d.is_float:
@@ -207,16 +207,16 @@ def ulp(x: ArrayLike, d: DType) -> Doubles:
 
 
 def ulps_between(got: ArrayLike, want: ArrayLike, d: DType) -> Doubles:
-    """The error of words `got` against exact float64 values `want`, in ulps of the format at `want`.
+    """The error of bits `got` against exact float64 values `want`, in ulps of the format at `want`.
 
     0 where both are NaN or the same infinity, or where `want` lies so far out that it rounds to the infinity got;
     inf where only one of the two is finite, or NaN, otherwise.
     """
     exact = np.asarray(want, dtype=np.float64)
-    values = from_words(got, d).astype(np.float64)
+    values = from_bits(got, d).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         errors = np.abs(values - exact) / ulp(exact, d)
-    rounded = from_words(to_words(exact, d), d).astype(np.float64)
+    rounded = from_bits(to_bits(exact, d), d).astype(np.float64)
     same = (np.isnan(values) & np.isnan(exact)) | (np.isinf(values) & (values == rounded))
     odd = ~np.isfinite(values) | ~np.isfinite(exact)
     return np.where(same, 0.0, np.where(odd, np.inf, errors))
@@ -225,35 +225,35 @@ def ulps_between(got: ArrayLike, want: ArrayLike, d: DType) -> Doubles:
 # ---------------------------------------------------------------- order
 
 
-def ordinal(words: ArrayLike, d: DType) -> Longs:
-    """The place of each word in the order of values, 1 apart for neighbours. Both zeros are 0; NaNs lie past infinity.
+def ordinal(bits: ArrayLike, d: DType) -> Longs:
+    """The rank of each pattern in the order of values, 1 apart for neighbours; both zeros are 0, NaN is past infinity.
 
-    For integers it is the value. (`inf_word` is the ordinal of +inf.)
+    For integers it is the value. (`inf_bits` is the ordinal of +inf.)
     """
     if not d.is_float:
-        return np.asarray(from_words(words, d), dtype=np.int64)
-    w = np.asarray(words, dtype=d.word)
-    magnitude = (w & d.word.type(d.sign_word - 1)).astype(np.int64)
-    return np.asarray(np.where(w >= d.word.type(d.sign_word), -magnitude, magnitude), dtype=np.int64)
+        return np.asarray(from_bits(bits, d), dtype=np.int64)
+    w = np.asarray(bits, dtype=d.unsigned)
+    magnitude = (w & d.unsigned.type(d.sign_mask - 1)).astype(np.int64)
+    return np.asarray(np.where(w >= d.unsigned.type(d.sign_mask), -magnitude, magnitude), dtype=np.int64)
 
 
-def from_ordinal(ordinals: ArrayLike, d: DType) -> Words:
-    """The words at these ordinals; 0 becomes +0. Beyond the infinities (or an integer's range) it stays there."""
+def from_ordinal(ordinals: ArrayLike, d: DType) -> Bits:
+    """The bits at these ordinals; 0 becomes +0. Beyond the infinities (or an integer's range) it stays there."""
     o = np.asarray(ordinals, dtype=np.int64)
-    low, high = (-d.inf_word, d.inf_word) if d.is_float else (-d.sign_word, d.largest_word)
+    low, high = (-d.inf_bits, d.inf_bits) if d.is_float else (-d.sign_mask, d.largest_bits)
     o = np.clip(o, low, high)
     if not d.is_float:
-        return o.astype(d.word)
-    signs = np.where(o < 0, d.sign_word, 0).astype(d.word)
-    return np.asarray(np.abs(o).astype(d.word) | signs)
+        return o.astype(d.unsigned)
+    signs = np.where(o < 0, d.sign_mask, 0).astype(d.unsigned)
+    return np.asarray(np.abs(o).astype(d.unsigned) | signs)
 
 
-def neighbours(word: int, n: int, d: DType) -> list[int]:
-    """The words from n steps below to n steps above `word`, in order, itself included; none past an infinity."""
-    centre = int(ordinal(word, d))
-    low, high = (-d.inf_word, d.inf_word) if d.is_float else (-d.sign_word, d.largest_word)
+def neighbours(pattern: int, n: int, d: DType) -> list[int]:
+    """The bits from n steps below to n steps above `pattern`, in order, itself included; none past an infinity."""
+    centre = int(ordinal(pattern, d))
+    low, high = (-d.inf_bits, d.inf_bits) if d.is_float else (-d.sign_mask, d.largest_bits)
     places = range(max(centre - n, low), min(centre + n, high) + 1)
-    return [word if o == centre else int(from_ordinal(o, d)) for o in places]
+    return [pattern if o == centre else int(from_ordinal(o, d)) for o in places]
 
 
 # ---------------------------------------------------------------- size of a value
@@ -266,56 +266,58 @@ def _bit_length(x: NDArray[np.uint64]) -> Longs:
     return lengths.astype(np.int64)
 
 
-def _significand(words: ArrayLike, d: DType) -> NDArray[np.uint64]:
+def _significand(bits: ArrayLike, d: DType) -> NDArray[np.uint64]:
     """The integer significand: hidden bit and fraction of a float, magnitude of an integer."""
     if not d.is_float:
-        values = np.asarray(from_words(words, d), dtype=np.int64)
+        values = np.asarray(from_bits(bits, d), dtype=np.int64)
         return np.abs(values).view(np.uint64)  # |-2^63| wraps to itself, which as unsigned is right
-    magnitude = np.asarray(words, dtype=d.word).astype(np.uint64) & np.uint64(d.sign_word - 1)
+    magnitude = np.asarray(bits, dtype=d.unsigned).astype(np.uint64) & np.uint64(d.sign_mask - 1)
     fraction = magnitude & np.uint64((1 << d.mantissa) - 1)
     return np.where(magnitude >> np.uint64(d.mantissa) > 0, fraction | np.uint64(1 << d.mantissa), fraction)
 
 
-def _nonfinite(words: ArrayLike, d: DType) -> NDArray[np.bool_]:
-    w = np.asarray(words, dtype=d.word)
+def _nonfinite(bits: ArrayLike, d: DType) -> NDArray[np.bool_]:
+    w = np.asarray(bits, dtype=d.unsigned)
     if not d.is_float:
         return np.zeros(w.shape, dtype=np.bool_)
-    return np.asarray((w & d.word.type(d.sign_word - 1)) >= d.word.type(d.inf_word))
+    return np.asarray((w & d.unsigned.type(d.sign_mask - 1)) >= d.unsigned.type(d.inf_bits))
 
 
-def significant_bits(words: ArrayLike, d: DType) -> Longs:
+def significant_bits(bits: ArrayLike, d: DType) -> Longs:
     """Bits from the first to the last one bit of each value, the hidden bit included; 0 for zero.
 
     Infinities and NaN count as mantissa + 2, so that they sort after every finite value.
     """
-    x = _significand(words, d)
+    x = _significand(bits, d)
     lowest = x & (~x + np.uint64(1))
     counts = np.where(x == 0, 0, _bit_length(x) - _bit_length(lowest) + 1)
-    return np.where(_nonfinite(words, d), d.mantissa + 2, counts)
+    return np.where(_nonfinite(bits, d), d.mantissa + 2, counts)
 
 
-def exponent(words: ArrayLike, d: DType) -> Longs:
+def exponent(bits: ArrayLike, d: DType) -> Longs:
     """floor(log2 |x|) of each value; for zero one below the smallest, for inf and NaN one above the largest."""
-    x = _significand(words, d)
+    x = _significand(bits, d)
     if not d.is_float:
         return _bit_length(x) - 1
-    fields = (np.asarray(words, dtype=d.word).astype(np.uint64) & np.uint64(d.sign_word - 1)) >> np.uint64(d.mantissa)
+    fields = (np.asarray(bits, dtype=d.unsigned).astype(np.uint64) & np.uint64(d.sign_mask - 1)) >> np.uint64(
+        d.mantissa
+    )
     scale = np.maximum(fields.astype(np.int64), 1) - d.bias - d.mantissa
-    return np.where(_nonfinite(words, d), d.bias + 1, scale + _bit_length(x) - 1)
+    return np.where(_nonfinite(bits, d), d.bias + 1, scale + _bit_length(x) - 1)
 
 
 # ---------------------------------------------------------------- spelling
 
 
-def decimal(word: int, d: DType) -> str:
-    """The shortest decimal that `to_words(float(text))` reads back as this very word (NaN: as the canonical NaN)."""
-    value = from_words(word, d).item()
+def decimal(pattern: int, d: DType) -> str:
+    """The shortest decimal that `to_bits(float(text))` reads back as this very pattern (NaN: as the canonical NaN)."""
+    value = from_bits(pattern, d).item()
     if not d.is_float:
         return str(int(value))
     if d.name == "float64" or not np.isfinite(value) or value == 0:
         return repr(value)
     for text in _decimals(value):
-        if int(to_words(float(text), d)) == int(word):
+        if int(to_bits(float(text), d)) == int(pattern):
             return repr(float(text))
     raise AssertionError("17 digits always read back")  # pragma: no cover
 
@@ -328,6 +330,6 @@ def _decimals(value: float) -> Iterator[Decimal]:
             yield Context(prec=digits, rounding=rounding).create_decimal(exact)
 
 
-def hexword(word: int, d: DType) -> str:
-    """The word in hexadecimal, fixed width: 0x3f80 for 1 in bfloat16."""
-    return f"0x{int(word):0{d.bits // 4}x}"
+def hex_bits(pattern: int, d: DType) -> str:
+    """The pattern in hexadecimal, fixed width: 0x3f80 for 1 in bfloat16."""
+    return f"0x{int(pattern):0{d.bits // 4}x}"

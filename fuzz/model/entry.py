@@ -47,6 +47,6 @@ def digest(case: Case) -> str:
         hashed.update(repr((tuple(call.dims.items()), tuple(call.options.items()))).encode())
         for name, value in call.tensors.items():
             hashed.update(repr((name, value.shape, value.dtype, value.layout)).encode())
-            hashed.update(value.words(call.dims).tobytes())
+            hashed.update(value.bits(call.dims).tobytes())
     hashed.update(repr(case.split).encode())
     return hashed.hexdigest()[:16]

@@ -51,7 +51,7 @@ VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 
 @dataclass(frozen=True)
 class Element:
-    """One element that shows the disagreement; `got` is its word, `want` the other side's value, both as text.
+    """One element that shows the disagreement; `got` is its pattern, `want` the other side's value, both as text.
 
     `exact` is the value by arbitrary precision, where there is one.
     """
@@ -70,7 +70,7 @@ class Element:
 class Finding:
     """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
 
-    `place` is the source line of an access, where the oracle knows it.
+    `source_line` is that of an access, where the oracle knows it.
     """
 
     oracle: str
@@ -82,7 +82,7 @@ class Finding:
     ratio: float = 0.0
     disagreeing: int = 0
     compared: int = 0
-    place: str = ""
+    source_line: str = ""
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:
@@ -94,14 +94,14 @@ class Finding:
         return "+".join(self.outputs)
 
     @property
-    def of_one_backend(self) -> Finding:
+    def as_accuracy(self) -> Finding:
         """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
         if self.oracle != "parity":
             return self
         return replace(self, oracle="accuracy", message=self.message.removeprefix(PARITY))
 
     @property
-    def of_backends(self) -> Finding:
+    def as_parity(self) -> Finding:
         """An accuracy finding as it is told where another backend does not see it: both do not compute the same."""
         return replace(self, oracle="parity", symptom="value", message=PARITY + self.message)
 
@@ -115,12 +115,14 @@ class Finding:
             return False
         if self.oracle == "deterministic" or self.symptom == other.symptom == "offset-overflow":
             return True
-        if self.oracle == "autograd" and self._company & other._company:
+        if self.oracle == "autograd" and self._tensors_by_symptom & other._tensors_by_symptom:
             return True
-        return bool(set(self.outputs) & set(other.outputs)) or (self.place != "" and self.place == other.place)
+        return bool(set(self.outputs) & set(other.outputs)) or (
+            self.source_line != "" and self.source_line == other.source_line
+        )
 
     @property
-    def _company(self) -> set[tuple[str, str]]:
+    def _tensors_by_symptom(self) -> set[tuple[str, str]]:
         """What goes wrong with which tensors: an input that is written over spoils what is before and beside it."""
         what = "written" if self.symptom in ("before", "beside") else self.symptom
         return {(what, re.sub("^(before_|beside_|both_|first_|d)", "", name)) for name in self.outputs}
@@ -162,6 +164,6 @@ class Verdict:
         return Verdict(known, told.get("reason", ""), int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0)
 
 
-def order(finding: Finding) -> tuple[int, int]:
+def finding_order(finding: Finding) -> tuple[int, int]:
     """Key that sorts findings of one case by the oracle, then symptom, under which they are filed."""
     return ORACLES.index(finding.oracle), SYMPTOMS[finding.oracle].index(finding.symptom)

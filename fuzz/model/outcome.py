@@ -18,19 +18,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Access:
-    """One access that is wrong. `where` is one readable line; `place` is file:line. `kind` of an access outside a
+    """One access that is wrong. `where` is one readable line; `source_line` is file:line. `kind` of an access outside a
     buffer is load, store or atomic; of one inside `unwritten` (a load of what nobody wrote), `conflict` (programs
     store different values), `race` (a program loads what another one stores) or `overflow` (of its offset)."""
 
     buffer: str
     kind: str
     where: str
-    place: str = ""
+    source_line: str = ""
 
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes of an argument that changed. `first` is the index of the first changed element, got and want its words."""
+    """Bytes of an argument that changed. `first` is the index of the first changed element, got and want its bits."""
 
     argument: str
     first: tuple[int, ...]

@@ -40,19 +40,19 @@ class Rate:
         return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
     @property
-    def tries(self) -> int:
+    def runs_to_try(self) -> int:
         """Runs after which it has shown itself but for DOUBT, were this the true rate: enough to try a smaller case."""
         return 1 if self.certain else _runs(self.shown / self.runs)
 
     @property
-    def deciding(self) -> int:
+    def runs_to_decide(self) -> int:
         """The same at the interval's lower end: enough to say that it is gone."""
         return 1 if self.certain else _runs(self.interval[0])
 
     def __str__(self) -> str:
         return f"{self.shown}/{self.runs}"
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """For people: the interval too where it does not always show itself."""
         low, high = self.interval
         return str(self) if self.certain else f"{self} ({100 * low:.0f} to {100 * high:.0f} %)"

@@ -64,7 +64,13 @@ def _strays(call: CallResult, index: int) -> Finding | None:
     buffers = tuple(dict.fromkeys(access.buffer for access in call.accesses))
     symptom = SYMPTOMS[shown.kind]
     return Finding(
-        "bounds", buffers, symptom, shown.where, call=index, disagreeing=len(call.accesses), place=shown.place
+        "bounds",
+        buffers,
+        symptom,
+        shown.where,
+        call=index,
+        disagreeing=len(call.accesses),
+        source_line=shown.source_line,
     )
 
 

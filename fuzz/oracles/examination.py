@@ -100,7 +100,7 @@ class Examination:
         if self.stack is not None:
             words: np.ndarray = self.stack.words[name][self.row]
             return words
-        return self.case.last.tensors[name].words(self.case.last.dims)
+        return self.case.last.tensors[name].bits(self.case.last.dims)
 
     def shared(self, what: str, make: Callable[[], T]) -> T:
         """What is alike in all replicas of a plan, made once for those that ran together."""

@@ -12,7 +12,7 @@ from fuzz.backends.base import Backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
-from fuzz.model.finding import Finding, Verdict, order
+from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.outcome import Returned
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
@@ -26,7 +26,7 @@ from fuzz.oracles.layout import Layout, plain
 from fuzz.oracles.probe import check_precision
 from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import ReplicaRunner, Rerunning, Unattributed
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.process import Final
 from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, Setting, Wave, report_of
@@ -49,7 +49,7 @@ def set_up_process(setting: Setting) -> tuple[Target, Launcher, Backend]:
 def loaded(setting: Setting) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     target = load(setting.target)
-    return target, planted(target, setting.planted)[1] if setting.planted else target.launcher
+    return target, load_planted(target, setting.planted)[1] if setting.planted else target.launcher
 
 
 def service(setting: Setting) -> Callable[[Request], Answer]:
@@ -251,5 +251,5 @@ def examine(exam: Examination, question: Question) -> Report:
             findings.append(found)
             if not question.everything and oracle.name not in ("bounds", "mutation"):
                 break
-    findings.sort(key=order)
+    findings.sort(key=finding_order)
     return Report("returned", False, tuple(findings), tuple(examined), exam.worst, *exam.backend.told(exam.outcome))

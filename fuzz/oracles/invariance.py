@@ -19,7 +19,7 @@ from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact, generate, recipe
-from fuzz.model.recipes.torch_values import from_words
+from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.base import Asking, Rerun, Several, answered, values_of
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.envelope import bounds
@@ -76,7 +76,7 @@ class Invariance:
 
 def company(words: np.ndarray, name: str, call: Call, beside: torch.Tensor) -> torch.Tensor:
     """The same other rows for every replica of a stack."""
-    rows = from_words(words, named_dtype(call.tensors[name].dtype), beside.device)
+    rows = from_bits(words, named_dtype(call.tensors[name].dtype), beside.device)
     return rows.expand(len(beside), *rows.shape)
 
 
@@ -149,7 +149,7 @@ def split_call(target: Target, case: Case) -> Call | None:
     batch, last = batch_of(target), case.last
     call = resized(last, batch, case.split)
     framed = frame(last, batch, case.split)
-    for name, words in neighboured(framed, case.split, lambda name: last.tensors[name].words(last.dims)).items():
+    for name, words in neighboured(framed, case.split, lambda name: last.tensors[name].bits(last.dims)).items():
         value = call.tensors[name]
         call = call.with_argument(name, replace(value, values=exact(words, named_dtype(value.dtype))))
     return call
@@ -159,7 +159,7 @@ def _others(value: Argument, call: Call, rows: int) -> np.ndarray:
     shape = (rows, *value.layout.stored(resolve(value.shape, call.dims))[1:])
     kind = named_dtype(value.dtype)
     if kind.kind != "float" or math.prod(shape) == 0:
-        return np.zeros(shape, dtype=kind.word)
+        return np.zeros(shape, dtype=kind.unsigned)
     return _neighbours(shape, kind)
 
 

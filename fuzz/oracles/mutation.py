@@ -6,7 +6,7 @@ Triton's writes do not move a tensor's version counter, so autograd cannot see t
 from __future__ import annotations
 
 from fuzz.model.case import Case
-from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
@@ -39,4 +39,4 @@ class Mutation:
 def _element(exam: Examination, call: int, write: Write) -> Element:
     kind = named_dtype(exam.case.calls[call].tensors[write.argument].dtype)
     want = f"{decimal(write.want, kind)} as before"
-    return Element(write.argument, write.first, decimal(write.got, kind), hexword(write.got, kind), want)
+    return Element(write.argument, write.first, decimal(write.got, kind), hex_bits(write.got, kind), want)

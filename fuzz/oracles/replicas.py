@@ -18,7 +18,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes import Recipe
-from fuzz.model.recipes.torch_values import from_words, tensors, to_words
+from fuzz.model.recipes.torch_values import from_bits, tensors, to_bits
 from fuzz.oracles.base import Asking, Rerun, Several, chosen
 from fuzz.oracles.comparison.bits import Outputs, Pairs, same_bits
 from fuzz.oracles.comparison.expected import common
@@ -159,7 +159,7 @@ class ReplicaRunner:
         if len(exams) == 1 or structure(call) in self.recordings:
             return None
         kept: list[Ran] = []
-        words = {name: to_words(part[0]) for name, part in several.values.items()}
+        words = {name: to_bits(part[0]) for name, part in several.values.items()}
         outputs = exam.rerun(replace(request, words=words), kept)
         return None if outputs is None else self._recorded(call, kept[0], several.values, outputs, request.order)
 
@@ -232,7 +232,7 @@ def replica_values(value: Argument, dims: Mapping[str, int], count: int, device:
     if isinstance(value.values, Recipe):
         seeds = [value.values.seed + number * REPLICA for number in range(count)]
         return tensors(value.values, seeds, shape, value.dtype, device)
-    one = from_words(value.words(dims), named_dtype(value.dtype), device)
+    one = from_bits(value.bits(dims), named_dtype(value.dtype), device)
     return one.expand(count, *shape).contiguous()
 
 
@@ -246,13 +246,13 @@ def stacked_values(asked: Sequence[Asked], name: str, dtype: str, device: str) -
     stack = common([exam for exam, _ in asked])
     if stack and all(request.call is None and name not in (request.words or ()) for _, request in asked):
         return stack.values[name][[exam.row for exam, _ in asked]]
-    return from_words(np.stack([words_of(*one, name) for one in asked]), named_dtype(dtype), device)
+    return from_bits(np.stack([words_of(*one, name) for one in asked]), named_dtype(dtype), device)
 
 
 def words_of(exam: Examination, request: Rerun, name: str) -> np.ndarray:
     if request.words is not None and name in request.words:
         return request.words[name]
-    return exam.words(name) if request.call is None else request.call.tensors[name].words(request.call.dims)
+    return exam.words(name) if request.call is None else request.call.tensors[name].bits(request.call.dims)
 
 
 def structure(call: Call) -> object:

@@ -17,7 +17,7 @@ import torch
 
 from fuzz.backends.memory import NAMES
 from fuzz.model.case import Case
-from fuzz.model.dtypes import DType, from_words, to_words
+from fuzz.model.dtypes import DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
@@ -198,14 +198,14 @@ def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words
     kind = named_dtype(exam.plan.last.tensors[name].dtype)
     if kind.kind != "float":
         return None
-    values = np.asarray(from_words(exam.words(name), kind))
+    values = np.asarray(from_bits(exam.words(name), kind))
     if not np.isfinite(values).all():
         return None
     moved = np.asarray(change(values))
     if exam.precision.tensor_cores and (subnormal(values, kind) or subnormal(moved, kind)):
         return None
-    words = to_words(moved, kind)
-    if not np.array_equal(from_words(words, kind), moved) or not np.array_equal(undo(moved), values):
+    words = to_bits(moved, kind)
+    if not np.array_equal(from_bits(words, kind), moved) or not np.array_equal(undo(moved), values):
         return None
     return {name: words}
 

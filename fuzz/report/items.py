@@ -69,7 +69,7 @@ def location(entry: Entry, target: Target) -> tuple[str, int]:
 
     Files below the working folder are told relative to it, as tools on a checkout expect.
     """
-    known = PLACE.fullmatch(entry.finding.place) if entry.finding else None
+    known = PLACE.fullmatch(entry.finding.source_line) if entry.finding else None
     if known and Path(known["file"]).name != target.path.name:
         return known["file"], int(known["line"])
     line = int(known["line"]) if known else target.launcher.__code__.co_firstlineno

@@ -14,7 +14,7 @@ VERSION = 1
 
 def run_json(result: Result) -> Mapping[str, Any]:
     """The value that ``fuzz run --json`` prints."""
-    feedback, run = result.feedback, result.run
+    statistics, run = result.statistics, result.run
     return {
         "version": VERSION,
         "target": run.target,
@@ -22,14 +22,14 @@ def run_json(result: Result) -> Mapping[str, Any]:
         "backend": result.backend,
         "engine": run.engine,
         "seed": run.seed,
-        "cases": feedback.cases,
-        "rejected": feedback.rejected,
+        "cases": statistics.cases,
+        "rejected": statistics.rejected,
         "seconds": round(result.seconds, 3),
-        "cases_per_second": round(feedback.cases / result.seconds, 1) if result.seconds else 0.0,
-        "worst_ratio": feedback.worst,
-        "oracles": dict(feedback.oracles),
+        "cases_per_second": round(statistics.cases / result.seconds, 1) if result.seconds else 0.0,
+        "worst_ratio": statistics.worst,
+        "oracles": dict(statistics.oracles),
         "engines": {name: dict(numbers) for name, numbers in result.engines.items()},
-        "distribution": feedback.distribution(),
+        "distribution": statistics.distribution(),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
         "findings": [finding_json(record) for record in result.records],

@@ -15,7 +15,7 @@ from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, headline, screen
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import SECONDS, Run
-from fuzz.search.statistics import Feedback
+from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Record
 from fuzz.worker.protocol import Wave
@@ -42,11 +42,11 @@ class Progress:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
 
-    def progress(self, feedback: Feedback, seconds: float, findings: int) -> None:
+    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if seconds - self.shown < (0.25 if self.live else 10.0):
             return
         self.shown = seconds
-        line = progress_line(feedback, seconds, findings)
+        line = progress_line(statistics, seconds, findings)
         if self.live:
             self.live.update(Text(line))
         else:
@@ -77,21 +77,23 @@ class Progress:
         self.console.print(Text(text))
 
 
-def progress_line(feedback: Feedback, seconds: float, findings: int) -> str:
-    rate = feedback.cases / seconds if seconds > 0 else 0.0
-    symptoms = ", ".join(f"{name} {count}" for name, count in feedback.symptoms.most_common()) or "none"
-    line = f"{seconds:6.1f} s  {feedback.cases} cases  {rate:.0f} cases/s  worst error/bound {feedback.worst:.3f}"
+def progress_line(statistics: RunStatistics, seconds: float, findings: int) -> str:
+    rate = statistics.cases / seconds if seconds > 0 else 0.0
+    symptoms = ", ".join(f"{name} {count}" for name, count in statistics.symptoms.most_common()) or "none"
+    line = f"{seconds:6.1f} s  {statistics.cases} cases  {rate:.0f} cases/s  worst error/bound {statistics.worst:.3f}"
     return f"{line}  findings {findings} (disagreements: {symptoms})"
 
 
 def summary(result: Result) -> Table:
     """The table at the end of a run."""
     table = Table(show_header=False, box=None, padding=(0, 2))
-    feedback = result.feedback
-    rate = feedback.cases / result.seconds if result.seconds else 0.0
-    table.add_row("cases", f"{feedback.cases} ({feedback.rejected} rejected) in {result.seconds:.1f} s, {rate:.0f}/s")
-    table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in feedback.oracles.items()))
-    table.add_row("worst error/bound", f"{feedback.worst:.3f}")
+    statistics = result.statistics
+    rate = statistics.cases / result.seconds if result.seconds else 0.0
+    table.add_row(
+        "cases", f"{statistics.cases} ({statistics.rejected} rejected) in {result.seconds:.1f} s, {rate:.0f}/s"
+    )
+    table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
+    table.add_row("worst error/bound", f"{statistics.worst:.3f}")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
     for record in result.records:
@@ -108,7 +110,7 @@ class Quiet:
     """A Watcher that says nothing."""
 
     def started(self, run: Run, target: Target, backend: str) -> None: ...
-    def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
+    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def asked(self, wave: Wave) -> None: ...
     def answered(self, wave: Wave) -> None: ...

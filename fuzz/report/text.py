@@ -71,7 +71,7 @@ def values_text(value: Argument, call: Call) -> str:
         recipe = value.values.recipe if isinstance(value.values, Patched) else value.values
         return recipe.text() + (" with overrides" if isinstance(value.values, Patched) else "")
     kind = named_dtype(value.dtype)
-    words = value.values.words
+    words = value.values.bits
     told = ", ".join(decimal(word, kind) for word in words[:LISTED])
     if len(set(words)) == 1 and len(words) > 1:
         return f"all {decimal(words[0], kind)}"
@@ -115,7 +115,7 @@ def _ulps(text: str) -> str:
 def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
     if seen:
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
-        rate = f"{Rate.parse(seen['rate']).told()} runs" if "rate" in seen else ""
+        rate = f"{Rate.parse(seen['rate']).describe()} runs" if "rate" in seen else ""
         parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
         yield f"seen     {'; '.join(filter(None, parts))}"
         if "witnesses" in seen:

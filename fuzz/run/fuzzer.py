@@ -16,12 +16,12 @@ from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.run.options import Run
-from fuzz.search.engines import Desk, desk
-from fuzz.search.engines.atheris.engine import Exploration
+from fuzz.search.engines import EngineScheduler, make_scheduler
+from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.literals import literals
-from fuzz.search.statistics import Feedback
+from fuzz.search.statistics import RunStatistics
 from fuzz.shrink.shrinker import Budget
-from fuzz.target.loader import planted
+from fuzz.target.loader import load_planted
 from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Record, known_records, merge, same_cause
@@ -63,7 +63,7 @@ class Watcher(Protocol):
     def started(self, run: Run, target: Target, backend: str) -> None: ...
     def asked(self, wave: Wave) -> None: ...
     def answered(self, wave: Wave) -> None: ...
-    def progress(self, feedback: Feedback, seconds: float, findings: int) -> None: ...
+    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
     def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
     def saved(self, record: Record, replaced: str) -> None: ...
     def shrunk(self, record: Record) -> None: ...
@@ -82,7 +82,7 @@ class Result:
 
     run: Run
     backend: str
-    feedback: Feedback
+    statistics: RunStatistics
     records: list[Record]
     seconds: float
     interrupted: bool = False
@@ -106,7 +106,7 @@ class Campaign:
     watcher: Watcher
     versions: dict[str, str]
     began: float = field(default_factory=time.monotonic)
-    feedback: Feedback = field(default_factory=Feedback)
+    statistics: RunStatistics = field(default_factory=RunStatistics)
     records: list[Record] = field(default_factory=list)
     history: deque[Case] = field(default_factory=lambda: deque(maxlen=HISTORY))
     oldest: Case | None = None
@@ -116,7 +116,7 @@ class Campaign:
     refusal: str = ""
     suspects: tuple[Case, ...] = ()
     beside: bool = True
-    turn: Callable[[Path], AbstractContextManager[None]] = corpus.locked
+    turn: Callable[[Path], AbstractContextManager[None]] = corpus.lock
 
     def go(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
@@ -129,7 +129,7 @@ class Campaign:
         limits = self.run.resident, self.target.timeout
         pool = Pool(ENTRY, setting, *limits, self.run.workers)
         scout = Scout.beside(self.run.workers, setting, *limits)
-        asked = self._desk()
+        asked = self._make_scheduler()
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
                 plans = scout.before(asked.plans())
@@ -137,38 +137,38 @@ class Campaign:
                     paused, number = self.paused, self._learn(triage, wave, reports)
                     self._remember(wave.plan, number)
                     asked.learn(wave.plan, reports[: number + 1], self.paused - paused)
-                    self.watcher.progress(self.feedback, time.monotonic() - start - self.paused, self._found_count)
+                    self.watcher.progress(self.statistics, time.monotonic() - start - self.paused, self._found_count)
                     if self._enough:
                         break
                     self.watcher.answered(wave)
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused
-        if self.feedback.cases and self.feedback.cases == self.feedback.rejected:
-            refused = f"every one of {self.feedback.cases} cases was refused"
+        if self.statistics.cases and self.statistics.cases == self.statistics.rejected:
+            refused = f"every one of {self.statistics.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
         hit = [record for record in self.records if record.hits]
         told = interrupted, self.unconfirmed, asked.statistics()
-        return Result(self.run, self.backend, self.feedback, hit, seconds, *told)
+        return Result(self.run, self.backend, self.statistics, hit, seconds, *told)
 
     @property
     def setting(self) -> Setting:
         return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine not in UNGUIDED)
 
-    def _desk(self) -> Desk:
+    def _make_scheduler(self) -> EngineScheduler:
         """Who is asked for plans."""
         told = self.run.seed, self._numbers, self._explorer, self.run.plan
-        return desk(self.run.engine, self.target, self.backend, *told)
+        return make_scheduler(self.run.engine, self.target, self.backend, *told)
 
     @property
     def _numbers(self) -> tuple[float, ...]:
         """The numbers in the code that runs."""
         bug = self.run.planted
-        return tuple(literals(planted(self.target, bug)[1] if bug else self.target.launcher))
+        return tuple(literals(load_planted(self.target, bug)[1] if bug else self.target.launcher))
 
     def _explorer(self, folder: Path) -> Worker:
         """The process of the engine atheris, with its inputs in a folder."""
-        exploration = Exploration(self.setting, self.run.seed, folder, self._numbers)
+        exploration = AtherisConfig(self.setting, self.run.seed, folder, self._numbers)
         return Worker(EXPLORE, exploration, self.run.resident, self.target.timeout)
 
     @property
@@ -205,13 +205,13 @@ class Campaign:
         begin = 0
         for number, report in enumerate(reports):
             if report.filings:
-                self.feedback.learn(wave.plan, *reports[begin : number + 1])
+                self.statistics.learn(wave.plan, *reports[begin : number + 1])
                 begin = number + 1
                 self._learn_filed(triage, wave, number, report)
                 if self._enough:
                     break
         else:
-            self.feedback.learn(wave.plan, *reports[begin:])
+            self.statistics.learn(wave.plan, *reports[begin:])
         self.refusal = reports[number].outcome
         return number
 

@@ -8,7 +8,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.rate import Rate
 from fuzz.run.fuzzer import SHARES
 from fuzz.run.options import Run
-from fuzz.target.loader import check_fits, find, planted
+from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import Worker
@@ -17,10 +17,10 @@ from fuzz.worker.protocol import ENTRY, Setting
 
 def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
     """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
-    text, loaded = find(entry.case.target, path, given)
+    text, loaded = find_target(entry.case.target, path, given)
     check_fits(entry.case, loaded, path)
     if entry.planted:
-        planted(loaded, entry.planted)
+        load_planted(loaded, entry.planted)
     return text, loaded
 
 
@@ -29,9 +29,9 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
             return triage.ask(entry.case, "accuracy", clean=True).filed is not None
-        like, rate = entry.finding.of_one_backend, Rate.parse(entry.seen.get("rate", "1/1"))
+        like, rate = entry.finding.as_accuracy, Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
-        return any(triage.shows(entry.case, like, clean=True, stateful=several) for _ in range(rate.deciding))
+        return any(triage.shows(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
 
 
 def own_backend(entry: Entry, other: str) -> str:

@@ -17,7 +17,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DType, exponent, significant_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import KINDS
-from fuzz.model.recipes import words_of
+from fuzz.model.recipes import bits_of
 from fuzz.target.spec import Target
 
 LOOKED_AT = 256
@@ -69,19 +69,19 @@ def regions(value: Argument, dims: dict[str, int]) -> Iterator[str]:
         return
     kind = named_dtype(value.dtype)
     try:
-        words = words_of(value.values, shape if count <= LOOKED_AT else (LOOKED_AT,), kind)
+        bits = bits_of(value.values, shape if count <= LOOKED_AT else (LOOKED_AT,), kind)
     except ValueError:
         # Values that are listed or patched belong to their own shape.
-        words = value.words(dims)
-    yield from sorted(_regions(np.asarray(words).reshape(-1)[:LOOKED_AT].tobytes(), kind))
+        bits = value.bits(dims)
+    yield from sorted(_regions(np.asarray(bits).reshape(-1)[:LOOKED_AT].tobytes(), kind))
 
 
 @lru_cache(maxsize=1024)
 def _regions(data: bytes, kind: DType) -> frozenset[str]:
-    words = np.frombuffer(data, dtype=kind.word)
-    present = significant_bits(words, kind) > 0
+    bits = np.frombuffer(data, dtype=kind.unsigned)
+    present = significant_bits(bits, kind) > 0
     found = {"zero"} if not present.all() else set()
-    powers = exponent(words[present], kind)
+    powers = exponent(bits[present], kind)
     if not kind.is_float:
         half = kind.mantissa // 2
         return frozenset(found | {"high" if power >= half else "low" for power in np.unique(powers).tolist()})

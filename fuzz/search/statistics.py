@@ -14,7 +14,7 @@ LARGE = 1 << 16
 
 
 @dataclass
-class Feedback:
+class RunStatistics:
     """Counts over the cases of one run. Rejected cases count only as rejected."""
 
     cases: int = 0

@@ -87,7 +87,7 @@ class Shrinker:
         try:
             return sort_key(candidate, self.target.defaults)
         except ValueError:
-            # Exact words that no longer fill their tensor: the pass did not adapt them, so this is no case.
+            # Exact bits that no longer fill their tensor: the pass did not adapt them, so this is no case.
             return (float("inf"),)
 
     def _still(self, candidate: Case) -> bool:

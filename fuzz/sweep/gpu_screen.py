@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.memory import TORCH_DTYPES
-from fuzz.model.dtypes import DType, from_words
+from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.counts import BOUNDS, OVER, REGIONS
@@ -125,7 +125,7 @@ def parts_of(plan: SweepPlan, size: int) -> Parts:
         dtype, word = plan.fixed.get(name, (plan.dtype, 0))
         kind, word = named_dtype(dtype), int(word)
         signed = word - ((word >> (kind.bits - 1)) << kind.bits)
-        width, value = WORDS[kind.bits], float(from_words(word, kind))
+        width, value = WORDS[kind.bits], float(from_bits(word, kind))
         swept = plan.swept.index(name) if name in plan.swept else -1
         arguments.append(Argument(name, swept, TORCH_DTYPES[dtype], width, signed, value))
     return Parts(plan.kind, plan.swept, size, tuple(arguments), plan.kind.smallest_normal)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.memory import NAMES
-from fuzz.model.dtypes import DType, from_words
+from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.elements import SYMPTOMS
 from fuzz.sweep.correct_rounding import CERTAIN, within
@@ -247,7 +247,7 @@ class GpuSweep:
             else:
                 together.append((first, last))
         places = in_order(np.array(together, dtype=np.uint64).reshape(-1), self.parts.kind)
-        values = from_words(places, self.parts.kind).astype(np.float64).tolist()
+        values = from_bits(places, self.parts.kind).astype(np.float64).tolist()
         total.runs = list(zip(values[::2], values[1::2], strict=True))
         total.open_first = bool(together) and together[0][0] == low
         total.open_last = bool(together) and together[-1][1] == high

@@ -15,9 +15,9 @@ from fuzz.backends.base import Backend
 from fuzz.backends.execute import checked
 from fuzz.backends.memory import NAMES
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.model.dtypes import DType, Words, decimal
+from fuzz.model.dtypes import Bits, DType, decimal
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.recipes.torch_values import from_words, to_words
+from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
@@ -40,15 +40,15 @@ class KernelRunner:
     backend: Backend
     truth: CorrectRounding
 
-    def tensors(self, words: tuple[Words, ...]) -> dict[str, Tensor]:
+    def tensors(self, words: tuple[Bits, ...]) -> dict[str, Tensor]:
         """Every tensor argument, in the order of the declaration."""
         swept = dict(zip(self.plan.swept, words, strict=True))
         made = {}
         for name in self.plan.order:
             dtype, word = self.plan.fixed.get(name, (self.plan.dtype, 0))
             kind = named_dtype(dtype)
-            given = swept[name] if name in swept else np.full(words[0].size, word, dtype=kind.word)
-            made[name] = from_words(given, kind, self.backend.device)
+            given = swept[name] if name in swept else np.full(words[0].size, word, dtype=kind.unsigned)
+            made[name] = from_bits(given, kind, self.backend.device)
         return made
 
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
@@ -124,7 +124,7 @@ def failed(bench: KernelRunner, part: int, error: Exception) -> SweepCounts | Fi
     return Final(tally) if bench.backend.fatal(error) else tally
 
 
-def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Words, ...]) -> SweepCounts:
+def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Bits, ...]) -> SweepCounts:
     """The table: errors by region, wrong signs, what is not finite, what is flushed."""
     got, want, kind = compared.got, compared.want, compared.kind
     finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
@@ -234,7 +234,7 @@ def at(expected: Expected, keep: Tensor) -> Expected:
 
 
 def shown(
-    compared: ComparedValues, words: tuple[Words, ...], kind: DType, wrong: tuple[Tensor, Tensor, Tensor], part: int
+    compared: ComparedValues, words: tuple[Bits, ...], kind: DType, wrong: tuple[Tensor, Tensor, Tensor], part: int
 ) -> list[WrongValue]:
     """The worst of each region and symptom."""
     places, symptoms, ratios = (one.numpy() for one in wrong)
@@ -251,13 +251,13 @@ def shown(
 
 
 def _wrong(
-    compared: ComparedValues, words: tuple[Words, ...], kind: DType, place: int, seen: tuple[int, int, float], part: int
+    compared: ComparedValues, words: tuple[Bits, ...], kind: DType, place: int, seen: tuple[int, int, float], part: int
 ) -> WrongValue:
     region, symptom, ratio = seen
     own = tuple(int(one[place]) for one in words)
     got, want = compared.output[place : place + 1], compared.want[place : place + 1]
     apart = int((ordinals(got) - ordinals(want.to(got.dtype))).abs())
     error = float(ulps(got.double(), want, compared.kind))
-    told = decimal(int(to_words(got)[0]), compared.kind), decimal(int(to_words(want.to(got.dtype))[0]), compared.kind)
+    told = decimal(int(to_bits(got)[0]), compared.kind), decimal(int(to_bits(want.to(got.dtype))[0]), compared.kind)
     inputs = tuple(decimal(word, kind) for word in own)
     return WrongValue(part, region, SYMPTOMS[symptom - 1], own, inputs, *told, error, apart, ratio)

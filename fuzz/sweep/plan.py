@@ -14,7 +14,7 @@ import numpy as np
 
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Scalar
-from fuzz.model.dtypes import DType, Words, neighbours, to_words
+from fuzz.model.dtypes import Bits, DType, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.counts import BOUNDS
@@ -82,7 +82,7 @@ class SweepPlan:
         """What a worker is asked for one after another."""
         return LARGE if self.large else self.parts
 
-    def words(self, part: int) -> tuple[Words, ...]:
+    def words(self, part: int) -> tuple[Bits, ...]:
         """The words of each swept argument in one part, by the first one's value, NaN at both ends."""
         if self.pairs:
             return self._pairs(part)
@@ -100,7 +100,7 @@ class SweepPlan:
     def _each(self) -> int:
         return max(1, -(-self.count // self._strata))
 
-    def _pairs(self, part: int) -> tuple[Words, ...]:
+    def _pairs(self, part: int) -> tuple[Bits, ...]:
         if self.exhaustive:
             first = in_order(np.array([part], dtype=np.uint64), self.kind)
             second = in_order(np.arange(1 << self.kind.bits, dtype=np.uint64), self.kind)
@@ -112,7 +112,7 @@ class SweepPlan:
         return np.repeat(firsts, seconds[0].size), np.concatenate(seconds)
 
     @property
-    def _firsts(self) -> Words:
+    def _firsts(self) -> Bits:
         each = max(1, math.isqrt(self.count) // self._strata)
         return everywhere(each, self.kind, 0)
 
@@ -134,14 +134,14 @@ class SweepPlan:
         return Case(self.target, (Call({self.batch: size}, arguments, dict(self.options)),))
 
 
-def in_order(places: Words, kind: DType) -> Words:
+def in_order(places: Bits, kind: DType) -> Bits:
     """The words at these places of the order of values: negative NaN, -inf, .. -0, 0, .. inf, NaN."""
     half, top = 1 << (kind.bits - 1), (1 << kind.bits) - 1
     low = places < half
-    return np.where(low, top - places, places - np.uint64(half)).astype(kind.word)
+    return np.where(low, top - places, places - np.uint64(half)).astype(kind.unsigned)
 
 
-def drawn(stratum: int, each: int, kind: DType, seed: int) -> Words:
+def drawn(stratum: int, each: int, kind: DType, seed: int) -> Bits:
     """`each` words of one sign and exponent, in the order of values, one in each part of it; the same for a seed."""
     size = 1 << kind.mantissa
     noise = np.random.Generator(np.random.Philox(key=[seed, stratum])).random(min(each, size))
@@ -150,7 +150,7 @@ def drawn(stratum: int, each: int, kind: DType, seed: int) -> Words:
     return in_order(places, kind)
 
 
-def everywhere(each: int, kind: DType, seed: int) -> Words:
+def everywhere(each: int, kind: DType, seed: int) -> Bits:
     """`each` words of every sign and exponent, in the order of values."""
     size, strata = 1 << kind.mantissa, 2 << kind.exponent_bits
     each = min(each, size)
@@ -160,7 +160,7 @@ def everywhere(each: int, kind: DType, seed: int) -> Words:
     return in_order((np.minimum(fractions, size - 1) + starts).reshape(-1), kind)
 
 
-def sampled(stratum: int, each: int, kind: DType, edges: tuple[int, ...]) -> Words:
+def sampled(stratum: int, each: int, kind: DType, edges: tuple[int, ...]) -> Bits:
     """The same, with the ends of the stratum and its share of `edges`, which are places."""
     size = 1 << kind.mantissa
     start = stratum * size
@@ -170,7 +170,7 @@ def sampled(stratum: int, each: int, kind: DType, edges: tuple[int, ...]) -> Wor
     return in_order(np.unique(place_of(words, kind)), kind)
 
 
-def place_of(words: Words, kind: DType) -> Words:
+def place_of(words: Bits, kind: DType) -> Bits:
     """The places of words in the order of values: the inverse of `in_order`."""
     half, top = np.uint64(1 << (kind.bits - 1)), np.uint64((1 << kind.bits) - 1)
     wide = words.astype(np.uint64)
@@ -252,7 +252,7 @@ def settled(
     for name, argument in target.tensors.items():
         if name not in swept:
             kind = named_dtype(dtype if dtype in argument.dtypes else argument.dtypes[0])
-            fixed[name] = (kind.name, int(to_words(number(name, given.pop(name, "1")), kind)))
+            fixed[name] = (kind.name, int(to_bits(number(name, given.pop(name, "1")), kind)))
     options = {
         name: chosen(name, option, given.pop(name)) if name in given else option.choices[0]
         for name, option in target.options.items()
@@ -286,5 +286,5 @@ def chosen(name: str, option: OptionArgument, text: str) -> Scalar:
 def edges_of(target: Target, kind: DType) -> tuple[int, ...]:
     """Places beside the ends of the regions and beside the target's constants."""
     values = [*BOUNDS, *target.constants, *(-value for value in target.constants)]
-    words = [word for value in values for word in neighbours(int(to_words(value, kind)), 4, kind)]
-    return tuple(sorted({int(place) for place in place_of(np.array(words, dtype=kind.word), kind)}))
+    words = [word for value in values for word in neighbours(int(to_bits(value, kind)), 4, kind)]
+    return tuple(sorted({int(place) for place in place_of(np.array(words, dtype=kind.unsigned), kind)}))

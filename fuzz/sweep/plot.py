@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.errors import UsageError
-from fuzz.model.dtypes import from_words
+from fuzz.model.dtypes import from_bits
 from fuzz.sweep.counts import BINS, BOUNDS, NEAR, SweepCounts
 from fuzz.sweep.plan import SweepPlan, in_order
 from fuzz.sweep.report import fixed_values
@@ -86,7 +86,7 @@ def _places(plan: SweepPlan) -> tuple[list[float], list[str]]:
     """Ticks at every sixteenth of the order of values, but for what is not finite."""
     kind = plan.kind
     places = np.arange(0, 1 << kind.bits, (1 << kind.bits) >> 4, dtype=np.uint64)
-    values = from_words(in_order(places, kind), kind)
+    values = from_bits(in_order(places, kind), kind)
     told = [(float(p) / (1 << kind.bits), float(v)) for p, v in zip(places, values, strict=True) if np.isfinite(v)]
     return [place for place, _ in told], [_label(value) for _, value in told]
 

@@ -9,7 +9,7 @@ from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.report.progress import Progress
 from fuzz.run.fuzzer import Campaign, Result
-from fuzz.search.engines import Desk
+from fuzz.search.engines import EngineScheduler
 from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.plan import SweepPlan
 from fuzz.worker.process import Fate, Worker
@@ -68,8 +68,8 @@ class FixedCasesFuzzer(Campaign):
     cases: list[Case] = field(default_factory=list)
     sampled: tuple[str, ...] = ()
 
-    def _desk(self) -> Desk:
-        return Desk(())
+    def _make_scheduler(self) -> EngineScheduler:
+        return EngineScheduler(())
 
     def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
         for index, case in enumerate(self.cases):

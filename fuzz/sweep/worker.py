@@ -14,7 +14,7 @@ from fuzz.sweep.fork_pool import ForkPool, spare
 from fuzz.sweep.gpu_sweep import GpuSweep
 from fuzz.sweep.measure import KernelRunner, measured
 from fuzz.sweep.plan import SweepPlan
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.worker.process import Final
 
 
@@ -30,7 +30,7 @@ def benched(plan: SweepPlan) -> KernelRunner:
     """The plan's bench. For a GPU, whose values are too many for one processor to decide the doubtful, with hands."""
     torch.set_num_threads(1)
     target = load(plan.text)
-    launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
+    launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
     arithmetic = make_precision(plan.backend, target.accumulate, target.dot)
     truth = CorrectRounding(target, plan.output, arithmetic, plan.options)
     if plan.large and spare() > 0:

@@ -16,7 +16,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dims import Expression, Size, evaluate
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words, to_words
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, recipe
 from fuzz.target.locations import fitted
 from fuzz.target.spec import Target, TensorArgument, tensor
@@ -82,21 +82,21 @@ def legal_call(call: Call, target: Target) -> Call:
 
 def _legal(value: Argument, bound: int, sentinel: int | None) -> Values:
     if isinstance(value.values, Exact):
-        return Exact(_legal_words(value.values.words, value.dtype, bound, sentinel), value.dtype)
+        return Exact(_legal_bits(value.values.bits, value.dtype, bound, sentinel), value.dtype)
     if isinstance(value.values, Patched):
-        places, words = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
-        overrides = zip(places, _legal_words(words, value.dtype, bound, sentinel), strict=True)
+        places, bits = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
+        overrides = zip(places, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
         return Patched(_legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
     return _legal_recipe(value.values, bound, sentinel)
 
 
-def _legal_words(words: tuple[int, ...], dtype: str, bound: int, sentinel: int | None) -> tuple[int, ...]:
+def _legal_bits(bits: tuple[int, ...], dtype: str, bound: int, sentinel: int | None) -> tuple[int, ...]:
     kind = named_dtype(dtype)
-    numbers = from_words(np.array(words, dtype=kind.word), kind)
+    numbers = from_bits(np.array(bits, dtype=kind.unsigned), kind)
     moved = np.clip(numbers, 0, bound - 1)
     if sentinel is not None:
         moved = np.where(numbers == sentinel, numbers, moved)
-    return exact(np.asarray(to_words(moved, kind)), kind).words
+    return exact(np.asarray(to_bits(moved, kind)), kind).bits
 
 
 def _legal_recipe(made: Recipe, bound: int, sentinel: int | None) -> Recipe:

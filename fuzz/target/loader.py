@@ -12,7 +12,7 @@ from types import ModuleType
 
 from fuzz.errors import CorpusError, TargetError, UsageError, one_line
 from fuzz.model.case import Case
-from fuzz.target.spec import Launcher, Plant, Target
+from fuzz.target.spec import Launcher, PlantedBug, Target
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
@@ -20,12 +20,12 @@ LIBRARIES = ("fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
 
 
-def built_in() -> list[Path]:
+def built_in_files() -> list[Path]:
     """The files of the targets that come with the project."""
     return sorted(path for path in BUILT_IN.glob("*.py") if not path.name.startswith("_"))
 
 
-def libraries() -> list[Path]:
+def library_files() -> list[Path]:
     """The files of the targets of published libraries, each in a folder named like the extra that installs it."""
     folders = (BUILT_IN / extra for extra in LIBRARIES)
     return sorted(path for folder in folders for path in folder.glob("*.py") if not path.name.startswith("_"))
@@ -34,7 +34,7 @@ def libraries() -> list[Path]:
 def load(text: str) -> Target:
     """The target named by a built-in name, a path, or ``path.py:name``. TargetError says what is wrong with it."""
     path, name = locate(text)
-    found = targets_in(module(path))
+    found = targets_in(load_module(path))
     if not found:
         raise TargetError(f"{path}: no target in it; decorate a launcher with @target(...)")
     if name:
@@ -58,7 +58,7 @@ def locate(text: str) -> tuple[Path, str]:
         return path, name
     path = BUILT_IN / f"{place}.py"
     if not place.isidentifier() or not path.is_file():
-        known = ", ".join([*(file.stem for file in built_in()), *(f"{name}/.." for name in LIBRARIES)])
+        known = ", ".join([*(file.stem for file in built_in_files()), *(f"{name}/.." for name in LIBRARIES)])
         raise TargetError(f"unknown target {text!r}; known: {known}; or give a path, such as my_kernels/fuzz_x.py")
     return path, name
 
@@ -74,7 +74,7 @@ def of_library(text: str) -> tuple[Path, str] | None:
         if library not in LIBRARIES or not underline or not text.isidentifier():
             return None
     name = f"{library}_{operation}"
-    for path in libraries():
+    for path in library_files():
         if path.parent.name == library and f"\ndef {name}(" in path.read_text(encoding="utf-8"):
             return path, name
     raise TargetError(f"unknown target {text!r}; fuzz list tells those of {library}")
@@ -86,7 +86,7 @@ def targets_in(loaded: ModuleType) -> dict[str, Target]:
     return {value.name: value for value in values if value.launcher.__module__ == loaded.__name__}
 
 
-def module(path: Path) -> ModuleType:
+def load_module(path: Path) -> ModuleType:
     """The module of a target's file, executed once a process. TargetError for a file that cannot be executed."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"fuzz_target_{path.stem}_{digest}"
@@ -101,19 +101,19 @@ def module(path: Path) -> ModuleType:
     return _execute(name, str(path), source)
 
 
-def planted(target: Target, name: str) -> tuple[Plant, Launcher]:
+def load_planted(target: Target, name: str) -> tuple[PlantedBug, Launcher]:
     """The planted bug of that name and the launcher that has it. TargetError for an unknown one."""
-    if name not in target.plants:
-        known = ", ".join(target.plants) or "none"
+    if name not in target.planted_bugs:
+        known = ", ".join(target.planted_bugs) or "none"
         raise TargetError(f"target {target.name!r} has no planted bug {name!r}; known: {known}")
-    plant = target.plants[name]
+    plant = target.planted_bugs[name]
     if plant.launcher is not None:
         return plant, plant.launcher
     variant = targets_in(_variant(target, plant))[target.name]
     return plant, variant.launcher
 
 
-def variant_source(target: Target, plant: Plant) -> str:
+def variant_source(target: Target, plant: PlantedBug) -> str:
     """The target's source text with the planted bug's changes made; each changed text stands once above the plants."""
     source = target.path.read_text(encoding="utf-8")
     start = source.find(f"{target.launcher.__name__}.planted(")
@@ -125,7 +125,7 @@ def variant_source(target: Target, plant: Plant) -> str:
     return kernel + plants
 
 
-def _variant(target: Target, plant: Plant) -> ModuleType:
+def _variant(target: Target, plant: PlantedBug) -> ModuleType:
     name = f"{target.launcher.__module__}__{plant.name}"
     if name in sys.modules:
         return sys.modules[name]
@@ -182,7 +182,7 @@ def check_fits(case: Case, target: Target, path: Path) -> None:
                 raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {rank}")
 
 
-def find(name: str, near: Path, given: str = "") -> tuple[str, Target]:
+def find_target(name: str, near: Path, given: str = "") -> tuple[str, Target]:
     """(what to load it by, the target) that a corpus entry names: given by the caller, built in, or beside the corpus.
 
     Only files that declare a target of that name beside one of the folders above the entry are loaded.

@@ -11,7 +11,7 @@ from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import to_words
+from fuzz.model.dtypes import to_bits
 from fuzz.model.recipes import Values, exact, recipe
 from fuzz.target.indices import legal
 from fuzz.target.spec import Target, TensorArgument
@@ -49,5 +49,5 @@ def _argument(spec: TensorArgument, dims: Mapping[str, int], numbers: Any) -> Ar
         shape = resolve(spec.shape, dims)
         if values.size != int(np.prod(shape)):
             raise ValueError(f"{values.size} numbers for a tensor of shape {shape}")
-        made = exact(np.asarray(to_words(values if kind.is_float else values.astype(np.int64), kind)).reshape(-1), kind)
+        made = exact(np.asarray(to_bits(values if kind.is_float else values.astype(np.int64), kind)).reshape(-1), kind)
     return Argument(spec.shape, dtype, made)

@@ -46,7 +46,7 @@ class OptionArgument:
 
 
 @dataclass(frozen=True)
-class Plant:
+class PlantedBug:
     """A known mistake kept beside a good kernel: another launcher, or changes to the module's source text."""
 
     name: str
@@ -89,7 +89,7 @@ class Target:
     timeout: float = 30.0
     exact: Callable[..., Mapping[str, Any]] | None = None
     seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    plants: dict[str, Plant] = field(default_factory=dict)
+    planted_bugs: dict[str, PlantedBug] = field(default_factory=dict)
 
     @property
     def differentiable(self) -> bool:
@@ -145,15 +145,15 @@ class Target:
         """
         if oracle not in ORACLES:
             raise TargetError(f"planted bug {name!r}: unknown oracle {oracle!r}; known: {', '.join(ORACLES)}")
-        if name in self.plants:
+        if name in self.planted_bugs:
             raise TargetError(f"{self.name} has a planted bug {name!r} already")
         changes = (change,) if isinstance(change, tuple) and change and isinstance(change[0], str) else tuple(change)
-        plant = Plant(name, oracle, tuple(outputs), meaning, changes=changes)  # type: ignore[arg-type]
-        self.plants[name] = plant
+        plant = PlantedBug(name, oracle, tuple(outputs), meaning, changes=changes)  # type: ignore[arg-type]
+        self.planted_bugs[name] = plant
 
         def register(launcher: Launcher) -> Launcher:
             doc = (inspect.getdoc(launcher) or meaning).strip()
-            self.plants[name] = Plant(name, oracle, plant.outputs, doc, launcher=launcher)
+            self.planted_bugs[name] = PlantedBug(name, oracle, plant.outputs, doc, launcher=launcher)
             return launcher
 
         return register

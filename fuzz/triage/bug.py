@@ -80,7 +80,7 @@ class Record:
     @property
     def filing(self) -> Finding:
         """The finding as it is told and saved."""
-        return self.finding.of_backends if self.parity else self.finding
+        return self.finding.as_parity if self.parity else self.finding
 
     @property
     def pictured(self) -> tuple[Case, ...]:
@@ -185,11 +185,11 @@ def known_records(folder: Path, target: Target, planted: str | None) -> list[Rec
     """Records of the causes that the corpus holds for a target and do not count as fixed, none of them hit yet."""
     found = []
     place = folder / target.name
-    for path in corpus.files([place]) if place.is_dir() else ():
+    for path in corpus.entry_files([place]) if place.is_dir() else ():
         entry = corpus.read(path)
         if entry.finding is None or entry.status == "fixed" or entry.planted != (planted or ""):
             continue
-        finding = entry.finding.of_one_backend
+        finding = entry.finding.as_accuracy
         record = Record(finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
         record.parity = entry.finding.oracle == "parity"
         record.stateful = len(entry.case.calls) > 1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding, Verdict, order
+from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
@@ -82,7 +82,7 @@ class Triage:
     def filed(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle is asked, not only those of its share."""
         found = self.ask(case, finding.oracle, clean=True, everything=True).filed
-        return found if found and order(found) < order(finding) else finding
+        return found if found and finding_order(found) < finding_order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
         """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
@@ -157,7 +157,7 @@ class Triage:
     def _appeal(self, record: Record, case: Case) -> Verdict:
         """The verdict on one case, asked until it disagrees."""
         timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
-        for _ in range(record.rate.deciding):
+        for _ in range(record.rate.runs_to_decide):
             if len(case.calls) > 1:
                 self._renew()
             self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
@@ -187,7 +187,9 @@ class Triage:
         report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
         same = [found for found in report.findings if found.oracle == record.finding.oracle]
         record.finding = same[0] if same else record.finding
-        record.also = tuple(found for found in report.findings if order(found)[0] > order(record.finding)[0])
+        record.also = tuple(
+            found for found in report.findings if finding_order(found)[0] > finding_order(record.finding)[0]
+        )
         if record.finding.oracle == MUTATION and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.ask(record.first, record.finding.oracle, everything=True)
@@ -207,7 +209,7 @@ class Triage:
         """From the record's case on; in clean workers where asked for, and where calls may leave something behind: as
         long as the case has several, and for what is to take its place."""
         clean = clean or record.stateful
-        tries, like = record.rate.tries, record.widened
+        tries, like = record.rate.runs_to_try, record.widened
 
         def shows(case: Case) -> Finding | None:
             apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
@@ -225,7 +227,7 @@ class Triage:
     def _certain(self, least: Shrinker, record: Record) -> bool:
         return any(
             self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
-            for _ in range(record.rate.deciding)
+            for _ in range(record.rate.runs_to_decide)
         )
 
 

@@ -55,7 +55,7 @@ class CorpusIndex:
     def _list(self) -> Iterable[IndexedEntry]:
         found: dict[str, IndexedEntry] = {}
         for folder in self.folders:
-            for path in corpus.files([folder]) if folder.is_dir() else ():
+            for path in corpus.entry_files([folder]) if folder.is_dir() else ():
                 book = self._book(folder, path)
                 if book is not None:
                     found.setdefault(book.key, book)

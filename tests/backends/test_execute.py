@@ -185,17 +185,17 @@ def test_options_and_sizes_are_passed_by_name() -> None:
 
 
 def test_a_kernels_stray_read_is_told_with_kernel_line_and_argument(gelu: Target) -> None:
-    from fuzz.target.loader import load, planted
+    from fuzz.target.loader import load, load_planted
 
     layernorm = load("layernorm_bw")
-    launcher = planted(layernorm, "tail_unmasked")[1]
+    launcher = load_planted(layernorm, "tail_unmasked")[1]
     value = {key: Argument(("M", "N"), "float32", recipe("normal", 3)) for key in ("dy", "x")}
     one = Call({"M": 1, "N": 3}, {**value, "weight": Argument(("N",), "float32", recipe("ones"))}, {"eps": 1e-5})
     outcome = run(layernorm, launcher, (one,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned) and outcome.calls[0].accesses
     access = outcome.calls[0].accesses[0]
     assert (access.buffer, access.kind) == ("x", "load")
-    assert "rows_kernel" in access.where and "layernorm_bw.py" in access.place
+    assert "rows_kernel" in access.where and "layernorm_bw.py" in access.source_line
 
 
 def test_a_launcher_runs_the_kernels_it_says(gelu: Target) -> None:

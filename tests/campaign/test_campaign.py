@@ -62,7 +62,7 @@ def campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
 
 
 def entries(folder: Path) -> list[str]:
-    return [path.parent.name for path in corpus.files([folder / "corpus"])]
+    return [path.parent.name for path in corpus.entry_files([folder / "corpus"])]
 
 
 def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fixes(tmp_path: Path) -> None:

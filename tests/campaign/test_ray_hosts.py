@@ -65,7 +65,7 @@ def test_a_node_that_is_killed_costs_its_slices_and_no_finding(tmp_path: Path) -
         assert running.returncode == 1, said
         told = json.loads(out)
     names = [f"wrong_{number}" for number in range(len(MISTAKES))]
-    assert sorted(path.parent.name for path in corpus.files([tmp_path / "corpus"])) == names, said
+    assert sorted(path.parent.name for path in corpus.entry_files([tmp_path / "corpus"])) == names, said
     assert sorted(found["target"] for found in told["findings"]) == names
     assert told["state"] == "finished" and told["cases"] >= 75 * len(MISTAKES)
     assert "ended (Actor" in said and sum(row["deaths"] for row in told["targets"]) >= 1

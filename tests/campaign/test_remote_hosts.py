@@ -98,7 +98,7 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
         assert one["campaign"] == "campaign" and Path(one["finding"]["path"]).is_file()
     with ledger.store:
         assert state == "finished"
-        assert sorted(path.parent.name for path in corpus.files([Path("corpus")])) == ["ends", "wrong"], said
+        assert sorted(path.parent.name for path in corpus.entry_files([Path("corpus")])) == ["ends", "wrong"], said
         assert {one.target for one in ledger.store.findings()} == {"ends", "wrong"}
         assert any("SIGKILL" in line for line in said)
         assert all(lane.cases > 0 and not lane.note for lane in ledger.lanes)

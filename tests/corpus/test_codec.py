@@ -55,7 +55,7 @@ def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
         entry, status="accepted", why='known; see #7: "x\\y"\n\ttab \x07 \u2028 – 😀', also=("bounds x, stray-read",)
     )
     assert entry.finding
-    full = replace(full, finding=replace(entry.finding, ratio=float("inf"), place="kernel.py:7", call=0))
+    full = replace(full, finding=replace(entry.finding, ratio=float("inf"), source_line="kernel.py:7", call=0))
     read = codec.loads(codec.dumps(full).encode())
     assert read == full
 
@@ -175,7 +175,7 @@ HOSTILE = [
     ("0xc0800000", "0x1c0800000", "does not fit float32"),
     ("0xc0800000", "c0800000", "not hex words"),
     ("0xc0800000", "0xc0_0000", "not hex words"),
-    (" 0xc0800000", "", "1 words for 2 elements"),
+    (" 0xc0800000", "", "1 bits for 2 elements"),
     ("normal/1", "normal/9", "unknown recipe normal/9"),
     ("normal/1", "nonsense/1", "unknown recipe"),
     ("normal/1 seed=7", "normal/1 seed=99999999999999999999", "recipe"),

@@ -39,11 +39,11 @@ def test_a_smaller_case_takes_the_place_of_an_entry(entry: Entry, tmp_path: Path
     corpus.mark(path, "accepted", "by design")
     other = replace(entry, case=entry.case.replica(1))
     smaller = corpus.add(tmp_path, other, path)
-    assert list(corpus.files([tmp_path])) == [smaller] and smaller != path
+    assert list(corpus.entry_files([tmp_path])) == [smaller] and smaller != path
     assert (corpus.read(smaller).case, corpus.read(smaller).status) == (other.case, "accepted")
     third = corpus.add(tmp_path, entry)
     assert corpus.add(tmp_path, other, third) == smaller
-    assert list(corpus.files([tmp_path])) == [smaller]
+    assert list(corpus.entry_files([tmp_path])) == [smaller]
 
 
 def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
@@ -54,9 +54,9 @@ def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
     rename = os.replace
 
     def watched(source: Path, target: Path) -> None:
-        seen.append(len(list(corpus.files([tmp_path]))))
+        seen.append(len(list(corpus.entry_files([tmp_path]))))
         rename(source, target)
-        seen.append(len(list(corpus.files([tmp_path]))))
+        seen.append(len(list(corpus.entry_files([tmp_path]))))
 
     monkeypatch.setattr(os, "replace", watched)
     corpus.add(tmp_path, replace(entry, case=entry.case.replica(1)), path)
@@ -84,7 +84,7 @@ import sys
 from pathlib import Path
 from fuzz import corpus
 folder, name = Path(sys.argv[1]), sys.argv[2]
-entry = corpus.read(next(corpus.files([folder])))
+entry = corpus.read(next(corpus.entry_files([folder])))
 for _ in range(40):
     if name == "mark":
         corpus.mark(folder / "gelu_bw" / entry.name, "fixed", "done")
@@ -105,7 +105,7 @@ def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_pa
     path = corpus.add(tmp_path, entry)
     torn = path.with_name(f".{path.name}.12345.tmp")
     torn.write_text("format: fuzz-ca")
-    assert list(corpus.files([tmp_path])) == [path]
+    assert list(corpus.entry_files([tmp_path])) == [path]
     corpus.add(tmp_path, entry)
     assert not torn.exists()
 
@@ -191,7 +191,7 @@ def test_a_writer_that_is_killed_leaves_the_old_entry(
         corpus.write(path, long(entry))
     assert corpus.read(path) == entry
     # What it leaves behind is hidden, and no entry to those who read the folder.
-    assert list(corpus.files([tmp_path])) == [path]
+    assert list(corpus.entry_files([tmp_path])) == [path]
 
 
 def test_a_folder_that_is_a_file_is_refused(entry: Entry, tmp_path: Path) -> None:
@@ -223,13 +223,13 @@ def test_files_are_found_in_folders_in_order(entry: Entry, tmp_path: Path) -> No
     paths = [corpus.add(tmp_path, one) for one in (entry, other)]
     (tmp_path / "gelu_bw" / "notes.txt").write_text("not an entry")
     (tmp_path / "gelu_bw" / ".hidden.yaml").write_text("not an entry")
-    assert list(corpus.files([tmp_path])) == sorted(paths)
-    assert list(corpus.files([paths[0]])) == [paths[0]]
+    assert list(corpus.entry_files([tmp_path])) == sorted(paths)
+    assert list(corpus.entry_files([paths[0]])) == [paths[0]]
 
 
 def test_a_path_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"nowhere does not exist; give a corpus entry or a folder"):
-        list(corpus.files([tmp_path / "nowhere"]))
+        list(corpus.entry_files([tmp_path / "nowhere"]))
     with pytest.raises(CorpusError, match=r"cannot read .*nowhere: No such file"):
         corpus.read(tmp_path / "nowhere")
 

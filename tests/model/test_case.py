@@ -19,14 +19,14 @@ DEFAULTS = {"x": "float32", "eps": 1e-5}
 
 def made(
     n: int = 2,
-    words: tuple[int, ...] = (0, 0),
+    bits: tuple[int, ...] = (0, 0),
     dtype: str = "float32",
     layout: Layout = CONTIGUOUS,
     eps: float = 1e-5,
     calls: int = 1,
     split: Split | None = None,
 ) -> Case:
-    x = Argument(("N",), dtype, Exact((words * n)[:n], dtype), layout)
+    x = Argument(("N",), dtype, Exact((bits * n)[:n], dtype), layout)
     return Case("t", (Call({"N": n}, {"x": x}, {"eps": eps}),) * calls, split)
 
 
@@ -39,14 +39,14 @@ SIMPLER = [
     (made(), made(split=Split(0, 1))),
     (made(split=Split(0, 1)), made(split=Split(1, 1))),
     (made(split=Split(3, 1)), made(split=Split(0, 1, 1))),
-    (made(words=(0, 0)), made(words=(0, 0x3F800000))),
-    (made(words=(0x3F800000,)), made(words=(0x3FC00000,))),
-    (made(words=(0x3F800000,)), made(words=(0x40000000,))),
-    (made(words=(0x3F800000,)), made(words=(0xBF800000,))),
-    (made(words=(0, 0x3F800000)), made(words=(0x3F800000, 0))),
+    (made(bits=(0, 0)), made(bits=(0, 0x3F800000))),
+    (made(bits=(0x3F800000,)), made(bits=(0x3FC00000,))),
+    (made(bits=(0x3F800000,)), made(bits=(0x40000000,))),
+    (made(bits=(0x3F800000,)), made(bits=(0xBF800000,))),
+    (made(bits=(0, 0x3F800000)), made(bits=(0x3F800000, 0))),
     # What comes first in the order outweighs all that follows.
-    (made(1, eps=1e-6, layout=Layout(step=2), words=(0x3FABCDEF,)), made(2)),
-    (made(words=(0x3FABCDEF,)), made(layout=Layout(offset=1))),
+    (made(1, eps=1e-6, layout=Layout(step=2), bits=(0x3FABCDEF,)), made(2)),
+    (made(bits=(0x3FABCDEF,)), made(layout=Layout(offset=1))),
     (made(layout=Layout(pad=1)), made(layout=Layout(pad=2))),
 ]
 
@@ -73,7 +73,7 @@ def test_the_order_is_total_over_drawn_cases(built_in: Target) -> None:
     drawn = {case.key: case for case in (engine.case(index) for index in range(150)) if case.elements() < 3000}
     keys = sorted(sort_key(case, built_in.defaults) for case in drawn.values())
     assert len(drawn) > 80
-    # Recipes that make the same words are the same to the order: only their words are compared.
+    # Recipes that make the same bits are the same to the order: only their bits are compared.
     assert sum(a == b for a, b in zip(keys, keys[1:], strict=False)) <= 2
 
 
@@ -108,14 +108,14 @@ def test_cotangents_are_tensors_under_a_name_of_their_own(case: Case) -> None:
 
 def test_words_have_the_stored_shape_and_are_read_only(case: Case) -> None:
     value = Argument(("N", "4"), "float32", recipe("normal", 1), Layout(expand=(0,)))
-    words = value.words({"N": 3})
-    assert words.shape == (1, 4)
+    bits = value.bits({"N": 3})
+    assert bits.shape == (1, 4)
     with pytest.raises(ValueError, match="read-only"):
-        words[0] = 1
+        bits[0] = 1
 
 
 def test_exact_words_must_fill_their_tensor() -> None:
-    with pytest.raises(ValueError, match="2 words for 3 elements"):
+    with pytest.raises(ValueError, match="2 bits for 3 elements"):
         materialise(Exact((1, 2), "float32"), (3,), "float32")
     with pytest.raises(ValueError, match="cannot fill"):
         materialise(Exact((1, 2), "float16"), (2,), "float32")

@@ -28,22 +28,22 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
 
 
 def test_what_always_shows_itself_is_tried_once() -> None:
-    assert Rate(10, 10).tries == Rate(10, 10).deciding == Rate(1, 1).deciding == 1
+    assert Rate(10, 10).runs_to_try == Rate(10, 10).runs_to_decide == Rate(1, 1).runs_to_decide == 1
 
 
 @pytest.mark.parametrize(("shown", "runs"), [(1, 10), (2, 10), (5, 10), (9, 10)])
 def test_tries_leave_a_doubt_of_one_in_a_hundred(shown: int, runs: int) -> None:
     rate = Rate(shown, runs)
-    assert (1 - shown / runs) ** rate.tries <= DOUBT < (1 - shown / runs) ** (rate.tries - 1)
-    assert rate.tries <= rate.deciding <= MOST
-    if rate.deciding < MOST:
-        assert (1 - rate.interval[0]) ** rate.deciding <= DOUBT
+    assert (1 - shown / runs) ** rate.runs_to_try <= DOUBT < (1 - shown / runs) ** (rate.runs_to_try - 1)
+    assert rate.runs_to_try <= rate.runs_to_decide <= MOST
+    if rate.runs_to_decide < MOST:
+        assert (1 - rate.interval[0]) ** rate.runs_to_decide <= DOUBT
 
 
 def test_what_never_showed_itself_again_is_given_up_after_so_many_runs() -> None:
-    assert Rate(0, 10).deciding == MOST
+    assert Rate(0, 10).runs_to_decide == MOST
 
 
 def test_a_rate_is_read_as_it_is_written() -> None:
     assert Rate.parse(str(Rate(3, 10))) == Rate(3, 10) and Rate.parse("4") == Rate(4, 1)
-    assert Rate(2, 10).told() == "2/10 (6 to 51 %)" and Rate(10, 10).told() == "10/10"
+    assert Rate(2, 10).describe() == "2/10 (6 to 51 %)" and Rate(10, 10).describe() == "10/10"

@@ -20,7 +20,7 @@ from fuzz.oracles.examination import Examination
 from fuzz.report.progress import Quiet
 from fuzz.run.fuzzer import Campaign
 from fuzz.run.options import Run
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Launcher, Target, declare, size, tensor
 
@@ -205,7 +205,7 @@ def test_an_input_written_over_where_autograd_sees_it_ends_in_its_own_clear_erro
 def test_the_reported_gradient_before_a_cross_entropy_that_writes_over_its_input() -> None:
     """Liger #272: softmax, then cross entropy. The first row's gradient is 0.0017 .., not 2.1320e-05 .."""
     target = load("cross_entropy_function")
-    launcher = planted(target, "gradient_over_input")[1]
+    launcher = load_planted(target, "gradient_over_input")[1]
     (case,) = seed_cases(target)
     exam = examination(target, launcher, case)
     softmax = Company(

@@ -60,7 +60,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_good_gradient_is_silent(path: Path) -> None:
     result = run(path, None)
-    assert result.records == [] and result.feedback.cases == 60
+    assert result.records == [] and result.statistics.cases == 60
 
 
 @pytest.mark.parametrize("planted", ["half", "flat"])

@@ -17,7 +17,7 @@ from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.search.engines import RandomEngine
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.protocol import Question, Report, Wave
 
@@ -51,7 +51,7 @@ def waves(made: Target, count: int) -> list[Wave]:
 
 @pytest.mark.parametrize("bug", ["", "bessel", "low_precision_accumulate"])
 def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
-    launcher = planted(layernorm, bug)[1] if bug else layernorm.launcher
+    launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
     found = 0
     for wave in waves(layernorm, 15):
         alone = reports(layernorm, launcher, wave, together=False)
@@ -69,7 +69,7 @@ def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: s
 )
 def test_replicas_with_labels_of_their_own_are_screened_at_once(name: str, bug: str) -> None:
     made = load(name)
-    launcher = planted(made, bug)[1] if bug else made.launcher
+    launcher = load_planted(made, bug)[1] if bug else made.launcher
     found = 0
     for wave in waves(made, 12):
         alone = reports(made, launcher, wave, together=False)

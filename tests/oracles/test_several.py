@@ -11,14 +11,14 @@ import pytest
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import Compiled
 from fuzz.model.case import Case
-from fuzz.model.recipes.torch_values import to_words
+from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.base import Rerun
 from fuzz.oracles.deterministic import Deterministic
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.replicas import ReplicaRunner, Rerunning, key, structure, words_of
 from fuzz.search.engines import RandomEngine
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 
 COUNT = 8
 ORACLES = [oracle for oracle in SAMPLED if isinstance(oracle, Rerunning)]
@@ -60,7 +60,7 @@ def all_at_once(oracle: Any, exams: list[Examination]) -> Asked:
     for several in oracle.asks_together(exams):
         call = several.rerun.call or exams[0].plan.last
         for row, place in enumerate(several.places):
-            words = {name: to_words(several.values[name][row]) for name in call.tensors}
+            words = {name: to_bits(several.values[name][row]) for name in call.tensors}
             found[place, key(several.rerun)] = structure(call), words
     return found
 
@@ -89,7 +89,7 @@ def test_only_replicas_that_differ_are_asked_about_again(monkeypatch: pytest.Mon
     made, again, found = load("layernorm_bw"), [], []
     asks = Deterministic.asks
     monkeypatch.setattr(Deterministic, "asks", lambda self, exam: (again.append(exam), asks(self, exam))[1])
-    launcher = planted(made, bug)[1] if bug else made.launcher
+    launcher = load_planted(made, bug)[1] if bug else made.launcher
     for plan in plans("layernorm_bw"):
         replicas = ReplicaRunner(made, launcher, backend("cpu"))
         exams = [exam for exam in replicas.run(plan, COUNT) if exam.stack]

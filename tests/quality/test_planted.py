@@ -64,7 +64,7 @@ def test_saturating_erf_ends_in_one_element_of_the_wrong_sign(
 
 @pytest.mark.parametrize("target", sorted(PLANTED))
 def test_every_planted_bug_is_expected(target: str) -> None:
-    plants = load(target).plants
+    plants = load(target).planted_bugs
     assert set(plants) == set(PLANTED[target])
     for name, expected in PLANTED[target].items():
         assert isinstance(expected, Expected) and plants[name].oracle == expected.oracle

@@ -114,7 +114,7 @@ def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(e
         "nonsense": (own, launcher),
     }
     for place, due in dues.items():
-        made = item(replace(entry, finding=replace(entry.finding, place=place)), gelu, "", "failed", "new", "")
+        made = item(replace(entry, finding=replace(entry.finding, source_line=place)), gelu, "", "failed", "new", "")
         assert (made.source, made.line) == due
 
 

@@ -17,7 +17,7 @@ from fuzz.model.recipes import recipe
 from fuzz.oracles.invariance import split_call
 from fuzz.report.reproducer.script import Due, script
 from fuzz.report.reproducer.source import Gathering
-from fuzz.target.loader import planted
+from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
 
 
@@ -79,7 +79,7 @@ def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
     plain = {key: Argument(value.shape, value.dtype, value.values) for key, value in saved.case.last.arguments.items()}
     saved = Entry(saved.case.with_call(0, Call({"M": 2, "N": 3}, plain, {"eps": 1e-5})), saved.finding, seen=saved.seen)
     codes = []
-    for plant in (planted(layernorm, name)[0], None):
+    for plant in (load_planted(layernorm, name)[0], None):
         path = tmp_path / "alone.py"
         path.write_text(script(saved, layernorm, plant, Due({}), "fuzz replay x"))
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
@@ -134,7 +134,7 @@ def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
     text = script(saved, layernorm, None, Due({}), "r")
     call = saved.case.last
     for name, value in call.arguments.items():
-        words = " ".join(f"{int(word):x}" for word in value.words(call.dims).reshape(-1))
+        words = " ".join(f"{int(word):x}" for word in value.bits(call.dims).reshape(-1))
         assert f'{name}=tensor("{words}", torch.float32' in text
     assert "eps=1e-05" in text and f"{(2, 3)}, {(1, 2)}" in text
 

@@ -22,7 +22,7 @@ from fuzz.oracles.accuracy import expected_values
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.invariance import split_call
 from fuzz.report.reproducer.script import Due, script
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 
 TOYS = Path(__file__).parent / "toys" / "toy_targets.py"
@@ -105,7 +105,7 @@ def case_of(target: Target, oracle: str) -> Case:
 
 def finding_of(target: Target, plant: str, case: Case, name: str) -> Finding:
     """What the oracle says of the planted kernel."""
-    launcher, backend = planted(target, plant)[1], BACKENDS["cpu"]
+    launcher, backend = load_planted(target, plant)[1], BACKENDS["cpu"]
     exam = Examination(target, launcher, case, backend, run(target, launcher, case.calls, backend))
     assert isinstance(exam.outcome, Returned), exam.outcome
     oracle = next(one for one in (*ALWAYS, *SAMPLED) if one.name == name)
@@ -126,7 +126,7 @@ def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Pat
         entry = Entry(case, found, planted=plant, seen={"backend": "cpu"})
         due = Due(expected_values(target, entry), split_call(target, case))
         paths = []
-        for kind, chosen in (("bad", planted(target, plant)[0]), ("good", None)):
+        for kind, chosen in (("bad", load_planted(target, plant)[0]), ("good", None)):
             paths.append(folder / f"{name}-{plant}-{oracle}-{symptom}-{kind}.py")
             paths[-1].write_text(script(entry, target, chosen, due, "fuzz replay x"), encoding="utf-8")
         yield key, paths

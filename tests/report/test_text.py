@@ -17,7 +17,7 @@ from fuzz.report.json import finding_json
 from fuzz.report.progress import Progress, progress_line
 from fuzz.report.text import screen
 from fuzz.run.options import Run
-from fuzz.search.statistics import Feedback
+from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Record
 from fuzz.worker.protocol import Report
@@ -80,10 +80,10 @@ def test_a_budget_that_is_given_is_not_remarked_upon(gelu: Target) -> None:
 
 
 def test_progress_names_what_matters(case: Case, entry: Entry) -> None:
-    feedback = Feedback()
+    statistics = RunStatistics()
     assert entry.finding
-    feedback.learn(case, Report("returned", False, (entry.finding,), ("accuracy",), 0.25))
-    line = progress_line(feedback, 2.0, 1)
+    statistics.learn(case, Report("returned", False, (entry.finding,), ("accuracy",), 0.25))
+    line = progress_line(statistics, 2.0, 1)
     assert line.split() == "2.0 s 1 cases 0 cases/s worst error/bound 0.250 findings 1 (disagreements: sign 1)".split()
 
 
@@ -108,11 +108,11 @@ def test_a_findings_json_tells_the_shrunk_case(case: Case, entry: Entry) -> None
 
 
 def test_feedback_counts_rejected_cases_apart(case: Case) -> None:
-    feedback = Feedback()
-    feedback.learn(case, Report("rejected: no", True, (), ()))
-    feedback.learn(case, Report("returned", False, (), ("fault", "accuracy"), 0.5))
-    assert (feedback.cases, feedback.rejected, feedback.worst) == (2, 1, 0.5)
-    assert dict(feedback.oracles) == {"fault": 1, "accuracy": 1}
-    shares = feedback.distribution()
+    statistics = RunStatistics()
+    statistics.learn(case, Report("rejected: no", True, (), ()))
+    statistics.learn(case, Report("returned", False, (), ("fault", "accuracy"), 0.5))
+    assert (statistics.cases, statistics.rejected, statistics.worst) == (2, 1, 0.5)
+    assert dict(statistics.oracles) == {"fault": 1, "accuracy": 1}
+    shares = statistics.distribution()
     assert shares["dims"] == {"N": {"least": 2, "most": 2}}
     assert shares["recipes"] == {recipe("normal").name: 0.5, "exact": 0.5}

@@ -17,8 +17,8 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import RECIPES, Recipe
-from fuzz.search.engines import Desk, RandomEngine
-from fuzz.search.engines.random import ALONE, NARROW, WIDTHS, Width
+from fuzz.search.engines import EngineScheduler, RandomEngine
+from fuzz.search.engines.random import ALONE, NARROW, WIDTHS, ReplicaLimits
 from fuzz.search.statistics import LARGE
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -31,7 +31,7 @@ LARGEST = 1 << 23
 @cache
 def drawn(name: str) -> tuple[Case, ...]:
     """The first cases of seed 0, as a run has them."""
-    waves = Desk([RandomEngine(load(name), 0)]).plans()
+    waves = EngineScheduler([RandomEngine(load(name), 0)]).plans()
     replicas = (plan.replica(number) for plan, size in waves for number in range(size))
     return tuple(islice(replicas, COUNT))
 
@@ -146,9 +146,9 @@ def test_every_cases_words_fill_its_tensors(built_in: Target) -> None:
     for case in small:
         for call in case.calls:
             for name, value in call.tensors.items():
-                words = value.words(call.dims)
-                assert words.dtype == named_dtype(value.dtype).word
-                assert words.size == math.prod(value.layout.stored(call.shape(name)))
+                bits = value.bits(call.dims)
+                assert bits.dtype == named_dtype(value.dtype).unsigned
+                assert bits.size == math.prod(value.layout.stored(call.shape(name)))
 
 
 def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) -> None:
@@ -159,10 +159,10 @@ def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) 
 
 @pytest.mark.parametrize("width", [NARROW, WIDTHS["cuda"]])
 def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_small_together(
-    built_in: Target, width: Width
+    built_in: Target, width: ReplicaLimits
 ) -> None:
     engine = RandomEngine(built_in, 0, width=width)
-    waves = list(islice(Desk([engine]).plans(), 2 * ALONE))
+    waves = list(islice(EngineScheduler([engine]).plans(), 2 * ALONE))
     assert max(size for _, size in waves[:ALONE]) == width.first
     assert max(size for _, size in waves) == width.replicas
     assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in waves)

@@ -25,7 +25,7 @@ LOOKED_AT = 120
 
 
 def starts(target: Target) -> list[Case]:
-    """Small drawn cases, with recipes and with their words written out."""
+    """Small drawn cases, with recipes and with their bits written out."""
     engine = RandomEngine(target, 11)
     drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:12]
     return [*drawn, *map(listed, drawn)]
@@ -43,7 +43,7 @@ def legal(case: Case, target: Target) -> bool:
         for name, value in call.arguments.items():
             if value.dtype not in target.tensors[name].dtypes or not value.layout.fits(len(value.shape)):
                 return False
-            if value.words(call.dims).size != math.prod(value.layout.stored(call.shape(name))):
+            if value.bits(call.dims).size != math.prod(value.layout.stored(call.shape(name))):
                 return False
     return bool(case.calls)
 
@@ -55,7 +55,7 @@ def judged(step: Pass, case: Case, target: Target) -> list[bool]:
         try:
             sort_key(candidate, target.defaults)
         except ValueError:
-            continue  # The shrinker drops these: a pass may leave words that no longer fit.
+            continue  # The shrinker drops these: a pass may leave bits that no longer fit.
         found.append(legal(candidate, target))
     return found
 
@@ -112,8 +112,8 @@ def _smaller(step: Pass, case: Case, target: Target) -> bool:
     return False
 
 
-def made(words: tuple[int, ...] = (0x3F9D70A4, 0xC0490FDB), layout: Layout = CONTIGUOUS) -> Case:
-    x = Argument(("N",), "float32", Exact(words, "float32"), layout)
+def made(bits: tuple[int, ...] = (0x3F9D70A4, 0xC0490FDB), layout: Layout = CONTIGUOUS) -> Case:
+    x = Argument(("N",), "float32", Exact(bits, "float32"), layout)
     dy = Argument(("N",), "float32", recipe("ones"))
     return Case("gelu_bw", (Call({"N": 2}, {"dy": dy, "x": x}),))
 
@@ -126,7 +126,7 @@ def candidates(name: str, case: Case) -> list[Case]:
 def x_words(case: Case) -> tuple[int, ...]:
     values = case.last.arguments["x"].values
     assert isinstance(values, Exact)
-    return values.words
+    return values.bits
 
 
 def test_zero_chunks_goes_from_all_to_single_elements() -> None:
@@ -150,11 +150,11 @@ def test_keep_slices_takes_runs_that_can_be_written_out_from_all_over() -> None:
     call = made().last
     large = {name: replace(value, values=recipe("normal", 3)) for name, value in call.arguments.items()}
     case = Case("gelu_bw", (replace(call, dims={"N": 2000}, arguments=large),))
-    words, found = case.last.arguments["x"].words(case.last.dims), candidates("keep_slices", case)
-    places = [next(at for at in range(2000) if words[at] == x_words(one)[0]) for one in found]
+    bits, found = case.last.arguments["x"].bits(case.last.dims), candidates("keep_slices", case)
+    places = [next(at for at in range(2000) if bits[at] == x_words(one)[0]) for one in found]
     assert places == list(range(0, 1488, 256)) + [1488]
     for place, one in zip(places, found, strict=True):
-        assert one.last.dims == {"N": 512} and x_words(one) == tuple(words[place : place + 512].tolist())
+        assert one.last.dims == {"N": 512} and x_words(one) == tuple(bits[place : place + 512].tolist())
     assert candidates("keep_slices", made()) == []
     other = replace(large["x"], shape=("K",))
     empty = Call({"N": 0, "K": 2000}, {"x": large["x"], "other": other})
@@ -215,7 +215,7 @@ def test_written_words_are_the_same_bits(built_in: Target) -> None:
         for call, other in zip(case.calls, written.calls, strict=True):
             for name, value in call.tensors.items():
                 assert isinstance(other.tensors[name].values, Exact) or isinstance(value.values, Recipe)
-                assert (value.words(call.dims) == other.tensors[name].words(other.dims)).all()
+                assert (value.bits(call.dims) == other.tensors[name].bits(other.dims)).all()
 
 
 def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() -> None:

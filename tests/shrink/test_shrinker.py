@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words
+from fuzz.model.dtypes import from_bits
 from fuzz.model.finding import Finding
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes.dims import BATTERY
@@ -24,7 +24,7 @@ FOUND = Finding("accuracy", ("dx",), "value", "m")
 def numbers(case: Case, name: str) -> np.ndarray:
     call = case.last
     value = call.tensors[name]
-    return np.broadcast_to(from_words(value.words(call.dims), named_dtype(value.dtype)), call.shape(name))
+    return np.broadcast_to(from_bits(value.bits(call.dims), named_dtype(value.dtype)), call.shape(name))
 
 
 def shrunk(target: Target, case: Case, predicate: Callable[[Case], bool], budget: Budget | None = None) -> Shrinker:
@@ -141,7 +141,7 @@ def test_candidates_are_not_asked_about_again_and_again() -> None:
         return deep_negative(case)
 
     shrunk(target, starting(target, deep_negative, 1)[0], predicate)
-    # The battery is tried once more before the words are written out, and so are they.
+    # The battery is tried once more before the bits are written out, and so are they.
     assert len(asked) - len(set(asked)) <= 1 + len(BATTERY)
 
 

@@ -20,14 +20,14 @@ from fuzz.sweep.gpu_screen import STRETCHES, parts_of, screen_of, sums_of, words
 from fuzz.sweep.gpu_sweep import GpuSweep
 from fuzz.sweep.measure import KernelRunner, measured
 from fuzz.sweep.plan import place_of
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
 
 
 def bench(plan: SweepPlan) -> KernelRunner:
     target = load(plan.text)
-    launcher = planted(target, plan.planted)[1] if plan.planted else target.launcher
+    launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
     return KernelRunner(
         plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision("cpu"), plan.options)
     )

@@ -15,7 +15,7 @@ import pytest
 from fuzz.cli.sweep import exit_code
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words, to_words
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, correct_rounding, make_plan
 from fuzz.sweep.correct_rounding import CorrectRounding
@@ -57,11 +57,11 @@ def test_good_kernels_are_within_one_unit_for_every_value(target: str, dtype: st
 def saturated_signs() -> list[float]:
     """Values of bfloat16 at which 2^-9 + x pdf(x) is positive though the rounded derivative is negative."""
     kind = named_dtype("bfloat16")
-    values = from_words(np.arange(0x8000, 0xFF80, dtype=np.uint16), kind)
+    values = from_bits(np.arange(0x8000, 0xFF80, dtype=np.uint16), kind)
     wrong = []
     for x in values[(values < -2) & (values > -40)].tolist():
         slope = x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-        true = from_words(to_words(0.5 * math.erfc(-x / math.sqrt(2)) + slope, kind), kind)
+        true = from_bits(to_bits(0.5 * math.erfc(-x / math.sqrt(2)) + slope, kind), kind)
         if true < 0 < 2.0**-9 + slope:
             wrong.append(x)
     return wrong
@@ -96,7 +96,7 @@ def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatc
 def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="flushes")
     target = load(plan.text)
-    launcher = target.plants["flushes"].launcher
+    launcher = target.planted_bugs["flushes"].launcher
     assert launcher is not None
     from fuzz.backends import backend
 
@@ -155,7 +155,7 @@ def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
     words = np.concatenate([plan.words(part)[0] for part in range(plan.parts)])
     exponents = np.bincount((words >> np.uint32(23)).astype(np.int64), minlength=512)
     assert plan.parts == 512 and exponents.min() >= 10 and len(set(words.tolist())) == len(words)
-    values = from_words(words, plan.kind)
+    values = from_bits(words, plan.kind)
     assert {0.0, -3.71875, 5.0, math.inf, -math.inf} <= set(values.tolist()) and np.isnan(values).any()
     found = swept("gelu_bw", "float32", count=20000)
     assert found.wrong == 0 and found.count >= 20000

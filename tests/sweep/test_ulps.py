@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words, ordinal, to_words, ulps_between
-from fuzz.model.recipes.torch_values import from_words as tensor_of
+from fuzz.model.dtypes import from_bits, ordinal, to_bits, ulps_between
+from fuzz.model.recipes.torch_values import from_bits as tensor_of
 from fuzz.sweep.correct_rounding import odd_double
 from fuzz.sweep.counts import REGIONS, SweepCounts, region_of, runs_of
 from fuzz.sweep.plan import drawn, in_order, place_of, sampled
@@ -25,23 +25,23 @@ NAMES = ("bfloat16", "float16", "float32")
 def test_rounding_is_that_of_one_step_also_beside_ties(name: str) -> None:
     kind = named_dtype(name)
     words = in_order(np.linspace(0, (1 << kind.bits) - 1, 4001).astype(np.uint64), kind)
-    values = from_words(words, kind)
+    values = from_bits(words, kind)
     values = values[np.isfinite(values)]
-    beyond = from_words(to_words(values, kind) + kind.word.type(1), kind)
+    beyond = from_bits(to_bits(values, kind) + kind.unsigned.type(1), kind)
     middle = (values + beyond) / 2
     tried = np.concatenate([values, middle, np.nextafter(middle, inf), np.nextafter(middle, -inf), [0.0, -0.0, inf]])
     tried = np.concatenate([tried, [1e300, -1e300, np.nan, kind.largest, kind.largest * (1 + kind.unit / 2)]])
     got = rounded(torch.from_numpy(tried), kind).numpy()
-    np.testing.assert_array_equal(got, from_words(to_words(tried, kind), kind))
+    np.testing.assert_array_equal(got, from_bits(to_bits(tried, kind), kind))
     np.testing.assert_array_equal(np.signbit(got), np.signbit(tried))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_units_and_steps_are_those_of_the_one_definition(name: str) -> None:
     kind, drawn_words = named_dtype(name), np.random.default_rng(3)
-    got = drawn_words.integers(0, 1 << kind.bits, 5000, dtype=np.uint64).astype(kind.word)
+    got = drawn_words.integers(0, 1 << kind.bits, 5000, dtype=np.uint64).astype(kind.unsigned)
     want = in_order(place_of(got, kind) // np.uint64(3) * np.uint64(3), kind)
-    values = from_words(got, kind), from_words(want, kind)
+    values = from_bits(got, kind), from_bits(want, kind)
     mine = ulps(torch.from_numpy(values[0]), torch.from_numpy(values[1]), kind).numpy()
     np.testing.assert_array_equal(mine, ulps_between(got, values[1], kind))
     finite = np.isfinite(values[0])
@@ -77,14 +77,14 @@ def test_every_word_has_one_place_and_places_are_in_the_order_of_values(name: st
     words = in_order(places, kind)
     assert sorted(words.tolist()) == list(range(1 << kind.bits))
     np.testing.assert_array_equal(place_of(words, kind), places)
-    values = from_words(words, kind)
+    values = from_bits(words, kind)
     assert (np.diff(values[~np.isnan(values)][1:-1]) >= 0).all()
 
 
 def test_a_stratum_is_one_sign_and_exponent_with_its_ends() -> None:
     """Stratum 512 - 1 - 127 = 384 less than the middle: bfloat16 words 0xbf80 + .., -1 to -2."""
     kind = named_dtype("float32")
-    values = from_words(sampled(255 - 127, 50, kind, ()), kind)
+    values = from_bits(sampled(255 - 127, 50, kind, ()), kind)
     assert len(values) >= 54 and (np.diff(values) > 0).all()
     assert values[0] == nextafter(-2.0, 0) or values[0] == -2.0 + 2.0**-23
     assert values[-1] == -1.0
@@ -93,7 +93,7 @@ def test_a_stratum_is_one_sign_and_exponent_with_its_ends() -> None:
 
 def test_regions_of_bfloat16_have_the_reports_counts() -> None:
     kind = named_dtype("bfloat16")
-    values = from_words(np.arange(1 << 16, dtype=np.uint16), kind)
+    values = from_bits(np.arange(1 << 16, dtype=np.uint16), kind)
     region = region_of(values[np.isfinite(values)], kind.smallest_normal)
     counts = dict(zip(REGIONS, np.bincount(region).tolist(), strict=True))
     assert list(counts.values()) == [16095, 160, 256, 32003, 256, 160, 16096, 254]

@@ -11,7 +11,7 @@ from fuzz.corpus.codec import dumps, loads
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import evaluate
-from fuzz.model.dtypes import dtype, from_words
+from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import Exact, recipe
@@ -36,7 +36,7 @@ def made(sentinel: int | str | None = "ignored") -> Target:
 
 def numbers(call: Call) -> list[int]:
     value = call.arguments["labels"]
-    return [int(one) for one in from_words(value.words(call.dims), dtype(value.dtype)).reshape(-1)]
+    return [int(one) for one in from_bits(value.bits(call.dims), dtype(value.dtype)).reshape(-1)]
 
 
 def check(case: Case, target: Target) -> None:

@@ -12,8 +12,8 @@ from fuzz.errors import CorpusError, TargetError
 from fuzz.model.entry import Entry
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.target import loader
-from fuzz.target.loader import built_in, check_fits, find, load, locate, planted, variant_source
-from fuzz.target.spec import Plant, Target
+from fuzz.target.loader import built_in_files, check_fits, find_target, load, load_planted, locate, variant_source
+from fuzz.target.spec import PlantedBug, Target
 
 TEXT = '''"""Doubles."""
 from fuzz import size, target, tensor
@@ -47,8 +47,8 @@ def write(folder: Path, text: str, name: str = "mine.py") -> Path:
 
 
 def test_the_built_in_targets_are_found_by_name() -> None:
-    assert {path.stem for path in built_in()} >= {"gelu_bw", "layernorm_bw"}
-    assert load("gelu_bw").path == next(path for path in built_in() if path.stem == "gelu_bw")
+    assert {path.stem for path in built_in_files()} >= {"gelu_bw", "layernorm_bw"}
+    assert load("gelu_bw").path == next(path for path in built_in_files() if path.stem == "gelu_bw")
 
 
 def test_a_file_is_found_by_its_path_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,31 +105,31 @@ def test_an_unknown_name_lists_the_known_ones(text: str) -> None:
 
 def test_a_planted_bug_is_the_source_with_one_change(tmp_path: Path) -> None:
     target = load(str(write(tmp_path, TEXT)))
-    plant, launcher = planted(target, "half")
+    plant, launcher = load_planted(target, "half")
     assert launcher(8) == {"y": 4.0} and target(8) == {"y": 16}
     assert variant_source(target, plant).replace("x / FACTOR", "x * FACTOR", 1) == TEXT
-    assert planted(target, "half")[1] is launcher
+    assert load_planted(target, "half")[1] is launcher
 
 
 @pytest.mark.parametrize("text", ["nowhere", "x"])
 def test_a_change_that_stands_not_exactly_once_is_refused(tmp_path: Path, text: str) -> None:
     target = load(str(write(tmp_path, TEXT)))
     with pytest.raises(TargetError, match=r"stands \d+ times in"):
-        variant_source(target, Plant("p", "accuracy", ("y",), changes=((text, "z"),)))
+        variant_source(target, PlantedBug("p", "accuracy", ("y",), changes=((text, "z"),)))
 
 
 def test_a_target_is_found_beside_its_corpus(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT)
     entry = tmp_path / "corpus" / "double" / "y-value-0.yaml"
-    text, target = find("double", entry)
+    text, target = find_target("double", entry)
     assert target.name == "double" and text == f"{path}:double"
-    assert find("double", entry, str(path))[0] == str(path)
+    assert find_target("double", entry, str(path))[0] == str(path)
 
 
 def test_files_beside_a_corpus_that_do_not_declare_the_target_are_not_run(tmp_path: Path) -> None:
     write(tmp_path, "raise SystemExit('I was run')\n", "evil.py")
     with pytest.raises(TargetError, match="no target 'double' is built in or beside"):
-        find("double", tmp_path / "corpus" / "double" / "x.yaml")
+        find_target("double", tmp_path / "corpus" / "double" / "x.yaml")
 
 
 def test_an_entry_must_fit_its_target(gelu: Target, entry: Entry) -> None:
@@ -158,7 +158,7 @@ def library(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> Path:
 def test_a_librarys_target_is_found_by_both_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = library(tmp_path, monkeypatch, TEXT.replace("double", "liger_double"))
     assert load("liger/double") is load("liger_double") is load(f"{path}:liger_double")
-    assert loader.libraries() == [path]
+    assert loader.library_files() == [path]
     with pytest.raises(TargetError, match="unknown target 'liger/triple'"):
         load("liger/triple")
 

@@ -14,7 +14,7 @@ from fuzz.model.dims import Size
 from fuzz.model.finding import ORACLES
 from fuzz.oracles.probe import probe_reference
 from fuzz.search.engines import RandomEngine
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target, declare, option, size, tensor
 
 M, N = size("M", 1, 8), size("N", 2, 16, multiple_of=2)
@@ -26,7 +26,7 @@ def launcher(x: Any, eps: float = 0.0) -> dict[str, Any]:
 
 
 def test_the_public_api_declares_a_target_that_can_be_called() -> None:
-    made = fuzz.target.spec(x=fuzz.tensor(M, N), eps=fuzz.option(1e-5, 0.0), batch=M)(launcher)
+    made = fuzz.target(x=fuzz.tensor(M, N), eps=fuzz.option(1e-5, 0.0), batch=M)(launcher)
     assert isinstance(made, fuzz.Target) and made.name == "launcher" and made.doc == "Does nothing much."
     assert made(3) == {"y": 3}
     assert made.sizes == (M, N) and made.batch == "M"
@@ -90,7 +90,7 @@ def test_planted_bugs_are_kept_beside_the_target() -> None:
         """The sign is wrong."""
         return {"y": -x}
 
-    plant, found = planted(made, "negated")
+    plant, found = load_planted(made, "negated")
     assert (plant.oracle, plant.outputs, plant.meaning) == ("accuracy", ("y",), "The sign is wrong.")
     assert found is negated and negated(2) == {"y": -2}
     with pytest.raises(TargetError, match="has a planted bug 'negated' already"):
@@ -98,7 +98,7 @@ def test_planted_bugs_are_kept_beside_the_target() -> None:
     with pytest.raises(TargetError, match="unknown oracle 'vibes'; known: fault, bounds"):
         made.planted("other", oracle="vibes", outputs=("y",))
     with pytest.raises(TargetError, match="no planted bug 'gone'; known: negated"):
-        planted(made, "gone")
+        load_planted(made, "gone")
 
 
 # ---------------------------------------------------------------- every built-in target
@@ -111,10 +111,10 @@ def test_a_built_in_target_says_what_it_is_and_what_it_returns(built_in: Target)
 
 
 def test_a_built_in_targets_plants_can_be_built_and_state_who_sees_them(built_in: Target) -> None:
-    assert built_in.plants
+    assert built_in.planted_bugs
     known = {*probe_reference(built_in), *built_in.tensors}
-    for name in built_in.plants:
-        plant, found = planted(built_in, name)
+    for name in built_in.planted_bugs:
+        plant, found = load_planted(built_in, name)
         assert callable(found) and found is not built_in.launcher
         assert plant.oracle in ORACLES and plant.meaning and plant.outputs
         assert set(plant.outputs) <= known, name

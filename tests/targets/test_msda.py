@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case
-from fuzz.model.dtypes import dtype, from_words
+from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.recipes import generate, recipe
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.indices import legal
@@ -67,7 +67,7 @@ def test_edges_are_where_the_neighbours_change_or_at_the_border(name: str, align
     kind = dtype(name)
     sizes = dict(s0=5, s1=3, s2=8, s3=1)
     made = recipe("location_edges", 3, align=align, spread=0, levels=2, points=4, **sizes)
-    found = from_words(np.asarray(generate(made, (30, 2, 4, 2), kind)), kind).astype(np.float64)
+    found = from_bits(np.asarray(generate(made, (30, 2, 4, 2), kind)), kind).astype(np.float64)
     seen = set()
     for index in np.ndindex(found.shape):
         extent = (5, 3, 8, 1)[2 * index[1] + index[3]]
@@ -90,7 +90,7 @@ def test_a_spread_is_so_many_units_in_the_last_place_beside() -> None:
 
 def test_outside_is_outside() -> None:
     kind = dtype("float32")
-    found = from_words(np.asarray(generate(recipe("location_outside", 3), (64, 2), kind)), kind)
+    found = from_bits(np.asarray(generate(recipe("location_outside", 3), (64, 2), kind)), kind)
     assert bool(((found <= 0) | (found >= 1)).all()) and found.min() < -1 and found.max() > 2
 
 

@@ -78,11 +78,11 @@ def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) ->
 def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
     assert not stands_alone({"interpreter": AGREES}) and not stands_alone({}) and not stands_alone({"cuda": DISAGREES})
     assert stands_alone({"interpreter": DISAGREES})
-    told = WRONG.of_backends
+    told = WRONG.as_parity
     assert (told.oracle, told.symptom, told.outputs) == ("parity", "value", ("dx",))
     assert "do not compute the same" in told.message
     # It is seen again by the oracle that saw it.
-    assert told.of_one_backend == replace(WRONG, symptom="value") and WRONG.of_one_backend is WRONG
+    assert told.as_accuracy == replace(WRONG, symptom="value") and WRONG.as_accuracy is WRONG
 
 
 def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_path: Path) -> None:
@@ -90,13 +90,13 @@ def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_
     with open_triage(Entry(case, WRONG, planted="erf_saturates"), "gelu_bw", target, "cpu") as triage:
         seen = triage.ask(case, "accuracy").filed
     assert seen is not None and seen.oracle == "accuracy"
-    entry = Entry(case, seen.of_backends, planted="erf_saturates")
+    entry = Entry(case, seen.as_parity, planted="erf_saturates")
     path = corpus.add(tmp_path, entry)
     assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
     (known,) = known_records(tmp_path, target, "erf_saturates")
     assert known.covers(seen, needs(case, target), case) and known.filing.oracle == "parity"
     assert cli.exit_code(["shrink", str(path), "--seconds", "5", "--backend", "cpu"]) == 0
-    (left,) = corpus.files([tmp_path])
+    (left,) = corpus.entry_files([tmp_path])
     assert left != path and corpus.read(left).finding.oracle == "parity"
 
 

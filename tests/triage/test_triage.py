@@ -74,10 +74,10 @@ def test_other_outputs_are_another_cause_until_they_are_seen_together(
     one, other = record(small, "dbias"), record(large, "dweight")
     for made in (one, other):
         campaign._settle(triage, made, 0, 0.0, made.finding)
-    assert campaign.records == [one, other] and len(list(corpus.files([tmp_path]))) == 2
+    assert campaign.records == [one, other] and len(list(corpus.entry_files([tmp_path]))) == 2
     campaign._hit(triage, one, 7, 1.0, wrong("dbias", "dweight"))
     assert campaign.records == [one] and one.hits == 3 and one.outputs == {"dbias", "dweight"}
-    assert [str(path) for path in corpus.files([tmp_path])] == [one.path]
+    assert [str(path) for path in corpus.entry_files([tmp_path])] == [one.path]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_cause_that_another_run_saves_meanwhile_is_not_saved_twice(
     for run, case in zip(runs, (large, small), strict=True):
         made = record(case, "dx")
         run._settle(triage, made, 0, 0.0, made.finding)
-    assert len(list(corpus.files([tmp_path]))) == 1
+    assert len(list(corpus.entry_files([tmp_path]))) == 1
     assert [(one.known, one.hits) for run in runs for one in run.records] == [(False, 1), (True, 1)]
 
 
@@ -113,7 +113,7 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         run.records += known_records(tmp_path, layernorm, None)
         made = record(case, "dx")
         run._settle(triage, made, 0, 0.0, made.finding)
-        assert len(list(corpus.files([tmp_path]))) == count
+        assert len(list(corpus.entry_files([tmp_path]))) == count
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_what_was_shrunk_and_merged_once_is_known_the_next_time(two: tuple[Case,
 
 
 def test_offsets_of_32_bits_are_one_bug_whichever_tensor_is_huge() -> None:
-    first, other = (Finding("bounds", (name,), "offset-overflow", "o", place=name) for name in ("x", "dy"))
+    first, other = (Finding("bounds", (name,), "offset-overflow", "o", source_line=name) for name in ("x", "dy"))
     assert first.same_bug(other) and not first.same_bug(replace(other, symptom="stray-read"))
 
 

@@ -98,7 +98,7 @@ def test_it_adapts_to_darkness_and_phones(text: str) -> None:
 def test_names_from_entries_stay_text(entry: Entry) -> None:
     assert entry.finding is not None
     element = Element(HOSTILE, (0,), HOSTILE, HOSTILE, HOSTILE, HOSTILE, "x", HOSTILE)
-    finding = replace(entry.finding, message=HOSTILE, outputs=(HOSTILE,), elements=(element,), place=HOSTILE)
+    finding = replace(entry.finding, message=HOSTILE, outputs=(HOSTILE,), elements=(element,), source_line=HOSTILE)
     seen = {"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"}
     hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), seen=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))

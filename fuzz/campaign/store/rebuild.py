@@ -57,7 +57,7 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
     """
     there: set[str] = set()
     added, unreadable = [], []
-    for path in corpus.files([folder]) if folder.is_dir() else ():
+    for path in corpus.entry_files([folder]) if folder.is_dir() else ():
         try:
             entry, changed = corpus.read(path), path.stat().st_mtime
         except FileNotFoundError:

@@ -133,7 +133,7 @@ def _values(fields: Mapping[str, Any], title: str, dtype: str) -> Values:
         bits = text(fields["bits"], "bits")
         if not WORDS.fullmatch(bits) or "overrides" in fields:
             raise CorpusError(f"the bits of {title} are not hex words, such as 0x3f800000, or have overrides")
-        return Exact(tuple(int(word, 16) for word in bits.split()), dtype)
+        return Exact(tuple(int(pattern, 16) for pattern in bits.split()), dtype)
     made = Recipe.parse(text(fields["recipe"], "recipe"))
     if "overrides" not in fields:
         return made

@@ -6,7 +6,7 @@ import re
 
 from fuzz.corpus.codec.strict import FORMAT, UNKNOWN
 from fuzz.model.case import Argument, Call, Scalar
-from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
@@ -14,7 +14,7 @@ from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, Patched, Values
 
 COMMENTED = 16
-"""Words whose decimal values are told in a comment."""
+"""Bits whose decimal values are told in a comment."""
 SPECIAL = re.compile(r"[^\w ./+()-]|^[ -]|^$| $", re.ASCII)
 
 
@@ -73,12 +73,12 @@ def _argument_lines(name: str, value: Argument) -> list[str]:
 def _values_lines(values: Values) -> list[str]:
     if isinstance(values, Exact):
         kind = named_dtype(values.dtype)
-        words = " ".join(hexword(word, kind) for word in values.words)
-        comment = " ".join(decimal(word, kind) for word in values.words[:COMMENTED])
-        more = " .." if len(values.words) > COMMENTED else ""
-        return [f'bits: "{words}"  # {comment}{more}']
+        patterns = " ".join(hex_bits(pattern, kind) for pattern in values.bits)
+        comment = " ".join(decimal(pattern, kind) for pattern in values.bits[:COMMENTED])
+        more = " .." if len(values.bits) > COMMENTED else ""
+        return [f'bits: "{patterns}"  # {comment}{more}']
     if isinstance(values, Patched):
-        overrides = ", ".join(f"{index}: {word:x}" for index, word in values.overrides)
+        overrides = ", ".join(f"{index}: {pattern:x}" for index, pattern in values.overrides)
         return [f'recipe: "{values.recipe.text()}"', f'overrides: "{overrides}"']
     return [f'recipe: "{values.text()}"']
 
@@ -96,7 +96,7 @@ def _finding_lines(entry: Entry) -> list[str]:
         f"  ratio: {finding.ratio!r}",
         f"  disagreeing: {finding.disagreeing}",
         f"  compared: {finding.compared}",
-        *([f"  place: {_quoted(finding.place)}"] if finding.place else []),
+        *([f"  place: {_quoted(finding.source_line)}"] if finding.source_line else []),
     ]
     if finding.elements:
         lines.append("  elements:")

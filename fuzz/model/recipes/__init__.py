@@ -1,9 +1,9 @@
-"""Values: recipes that make a tensor's bits from a seed, the same in numpy and torch on any device; and exact words.
+"""Values: recipes that make a tensor's bits from a seed, the same in numpy and torch on any device; and exact bits.
 
 `fuzz.model.recipes.torch_values` is the torch half; nothing here imports it.
 """
 
-from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, exact, override, words_of
+from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, exact, override
 from fuzz.model.recipes.generation import generate, replicas
 from fuzz.model.recipes.recipe import Params, Recipe, recipe
 from fuzz.model.recipes.table import RECIPES, RecipeKind
@@ -22,5 +22,5 @@ __all__ = [
     "override",
     "recipe",
     "replicas",
-    "words_of",
+    "bits_of",
 ]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fuzz.model.recipes.namespace import Namespace
 
 Array: TypeAlias = Any
-"""A numpy array or a torch tensor, as the namespace at hand makes them: int64 for words and counters, else float64."""
+"""A numpy array or a torch tensor, as the namespace at hand makes them: int64 for bits and counters, else float64."""
 
 _ALL = (1 << 64) - 1
 MX3 = 0xBEA225F9EB34556D
@@ -92,12 +92,12 @@ def normal_integers(counter: Array, key: int, xp: Namespace) -> Array:
     three hashes. Below it stand 32 more bits, a parity of the same hashes: without them values would be multiples of
     2^-16, sums of which are exact in float32, and no order of summation would ever show.
     """
-    words = hash64(counter, key, xp, lanes=3)
-    pairs = words & _HALVES
-    pairs += xp.shr(words, 16) & _HALVES
+    patterns = hash64(counter, key, xp, lanes=3)
+    pairs = patterns & _HALVES
+    pairs += xp.shr(patterns, 16) & _HALVES
     halves = pairs[0] + pairs[1]
     halves += pairs[2]
     total = (halves & _LOW32) + (halves >> 32)
-    parity = words[0] ^ words[1]
-    parity ^= words[2]
+    parity = patterns[0] ^ patterns[1]
+    parity ^= patterns[2]
     return (total << 32) + ((parity & _LOW32) - _CENTRE)

@@ -7,7 +7,7 @@ from math import sqrt
 
 import numpy as np
 
-from fuzz.model.dtypes import DTYPES, DType, ordinal, to_words
+from fuzz.model.dtypes import DTYPES, DType, ordinal, to_bits
 from fuzz.model.recipes.counter import Array, below, below_low, signed
 from fuzz.model.recipes.grid import Grid
 
@@ -54,7 +54,7 @@ def subnormals(g: Grid) -> Array:
 def signed_zeros(g: Grid) -> Array:
     """+0 and -0, one element in 2^rarity +1 or -1 instead."""
     bits = g.bits()
-    ones = g.xp.where(below_low(bits, 1 << g["rarity"]) == 0, g.dtype.one_word, 0)
+    ones = g.xp.where(below_low(bits, 1 << g["rarity"]) == 0, g.dtype.one_bits, 0)
     return (g.xp.shr(bits, 63) << (g.dtype.bits - 1)) | ones
 
 
@@ -62,10 +62,10 @@ def boundaries(g: Grid) -> Array:
     """Values at most `spread` steps beside a constant: with `builtin` the interesting ones, and the caller's."""
     given = tuple(float(value) for name, value in g.params.items() if name[0] == "c")
     places = _places(g.dtype.name, bool(g["builtin"]), given)
-    bits, spread, top = g.bits(), g["spread"], g.dtype.largest_word
+    bits, spread, top = g.bits(), g["spread"], g.dtype.largest_bits
     centre = g.xp.table(places)[below(bits, len(places), g.xp)]
     place = g.xp.clip(centre + (below_low(bits, 2 * spread + 1) - spread), -top, top)
-    return g.xp.where(place < 0, -place | signed(g.dtype.sign_word), place)
+    return g.xp.where(place < 0, -place | signed(g.dtype.sign_mask), place)
 
 
 @lru_cache(maxsize=256)
@@ -74,7 +74,7 @@ def _places(name: str, builtin: bool, given: tuple[float, ...]) -> tuple[int, ..
     d = DTYPES[name]
     some = (*INTERESTING, *_own(d)) if builtin else ()
     values = np.clip(np.array([*some, *(-x for x in some), *given] or [0.0]), -d.largest, d.largest)
-    return tuple(int(place) for place in ordinal(to_words(values, d), d))
+    return tuple(int(place) for place in ordinal(to_bits(values, d), d))
 
 
 def _own(d: DType) -> tuple[float, ...]:

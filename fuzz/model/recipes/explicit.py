@@ -1,4 +1,4 @@
-"""Values that are listed rather than made: exact words, and a recipe with some words overridden."""
+"""Values that are listed rather than made: exact bits, and a recipe with some bits overridden."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import TypeAlias
 
 import numpy as np
 
-from fuzz.model.dtypes import DType, Words, dtype
+from fuzz.model.dtypes import Bits, DType, dtype
 from fuzz.model.recipes.generation import generate
 from fuzz.model.recipes.recipe import Recipe
 
 Overrides: TypeAlias = tuple[tuple[int, int], ...]
-"""(flat index, word) pairs, by index, each index once."""
+"""(flat index, pattern) pairs, by index, each index once."""
 
 
 @dataclass(frozen=True)
 class Exact:
-    """The words of every element in row-major order, in the format of that name."""
+    """The bits of every element in row-major order, in the format of that name."""
 
-    words: tuple[int, ...]
+    bits: tuple[int, ...]
     dtype: str
 
     def __post_init__(self) -> None:
-        top = dtype(self.dtype).top_word
-        if self.words and not (0 <= min(self.words) and max(self.words) <= top):
-            wrong = next(word for word in self.words if not 0 <= word <= top)
-            raise ValueError(f"word {wrong:#x} does not fit {self.dtype}")
+        top = dtype(self.dtype).max_bits
+        if self.bits and not (0 <= min(self.bits) and max(self.bits) <= top):
+            wrong = next(pattern for pattern in self.bits if not 0 <= pattern <= top)
+            raise ValueError(f"pattern {wrong:#x} does not fit {self.dtype}")
 
 
 @dataclass(frozen=True)
 class Patched:
-    """What a recipe makes, except for the words that `overrides` puts at some flat indices."""
+    """What a recipe makes, except for the bits that `overrides` puts at some flat indices."""
 
     recipe: Recipe
     overrides: Overrides
@@ -46,37 +46,37 @@ class Patched:
 Values: TypeAlias = Recipe | Patched | Exact
 
 
-def words_of(values: Values, shape: tuple[int, ...], d: DType) -> Words:
-    """The words of any kind of values, a new array of `shape`; ValueError where they do not fill or fit it."""
+def bits_of(values: Values, shape: tuple[int, ...], d: DType) -> Bits:
+    """The bits of any kind of values, a new array of `shape`; ValueError where they do not fill or fit it."""
     if isinstance(values, Recipe):
         return np.asarray(generate(values, shape, d))
     if isinstance(values, Patched):
         return override(np.asarray(generate(values.recipe, shape, d)), values.overrides, d)
     if values.dtype != d.name:
-        raise ValueError(f"exact words of {values.dtype} cannot fill a tensor of {d.name}")
-    if len(values.words) != prod(shape):
-        raise ValueError(f"{len(values.words)} words for {prod(shape)} elements")
-    return np.array(values.words, dtype=d.word).reshape(shape)
+        raise ValueError(f"exact bits of {values.dtype} cannot fill a tensor of {d.name}")
+    if len(values.bits) != prod(shape):
+        raise ValueError(f"{len(values.bits)} bits for {prod(shape)} elements")
+    return np.array(values.bits, dtype=d.unsigned).reshape(shape)
 
 
-def override(words: Words, overrides: Overrides, d: DType) -> Words:
-    """A copy of `words` with these ones put in; ValueError for an index or word out of range."""
-    check_overrides(overrides, words.size, d)
-    changed = words.reshape(-1).copy()
-    for index, word in overrides:
-        changed[index] = word
-    return changed.reshape(words.shape)
+def override(bits: Bits, overrides: Overrides, d: DType) -> Bits:
+    """A copy of `bits` with these ones put in; ValueError for an index or pattern out of range."""
+    check_overrides(overrides, bits.size, d)
+    changed = bits.reshape(-1).copy()
+    for index, pattern in overrides:
+        changed[index] = pattern
+    return changed.reshape(bits.shape)
 
 
 def check_overrides(overrides: Overrides, size: int, d: DType) -> None:
     """ValueError unless all of them fit a tensor of so many elements of this format."""
-    for index, word in overrides:
+    for index, pattern in overrides:
         if not 0 <= index < size:
             raise ValueError(f"override at {index} is outside {size} elements")
-        if not 0 <= word <= d.top_word:
-            raise ValueError(f"word {word:#x} does not fit {d.name}")
+        if not 0 <= pattern <= d.max_bits:
+            raise ValueError(f"pattern {pattern:#x} does not fit {d.name}")
 
 
-def exact(words: Words, d: DType) -> Exact:
-    """An array's words as data."""
-    return Exact(tuple(words.reshape(-1).tolist()), d.name)
+def exact(bits: Bits, d: DType) -> Exact:
+    """An array's bits as data."""
+    return Exact(tuple(bits.reshape(-1).tolist()), d.name)

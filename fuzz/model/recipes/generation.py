@@ -1,4 +1,4 @@
-"""From a recipe to words: the tensor is cut into blocks that fit the cache, each made on its own."""
+"""From a recipe to bits: the tensor is cut into blocks that fit the cache, each made on its own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fuzz.model.recipes.recipe import Recipe
 
 
 def generate(recipe: Recipe, shape: tuple[int, ...], d: DType, xp: Namespace = NUMPY) -> Array:
-    """The words of a tensor: a new array of `shape`, of d.word by numpy, of the signed type of that width by torch.
+    """The bits of a tensor: a new array of `shape`, of d.unsigned by numpy, of the signed type of that width by torch.
 
     ValueError where the recipe does not fit the format.
     """

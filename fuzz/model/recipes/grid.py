@@ -118,7 +118,7 @@ class Grid:
         d = self.dtype
         if d.is_float:
             return self.round(self.xp.real(x))
-        return self.xp.clip(x, -d.sign_word, d.largest_word)
+        return self.xp.clip(x, -d.sign_mask, d.largest_bits)
 
     def fill(self, pattern: int) -> Array:
         """One pattern everywhere, as a (1, 1) array."""

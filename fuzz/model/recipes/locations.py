@@ -51,8 +51,8 @@ def _sizes(g: Grid) -> Array:
 
 
 def _rounded(g: Grid, place: Array, steps: Array | int) -> Array:
-    """The words of places, moved by so many units in the last place."""
-    words = g.round(place * 2.0 - 1.0 if g["signed"] else place)
-    sign, magnitude = signed(g.dtype.sign_word), g.dtype.sign_word - 1
-    ordinal = g.xp.where((words & sign) != 0, -(words & magnitude), words & magnitude) + steps
+    """The bits of places, moved by so many units in the last place."""
+    bits = g.round(place * 2.0 - 1.0 if g["signed"] else place)
+    sign, magnitude = signed(g.dtype.sign_mask), g.dtype.sign_mask - 1
+    ordinal = g.xp.where((bits & sign) != 0, -(bits & magnitude), bits & magnitude) + steps
     return g.xp.where(ordinal < 0, -ordinal | sign, ordinal)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from fuzz.model.dtypes import DTYPES, DType, bfloat16_words
+from fuzz.model.dtypes import DTYPES, DType, bfloat16_bits
 from fuzz.model.recipes.counter import LANES, MX3, SHIFTS, Array
 
 
@@ -53,7 +53,7 @@ class Namespace(ABC):
 
     @abstractmethod
     def empty(self, rows: int, columns: int, d: DType) -> Array:
-        """Room for words of d. Assigning int64 patterns to a part of it keeps their low bits."""
+        """Room for patterns of d. Assigning int64 patterns to a part of it keeps their low bits."""
 
 
 class NumpyNamespace(Namespace):
@@ -95,11 +95,11 @@ class NumpyNamespace(Namespace):
             return x.view(np.int64)
         low, high, native = _ROUNDING[d.name]
         inside = np.minimum(np.maximum(x, low), high)
-        words = bfloat16_words(inside) if native is None else inside.astype(native).view(d.word)
-        return words.astype(np.int64)
+        bits = bfloat16_bits(inside) if native is None else inside.astype(native).view(d.unsigned)
+        return bits.astype(np.int64)
 
     def empty(self, rows: int, columns: int, d: DType) -> Array:
-        return np.empty((rows, columns), dtype=d.word)
+        return np.empty((rows, columns), dtype=d.unsigned)
 
 
 @lru_cache(maxsize=256)

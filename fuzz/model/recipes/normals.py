@@ -62,10 +62,10 @@ def cancelling(g: Grid) -> Array:
     side = place & 1
     size = g.round(g.normal(g.row_counter + (place >> 1), g["exponent"]))
     noise = below_low(g.bits(3), g["ulps"] + 1)
-    words = (size ^ (side << (g.dtype.bits - 1))) + side * noise
+    bits = (size ^ (side << (g.dtype.bits - 1))) + side * noise
     if columns % 2 == 0 or columns == 1:
-        return words
-    return g.xp.where(place == columns - 1, 0, words)
+        return bits
+    return g.xp.where(place == columns - 1, 0, bits)
 
 
 def _stride(columns: int, near: int) -> int:
@@ -79,8 +79,8 @@ def _stride(columns: int, near: int) -> int:
 def nonfinite(g: Grid) -> Array:
     """One element in 2^rarity, at least one, is of the `kinds`: the sum of 1 for inf, 2 for -inf, 4 for NaN."""
     d, xp, bits = g.dtype, g.xp, g.bits(1)
-    words = (d.inf_word, d.inf_word | d.sign_word, d.nan_word)
-    listed = tuple(word for i, word in enumerate(words) if g["kinds"] >> i & 1)
+    patterns = (d.inf_bits, d.inf_bits | d.sign_mask, d.nan_bits)
+    listed = tuple(pattern for i, pattern in enumerate(patterns) if g["kinds"] >> i & 1)
     special = xp.table(tuple(map(signed, listed)))[below_low(bits, len(listed))]
     chosen = g.counter == (g.pick(g.span.rows, stream=2) << ROW_SHIFT) + g.pick(g.span.columns, stream=3)
     rare = below(bits, 1 << g["rarity"], xp) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from fuzz.model.dtypes import DTYPES, to_words
+from fuzz.model.dtypes import DTYPES, to_bits
 from fuzz.model.recipes.counter import Array, below, below_low
 from fuzz.model.recipes.grid import Grid
 
@@ -14,7 +14,7 @@ def zeros(g: Grid) -> Array:
 
 
 def ones(g: Grid) -> Array:
-    return g.fill(g.dtype.one_word)
+    return g.fill(g.dtype.one_bits)
 
 
 def constant(g: Grid) -> Array:
@@ -25,7 +25,7 @@ def constant(g: Grid) -> Array:
 def _constant_word(mantissa: int, exponent: int, name: str) -> int:
     d = DTYPES[name]
     value = mantissa * 2.0**exponent
-    return int(to_words(max(-d.largest, min(d.largest, value)) if d.is_float else value, d))
+    return int(to_bits(max(-d.largest, min(d.largest, value)) if d.is_float else value, d))
 
 
 def integers(g: Grid) -> Array:
@@ -80,4 +80,4 @@ def random_bits(g: Grid) -> Array:
 
 def _bound(g: Grid) -> int:
     """The bound on indices, lowered to what the format can count."""
-    return min(g["below"], g.dtype.largest_word + 1)
+    return min(g["below"], g.dtype.largest_bits + 1)

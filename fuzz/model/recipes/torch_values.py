@@ -9,9 +9,9 @@ from math import prod
 import numpy as np
 import torch
 
-from fuzz.model.dtypes import DType, Words, dtype
+from fuzz.model.dtypes import Bits, DType, dtype
 from fuzz.model.recipes.counter import LANES, MX3, SHIFTS, Array, signed
-from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, check_overrides, words_of
+from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, check_overrides
 from fuzz.model.recipes.generation import generate, replicas
 from fuzz.model.recipes.namespace import Namespace
 from fuzz.model.recipes.recipe import Recipe
@@ -77,12 +77,12 @@ def _round(bits: Array, d: DType) -> Array:
     magnitude = bits & _MAGNITUDE
     shifted = magnitude - ((1023 - d.bias) << 52)
     normal = (shifted + ((shifted >> dropped) & 1) + ((1 << (dropped - 1)) - 1)) >> dropped
-    # Adding 2^52 subnormal steps makes the double's own adder round to a whole number of steps, which is the word.
+    # Adding 2^52 subnormal steps makes the double's own adder round to a whole number of steps, which is the pattern.
     anchor = d.smallest_subnormal * 2.0**52
     anchor_bits = (1023 - d.bias - d.mantissa + 53) << 52
     steps = (magnitude.view(torch.float64) + anchor).view(torch.int64) - anchor_bits
-    words = torch.where(magnitude < lowest, steps, normal).clamp_(max=d.largest_word)
-    return words | ((bits >> 63) & d.sign_word)
+    patterns = torch.where(magnitude < lowest, steps, normal).clamp_(max=d.largest_bits)
+    return patterns | ((bits >> 63) & d.sign_mask)
 
 
 @lru_cache(maxsize=256)
@@ -97,15 +97,15 @@ def namespace(device: str | torch.device = "cpu") -> TorchNamespace:
 
 
 def tensor(values: Values, shape: tuple[int, ...], name: str, device: str | torch.device = "cpu") -> torch.Tensor:
-    """A new contiguous tensor of dtype `name` on `device`, with exactly the bits that `words_of` gives."""
+    """A new contiguous tensor of dtype `name` on `device`, with exactly the bits that `bits_of` gives."""
     d = dtype(name)
     recipe = values.recipe if isinstance(values, Patched) else values
     if isinstance(recipe, Exact) or by_numpy(prod(shape), device):
-        return from_words(words_of(values, shape, d), d, device)
-    words: torch.Tensor = generate(recipe, shape, d, namespace(device))
+        return from_bits(bits_of(values, shape, d), d, device)
+    patterns: torch.Tensor = generate(recipe, shape, d, namespace(device))
     if isinstance(values, Patched):
-        _override(words, values.overrides, d)
-    return words.view(getattr(torch, name))
+        _override(patterns, values.overrides, d)
+    return patterns.view(getattr(torch, name))
 
 
 def tensors(
@@ -114,9 +114,9 @@ def tensors(
     """A stack of tensors, of shape (len(seeds), *shape): slice r has the bits of this recipe with seed seeds[r]."""
     d = dtype(name)
     if by_numpy(len(seeds) * prod(shape), device):
-        return from_words(replicas(recipe, seeds, shape, d), d, device)
-    words: torch.Tensor = replicas(recipe, seeds, shape, d, namespace(device))
-    return words.view(getattr(torch, name))
+        return from_bits(replicas(recipe, seeds, shape, d), d, device)
+    patterns: torch.Tensor = replicas(recipe, seeds, shape, d, namespace(device))
+    return patterns.view(getattr(torch, name))
 
 
 def by_numpy(elements: int, device: str | torch.device) -> bool:
@@ -124,23 +124,23 @@ def by_numpy(elements: int, device: str | torch.device) -> bool:
     return elements <= _FEW or torch.device(device).type == "cpu"
 
 
-def from_words(words: Words, d: DType, device: str | torch.device = "cpu") -> torch.Tensor:
-    """A new tensor with the bits of numpy words."""
-    carrier = np.array(words, dtype=d.word, order="C").view(_NUMPY_CARRIERS[d.bits])
+def from_bits(patterns: Bits, d: DType, device: str | torch.device = "cpu") -> torch.Tensor:
+    """A new tensor with the bits of numpy patterns."""
+    carrier = np.array(patterns, dtype=d.unsigned, order="C").view(_NUMPY_CARRIERS[d.bits])
     return torch.from_numpy(carrier).to(device).view(getattr(torch, d.name))
 
 
-def to_words(values: torch.Tensor) -> Words:
-    """The words of a tensor, any layout and device, as a new numpy array."""
+def to_bits(values: torch.Tensor) -> Bits:
+    """The bits of a tensor, any layout and device, as a new numpy array."""
     d = dtype(str(values.dtype).removeprefix("torch."))
     carrier = values.detach().contiguous().view(_CARRIERS[d.bits]).cpu()
-    return np.array(carrier.numpy().view(d.word))
+    return np.array(carrier.numpy().view(d.unsigned))
 
 
-def _override(words: torch.Tensor, overrides: Overrides, d: DType) -> None:
-    """Puts these words into a contiguous tensor of words, by one transfer however many they are."""
-    check_overrides(overrides, words.numel(), d)
+def _override(bits: torch.Tensor, overrides: Overrides, d: DType) -> None:
+    """Puts these bits into a contiguous tensor of bits, by one transfer however many they are."""
+    check_overrides(overrides, bits.numel(), d)
     if overrides:
-        pairs = torch.tensor([(index, signed(word)) for index, word in overrides], dtype=torch.int64)
-        places, new = pairs.T.to(words.device)
-        words.view(-1)[places] = new.to(words.dtype)
+        pairs = torch.tensor([(index, signed(pattern)) for index, pattern in overrides], dtype=torch.int64)
+        places, new = pairs.T.to(bits.device)
+        bits.view(-1)[places] = new.to(bits.dtype)

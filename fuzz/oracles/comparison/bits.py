@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES, words_of
-from fuzz.model.dtypes import decimal, hexword
+from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 
@@ -24,7 +24,7 @@ def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, *
     """One element of a tensor, spelled for people."""
     kind = named_dtype(NAMES[got.dtype])
     word = int(words_of(got[index].reshape(1))[0])
-    return Element(output, index, decimal(word, kind), hexword(word, kind), want, **more)
+    return Element(output, index, decimal(word, kind), hex_bits(word, kind), want, **more)
 
 
 def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:

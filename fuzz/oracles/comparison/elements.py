@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.memory import NAMES
-from fuzz.model.dtypes import DType, from_words, to_words, ulp
+from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.reference.envelope import Expected, Precision
 from fuzz.target.contract import ENVELOPE, Contract
@@ -87,8 +87,8 @@ def error_bounds(
 
 def rounded(value: torch.Tensor, kind: DType) -> torch.Tensor:
     """The values rounded to nearest in a format, once; torch rounds float64 to bfloat16 by way of float32."""
-    words = to_words(value.detach().cpu().numpy(), kind)
-    return torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64)).to(value.device)
+    words = to_bits(value.detach().cpu().numpy(), kind)
+    return torch.from_numpy(np.asarray(from_bits(words, kind), dtype=np.float64)).to(value.device)
 
 
 def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind: DType) -> torch.Tensor:

@@ -12,7 +12,7 @@ from fuzz.model.case import Argument
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
-from fuzz.model.recipes.torch_values import from_words
+from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.examination import Examination, Stack
 from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
 from fuzz.target.spec import Target
@@ -170,5 +170,5 @@ def check_shapes(target: Target, outputs: Mapping[str, torch.Tensor], expected: 
 
 def plain_tensor(value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
     """The argument's values as a tensor on the host; expanded dims have stride 0."""
-    words = from_words(value.words(dims), named_dtype(value.dtype))
+    words = from_bits(value.bits(dims), named_dtype(value.dtype))
     return words.expand(resolve(value.shape, dims))

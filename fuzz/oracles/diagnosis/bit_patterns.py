@@ -7,7 +7,7 @@ import torch
 
 from fuzz.backends.memory import words_of
 from fuzz.backends.poison import POISON
-from fuzz.model.dtypes import from_words, to_words
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 
@@ -36,10 +36,10 @@ def truncated(seen: DiagnosisContext, output: str) -> str:
     kind = seen.kind(output)
     want, got, wrong = seen.want[output], seen.got[output], seen.wrong[output]
     finite = want.isfinite() & got.isfinite()
-    nearest = np.asarray(from_words(to_words(want.numpy(), kind), kind))
+    nearest = np.asarray(from_bits(to_bits(want.numpy(), kind), kind))
     away = np.abs(nearest) > np.abs(want.numpy())
-    words = to_words(nearest, kind) - away.astype(kind.word)
-    cut = torch.from_numpy(np.asarray(from_words(words, kind), dtype=np.float64))
+    words = to_bits(nearest, kind) - away.astype(kind.unsigned)
+    cut = torch.from_numpy(np.asarray(from_bits(words, kind), dtype=np.float64))
     same = (got == cut) | ~finite
     if bool((wrong & finite).any()) and int(away.sum()) >= 2 and bool(same.all()):
         return f"{output} is truncated instead of rounded to {kind.name}"

@@ -20,7 +20,7 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.report.reproducer.checks import OWN, checks, computations
 from fuzz.report.reproducer.source import PACKAGE, Gathering, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
-from fuzz.target.spec import Plant, Target
+from fuzz.target.spec import PlantedBug, Target
 
 GRADIENTS, COMPANY = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "autograd_graphs.py"
 TENSOR_HELPER = '''
@@ -71,7 +71,7 @@ class Due:
     again: Call | None = None
 
 
-def script(entry: Entry, target: Target, plant: Plant | None, due: Due, repeat: str) -> str:
+def script(entry: Entry, target: Target, plant: PlantedBug | None, due: Due, repeat: str) -> str:
     """The program's text. UsageError where the reference is at fault, TargetError where no script can be made."""
     finding = entry.finding
     if finding and finding.symptom == "reference":
@@ -182,7 +182,7 @@ def maker(name: str, tensors: Mapping[str, Argument], call: Call) -> Iterator[st
 
 def tensor_text(value: Argument, call: Call) -> str:
     shape = resolve(value.shape, call.dims)
-    words = value.words(call.dims).reshape(-1)
+    words = value.bits(call.dims).reshape(-1)
     text = '"' + " ".join(f"{int(word):x}" for word in words) + '"'
     strides = value.layout.strides(shape)
     offset = f", {value.layout.offset}" if value.layout != CONTIGUOUS and value.layout.offset else ""

@@ -8,13 +8,13 @@ from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import AGILE, FEW, Evolve
 from fuzz.search.engines.random import NARROW, WIDTHS, RandomEngine
-from fuzz.search.engines.scheduler import LAG, PATIENT, Desk
+from fuzz.search.engines.scheduler import LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
 
 ENGINES = ("auto", "random", "evolve", "atheris")
 """Names that ``--engine`` takes; ``auto`` is all that can run, each with the share that it earns."""
 
-__all__ = ["ENGINES", "Desk", "Engine", "Proposal", "RandomEngine", "check_engine", "desk"]
+__all__ = ["ENGINES", "EngineScheduler", "Engine", "Proposal", "RandomEngine", "check_engine", "make_scheduler"]
 
 
 def check_engine(name: str) -> None:
@@ -25,10 +25,10 @@ def check_engine(name: str) -> None:
         raise UsageError(reason)
 
 
-def desk(
+def make_scheduler(
     name: str, target: Target, backend: str, seed: int, numbers: Iterable[float], explorer: Explorer, first: int = 0
-) -> Desk:
-    """The desk of a run with the engine of that name. `numbers` are those of the launcher's code.
+) -> EngineScheduler:
+    """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
     The plans of random that were drawn before `first` are not drawn again.
     """
@@ -43,4 +43,4 @@ def desk(
     if not missing():
         engines["atheris"] = AtherisEngine(target, seed, explorer, width=agile)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
-    return Desk(chosen, dictionary, PATIENT if name == "random" else LAG)
+    return EngineScheduler(chosen, dictionary, LONG_LAG if name == "random" else LAG)

@@ -1,4 +1,4 @@
-"""Dictionary: numbers at which a kernel may turn, as sizes and as words of tensors.
+"""Keeps the numbers at which a kernel may branch, as sizes and as bit patterns of tensor elements.
 
 They come from the code of the launcher and its kernels, which is there from the start, and from what compiled kernels
 compare with (`Report.constants`). A case that meets such a number exactly, or stands one step beside it, is what a
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fuzz.model.dims import Size
-from fuzz.model.dtypes import DType, neighbours, to_words
+from fuzz.model.dtypes import DType, neighbours, to_bits
 
 PLAIN = frozenset((-1, 0, 1, 2))
 """Numbers that every program holds and every strategy draws."""
@@ -43,15 +43,15 @@ class Dictionary:
         return [size for size in near if dim.clamp(size) == size]
 
     def centres(self, d: DType) -> list[int]:
-        """The words that are such a number in a format, or have it as their bits."""
+        """The patterns that are such a number in a format, or have it as their bits."""
         if d.kind == "bool":
             return []
-        bits = [int(n) for n in self.numbers if d.is_float and n == int(n) and PATTERN <= n < d.inf_word]
+        bits = [int(n) for n in self.numbers if d.is_float and n == int(n) and PATTERN <= n < d.inf_bits]
         fitting = [n for n in self.numbers if abs(n) <= d.largest and (d.is_float or n == int(n))]
         fitting += [-n for n in fitting if d.kind in ("float", "int")]
-        words = to_words(np.array(fitting, dtype=np.float64), d).tolist() if fitting else []
-        return list(dict.fromkeys([*words, *bits]))
+        patterns = to_bits(np.array(fitting, dtype=np.float64), d).tolist() if fitting else []
+        return list(dict.fromkeys([*patterns, *bits]))
 
-    def words(self, d: DType) -> list[int]:
-        """Those words and the ones beside them."""
-        return list(dict.fromkeys(word for centre in self.centres(d) for word in neighbours(centre, 1, d)))
+    def patterns(self, d: DType) -> list[int]:
+        """Those bits and the ones beside them."""
+        return list(dict.fromkeys(pattern for centre in self.centres(d) for pattern in neighbours(centre, 1, d)))

@@ -18,7 +18,7 @@ from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import EDITS, KNOWN, Workshop, edited
 from fuzz.search.engines.novelty import Cell, Novelty, cell, error
-from fuzz.search.engines.random import RandomEngine, Width, together
+from fuzz.search.engines.random import RandomEngine, ReplicaLimits, together
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
@@ -36,9 +36,9 @@ ARCHIVE = 1 << 10
 """Elites kept."""
 RECENT = 1 << 8
 """Cases kept that did something new, the latest."""
-FEW = Width(16, 1 << 13)
+FEW = ReplicaLimits(16, 1 << 13)
 """Replicas of a plan: other seeds of the same."""
-AGILE = {"cuda": Width(128, 1 << 20)}
+AGILE = {"cuda": ReplicaLimits(128, 1 << 20)}
 """The same on a GPU; fewer than of a random plan, because what is learnt of the first ones leads further."""
 
 
@@ -67,7 +67,7 @@ class Evolve:
     dictionary: Dictionary
     name: str = "evolve"
     joins: int = JOINS
-    width: Width = FEW
+    width: ReplicaLimits = FEW
     crowd: list[Member] = field(default_factory=list)
     elites: dict[Cell, Member] = field(default_factory=dict)
     finders: list[Member] = field(default_factory=list)
@@ -156,7 +156,7 @@ class Evolve:
             del self.crowd[CROWD:]
 
 
-def replicas(plan: Case, width: Width = FEW) -> int:
+def replicas(plan: Case, width: ReplicaLimits = FEW) -> int:
     """How many replicas a plan has: one where nothing in it depends on a seed."""
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
     return together(plan, width) if seeded else 1

@@ -13,7 +13,7 @@ from random import Random
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import resolve
-from fuzz.model.dtypes import DType, from_words, neighbours
+from fuzz.model.dtypes import DType, from_bits, neighbours
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, recipe
 from fuzz.search.engines.dictionary import Dictionary
@@ -26,7 +26,7 @@ LARGEST = 1 << 17
 USUAL = 1 << 12
 """Elements to which the other dims are brought down where one is made large."""
 PATCHES = 16
-"""Words of one tensor that may be overridden."""
+"""Bits of one tensor that may be overridden."""
 CONSTANTS = 8
 """Constants that a recipe takes."""
 
@@ -104,7 +104,7 @@ def largest(call: Call, dims: Mapping[str, int]) -> int:
 
 
 def refitted(value: Argument, dims: Mapping[str, int]) -> Argument:
-    """The argument with as many words as it has elements at these dims."""
+    """The argument with as many bits as it has elements at these dims."""
     shape = resolve(value.shape, dims)
     count = math.prod(value.layout.stored(shape))
     layout = value.layout
@@ -117,8 +117,8 @@ def cut(values: Values, count: int) -> Values:
     if isinstance(values, Patched):
         kept = tuple(pair for pair in values.overrides if pair[0] < count)
         return Patched(values.recipe, kept) if kept else values.recipe
-    if isinstance(values, Exact) and len(values.words) != count:
-        some = values.words or (0,)
+    if isinstance(values, Exact) and len(values.bits) != count:
+        some = values.bits or (0,)
         return Exact((some * (count // len(some) + 1))[:count], values.dtype)
     return values
 
@@ -136,7 +136,7 @@ def resplit(case: Case, shop: Workshop) -> Case:
 
 
 def other_dtype(case: Case, shop: Workshop) -> Case | None:
-    """One tensor, or all of them, in another dtype; words that were listed are made by a recipe again."""
+    """One tensor, or all of them, in another dtype; bits that were listed are made by a recipe again."""
     call, random = case.last, shop.random
     names = list(call.arguments)
     spec = shop.spec(random.choice(names))
@@ -243,13 +243,13 @@ def known_values(case: Case, shop: Workshop) -> Case | None:
     if not centres:
         return None
     some = shop.random.sample(centres, min(len(centres), shop.random.choice((1, 2, CONSTANTS))))
-    numbers = {f"c{index}": value_of(word, d) for index, word in enumerate(some)}
+    numbers = {f"c{index}": value_of(pattern, d) for index, pattern in enumerate(some)}
     how = dict(spread=shop.random.choice((0, 1)), builtin=0)
     return revalued(case, name, recipe("boundaries", shop.random.randrange(1 << 16), **how, **numbers))
 
 
 def patch(case: Case, shop: Workshop) -> Case | None:
-    """One to three words of one tensor: numbers of the dictionary, special values, neighbours and copies of others."""
+    """One to three bits of one tensor: numbers of the dictionary, special values, neighbours and copies of others."""
     names = shop.free(case.last)
     if not names:
         return None
@@ -259,44 +259,44 @@ def patch(case: Case, shop: Workshop) -> Case | None:
     if not count or count > USUAL or isinstance(value.values, Exact):
         return None
     made, overrides = opened(value.values)
-    words, d = value.words(case.last.dims).reshape(-1), named_dtype(value.dtype)
+    bits, d = value.bits(case.last.dims).reshape(-1), named_dtype(value.dtype)
     for _ in range(shop.random.choice((1, 1, 2, 3))):
         place = shop.random.choice((0, count - 1, shop.random.randrange(count)))
-        word = new_word(int(words[place]), int(words[place - 1]), int(shop.random.choice(words)), d, shop)
-        if finite(word, d) or name in shop.target.nonfinite:
-            overrides[place] = word
+        pattern = new_pattern(int(bits[place]), int(bits[place - 1]), int(shop.random.choice(bits)), d, shop)
+        if finite(pattern, d) or name in shop.target.nonfinite:
+            overrides[place] = pattern
     kept = sorted(overrides.items())[:PATCHES]
     return revalued(case, name, Patched(made, tuple(kept))) if kept else None
 
 
 def opened(values: Recipe | Patched) -> tuple[Recipe, dict[int, int]]:
-    """A recipe, and the words that stand in the place of what it makes."""
+    """A recipe, and the bits that stand in the place of what it makes."""
     return (values, {}) if isinstance(values, Recipe) else (values.recipe, dict(values.overrides))
 
 
-def new_word(word: int, before: int, any_other: int, d: DType, shop: Workshop) -> int:
-    """A word in the place of one, given the one before it and any other one."""
+def new_pattern(pattern: int, before: int, any_other: int, d: DType, shop: Workshop) -> int:
+    """A pattern in the place of one, given the one before it and any other one."""
     random = shop.random
     kind = random.randrange(6)
-    if kind == 0 and (known := shop.dictionary.words(d)):
+    if kind == 0 and (known := shop.dictionary.patterns(d)):
         return random.choice(known)
     if kind == 1:
-        return random.choice((before, any_other, 0, d.one_word))
+        return random.choice((before, any_other, 0, d.one_bits))
     if kind == 2 and d.is_float:
-        return random.choice((0, 1, 1 << d.mantissa, d.largest_word, d.one_word)) | random.choice((0, d.sign_word))
+        return random.choice((0, 1, 1 << d.mantissa, d.largest_bits, d.one_bits)) | random.choice((0, d.sign_mask))
     if kind == 3 and d.is_float:
-        return random.randrange(d.inf_word) | random.choice((0, d.sign_word))
-    if kind == 4 and d.kind != "bool" and (near := neighbours(word, 2, d)):
+        return random.randrange(d.inf_bits) | random.choice((0, d.sign_mask))
+    if kind == 4 and d.kind != "bool" and (near := neighbours(pattern, 2, d)):
         return random.choice(near)  # A NaN has none.
-    return (word ^ (1 << random.randrange(d.bits))) & d.top_word if d.kind != "bool" else 1 - word
+    return (pattern ^ (1 << random.randrange(d.bits))) & d.max_bits if d.kind != "bool" else 1 - pattern
 
 
-def finite(word: int, d: DType) -> bool:
-    return not d.is_float or (word & (d.sign_word - 1)) < d.inf_word
+def finite(pattern: int, d: DType) -> bool:
+    return not d.is_float or (pattern & (d.sign_mask - 1)) < d.inf_bits
 
 
-def value_of(word: int, d: DType) -> float:
-    return float(from_words(word, d))
+def value_of(pattern: int, d: DType) -> float:
+    return float(from_bits(pattern, d))
 
 
 def revalued(case: Case, name: str, values: Values) -> Case:

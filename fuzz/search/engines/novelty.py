@@ -36,7 +36,7 @@ def cell(case: Case) -> Cell:
 
 
 def region(value: Argument) -> str:
-    """Where a tensor's values lie: its recipe with its scale in steps of 2^8, or that its words are listed."""
+    """Where a tensor's values lie: its recipe with its scale in steps of 2^8, or that its bits are listed."""
     made = value.values.recipe if isinstance(value.values, Patched) else value.values
     if not isinstance(made, Recipe):
         return "exact"

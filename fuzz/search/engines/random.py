@@ -35,7 +35,7 @@ APART = 6
 """Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
 
 
-class Width(NamedTuple):
+class ReplicaLimits(NamedTuple):
     """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans."""
 
     replicas: int
@@ -43,9 +43,9 @@ class Width(NamedTuple):
     first: int = 1
 
 
-NARROW = Width(32, 1 << 13)
+NARROW = ReplicaLimits(32, 1 << 13)
 """Replicas that cost little more than one where they run together."""
-WIDTHS = {"cuda": Width(512, 1 << 22, 32)}
+WIDTHS = {"cuda": ReplicaLimits(512, 1 << 22, 32)}
 """The same on a GPU, where compiling a plan costs more and elements less: of the first plans too."""
 WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
@@ -61,7 +61,7 @@ class RandomEngine:
     joins: int = 0
     dictionary: Dictionary = field(default_factory=Dictionary)
     first: int = 0
-    width: Width = NARROW
+    width: ReplicaLimits = NARROW
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class RandomEngine:
         return together(plan, self.width._replace(replicas=self.width.first) if number < ALONE else self.width)
 
 
-def together(plan: Case, width: Width = NARROW) -> int:
+def together(plan: Case, width: ReplicaLimits = NARROW) -> int:
     """How many replicas of a plan it is worth to run together."""
     huge = any(value.layout.reach for value in plan.last.tensors.values())
     apart = huge or len(plan.calls) > 1

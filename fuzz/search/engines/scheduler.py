@@ -1,9 +1,9 @@
-"""Desk: where a run gets its plans from: it asks the engines in turn, tells them what came of each plan, and counts.
+"""Schedules engines by discoveries per unit of cost; feeds reports back after a fixed lag.
 
-With several engines the share of each is what its discoveries earn: discoveries for each unit of cost, old ones
-counting less and less, above a floor that every engine keeps. Nothing is drawn at random: the engine that is furthest
-behind its share is asked. Reports are told a fixed number of plans later, so that what is proposed does not depend on
-how fast workers answer.
+With several engines the share of each is proportional to its discoveries per unit of cost, old ones counting less and
+less, above a floor that every engine keeps. Nothing is random: the engine that is furthest behind its share is asked
+for the next plan. Engines learn from reports a fixed number of plans later, so that what they propose does not depend
+on how fast workers answer.
 """
 
 from __future__ import annotations
@@ -20,58 +20,76 @@ from fuzz.search.engines.novelty import Novelty
 from fuzz.worker.protocol import Report
 
 LAG = 80
-"""Plans between a report and what is learnt from it: more than are drawn ahead and wait at one worker."""
-PATIENT = 1200
+"""Plans between a report and the engines' learning from it: more than are drawn ahead and wait at one worker."""
+LONG_LAG = 1200
 """The same for a run that does not depend on how many workers it has: more than are drawn ahead of any answer."""
 FLOOR = 0.5
-"""This part of an equal share is every engine's, whatever it finds."""
-FADING = 0.998
-"""A discovery, and what it cost, count so much less with each plan."""
+"""This part of an equal share goes to every engine, whatever it discovers."""
+DECAY = 0.998
+"""With each plan, the weight of earlier discoveries and of their cost is multiplied by this."""
 PRIOR = 4.0
 """Discoveries, and cost, that every engine is credited with at the start, so that the first few decide little."""
-ELEMENTS = 1 << 12
+ELEMENTS_PER_PLAN = 1 << 12
 """Elements that cost as much as one more plan."""
 
 
 @dataclass
-class Account:
-    """What an engine has done in this run. `earned` and `spent` fade; `due` is how far it is behind its share."""
+class EngineStats:
+    """What an engine has done in this run.
+
+    `decayed_discoveries` and `decayed_cost` give old plans less weight; `deficit` is how far the engine is behind its
+    share of the cost.
+    """
 
     plans: int = 0
     cases: int = 0
     discoveries: int = 0
     seconds: float = 0.0
-    earned: float = PRIOR
-    spent: float = PRIOR
-    due: float = 0.0
+    decayed_discoveries: float = PRIOR
+    decayed_cost: float = PRIOR
+    deficit: float = 0.0
 
     @property
     def rate(self) -> float:
-        return self.earned / self.spent
+        """Discoveries per unit of cost."""
+        return self.decayed_discoveries / self.decayed_cost
+
+    def record(self, cases: int, discoveries: int, seconds: float, cost: float) -> None:
+        """Counts one plan."""
+        self.plans += 1
+        self.cases += cases
+        self.discoveries += discoveries
+        self.seconds += seconds
+        self.decayed_discoveries += discoveries
+        self.decayed_cost += cost
+
+    def decay(self) -> None:
+        self.decayed_discoveries *= DECAY
+        self.decayed_cost *= DECAY
 
 
 @dataclass
-class Desk:
-    """Engines, the first of which is asked first, and what they all know of the kernel.
+class EngineScheduler:
+    """Chooses the engine of each plan; the first engine proposes the first plans.
 
-    `lag` is how many plans later reports are told.
+    `lag` is how many plans later the engines learn from a report.
     """
 
     engines: Sequence[Engine]
     dictionary: Dictionary = field(default_factory=Dictionary)
     lag: int = LAG
-    accounts: dict[str, Account] = field(default_factory=dict)
+    stats: dict[str, EngineStats] = field(default_factory=dict)
     novelty: Novelty = field(default_factory=Novelty)
-    _given: int = 0
-    _last: float = 0.0
-    _open: deque[tuple[int, Engine, Proposal]] = field(default_factory=deque)
-    _answered: deque[tuple[int, Proposal, Sequence[Report]]] = field(default_factory=deque)
-    _looked: float = field(default_factory=time.monotonic)
+    _proposed: int = 0
+    _last_cost: float = 0.0
+    _pending: deque[tuple[int, Engine, Proposal]] = field(default_factory=deque)
+    _unlearnt: deque[tuple[int, Proposal, Sequence[Report]]] = field(default_factory=deque)
+    _last_report: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        self.accounts = {engine.name: Account() for engine in self.engines}
+        self.stats = {engine.name: EngineStats() for engine in self.engines}
 
-    def __enter__(self) -> Desk:
+    def __enter__(self) -> EngineScheduler:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -79,67 +97,65 @@ class Desk:
             engine.close()
 
     def plans(self) -> Iterator[tuple[Case, int]]:
-        """(plan, how many replicas it has), for ever."""
+        """Yields (plan, number of replicas) for ever."""
         while True:
-            self._tell(self._given - self.lag)
-            engine = self._next()
+            self._teach_engines(self._proposed - self.lag)
+            engine = self._choose_engine()
             proposal = engine.propose()
-            self._open.append((self._given, engine, proposal))
-            self._given += 1
-            self._last = cost(proposal)
-            self.accounts[engine.name].due -= self._last
+            self._pending.append((self._proposed, engine, proposal))
+            self._proposed += 1
+            self._last_cost = cost(proposal)
+            self.stats[engine.name].deficit -= self._last_cost
             yield proposal.plan, proposal.replicas
 
     def learn(self, plan: Case, reports: Sequence[Report], paused: float = 0.0) -> None:
-        """Takes the reports on a plan, in the order of the plans; those that no engine proposed are nobody's.
+        """Takes the reports on a plan, in the order of the plans; reports on a plan of no engine are ignored.
 
-        `paused` are the seconds since the last time that were spent on something else.
+        `paused` are the seconds since the last call that were spent on something else.
         """
         now = time.monotonic()
-        seconds, self._looked = max(now - self._looked - paused, 0.0), now
-        if not self._open or self._open[0][2].plan is not plan:
+        seconds, self._last_report = max(now - self._last_report - paused, 0.0), now
+        if not self._pending or self._pending[0][2].plan is not plan:
             return
-        number, engine, proposal = self._open.popleft()
-        account = self.accounts[engine.name]
-        found = self.novelty.discoveries(plan, *reports)
-        account.plans, account.cases = account.plans + 1, account.cases + len(reports)
-        account.discoveries, account.seconds = account.discoveries + found, account.seconds + seconds
-        for each in self.accounts.values():
-            each.earned, each.spent = each.earned * FADING, each.spent * FADING
-        account.earned, account.spent = account.earned + found, account.spent + cost(proposal)
-        self._answered.append((number, proposal, reports))
+        number, engine, proposal = self._pending.popleft()
+        for stats in self.stats.values():
+            stats.decay()
+        discoveries = self.novelty.discoveries(plan, *reports)
+        self.stats[engine.name].record(len(reports), discoveries, seconds, cost(proposal))
+        self._unlearnt.append((number, proposal, reports))
 
-    def _tell(self, last: int) -> None:
-        while self._answered and self._answered[0][0] <= last:
-            _, proposal, reports = self._answered.popleft()
+    def _teach_engines(self, last: int) -> None:
+        """Lets all engines learn from the reports on the plans up to this number."""
+        while self._unlearnt and self._unlearnt[0][0] <= last:
+            _, proposal, reports = self._unlearnt.popleft()
             self.dictionary.add(sorted({number for report in reports for number in report.constants}))
             for engine in self.engines:
                 engine.learn(proposal, reports)
 
-    def _next(self) -> Engine:
+    def _choose_engine(self) -> Engine:
         """The engine that is furthest behind its share of the cost so far."""
-        here = [engine for engine in self.engines if engine.joins <= self._given] or self.engines[:1]
-        wanted = self.shares(here)
-        for engine in here:
-            self.accounts[engine.name].due += wanted[engine.name] * self._last
-        return max(here, key=lambda engine: self.accounts[engine.name].due)
+        joined = [engine for engine in self.engines if engine.joins <= self._proposed] or self.engines[:1]
+        shares = self.shares(joined)
+        for engine in joined:
+            self.stats[engine.name].deficit += shares[engine.name] * self._last_cost
+        return max(joined, key=lambda engine: self.stats[engine.name].deficit)
 
     def shares(self, engines: Sequence[Engine]) -> dict[str, float]:
         """The share of the cost that each engine is to have now."""
-        floor, accounts = FLOOR / len(engines), {engine.name: self.accounts[engine.name] for engine in engines}
-        rates = sum(one.rate for one in accounts.values())
-        return {name: floor + (1 - FLOOR) * one.rate / rates for name, one in accounts.items()}
+        floor, rates = FLOOR / len(engines), {engine.name: self.stats[engine.name].rate for engine in engines}
+        total = sum(rates.values())
+        return {name: floor + (1 - FLOOR) * rate / total for name, rate in rates.items()}
 
     def statistics(self) -> dict[str, dict[str, float]]:
         """For each engine its cases, discoveries and share of the time."""
-        total = sum(one.seconds for one in self.accounts.values()) or 1.0
+        total = sum(stats.seconds for stats in self.stats.values()) or 1.0
         return {
-            name: {"cases": one.cases, "discoveries": one.discoveries, "share": round(one.seconds / total, 4)}
-            for name, one in self.accounts.items()
+            name: {"cases": stats.cases, "discoveries": stats.discoveries, "share": round(stats.seconds / total, 4)}
+            for name, stats in self.stats.items()
         }
 
 
 def cost(proposal: Proposal) -> float:
-    """What a plan costs, in plans that are as small as can be: each replica is launched and judged."""
+    """What a plan costs, in units of the smallest plan: each replica is launched and judged."""
     elements = proposal.replicas * proposal.plan.elements()
-    return 1.0 + proposal.replicas / 8 + elements / ELEMENTS
+    return 1.0 + proposal.replicas / 8 + elements / ELEMENTS_PER_PLAN

@@ -10,7 +10,7 @@ import numpy as np
 from fuzz.model.case import Argument, Call, Case, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words, to_words
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, exact
 from fuzz.target.spec import Target
@@ -114,9 +114,9 @@ def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
     if value.layout.expand == layout.expand or not isinstance(value.values, Exact):
         return replace(value, layout=layout)
     shape = resolve(value.shape, call.dims)
-    whole = np.broadcast_to(value.words(call.dims), shape)
-    words = whole[tuple(slice(0, 1) if dim in layout.expand else slice(None) for dim in range(len(shape)))]
-    return replace(value, layout=layout, values=exact(words, named_dtype(value.dtype)))
+    whole = np.broadcast_to(value.bits(call.dims), shape)
+    bits = whole[tuple(slice(0, 1) if dim in layout.expand else slice(None) for dim in range(len(shape)))]
+    return replace(value, layout=layout, values=exact(bits, named_dtype(value.dtype)))
 
 
 def with_dtype(value: Argument, dtype: str) -> Argument:
@@ -124,9 +124,9 @@ def with_dtype(value: Argument, dtype: str) -> Argument:
     if dtype == value.dtype or not isinstance(value.values, Exact):
         return replace(value, dtype=dtype)
     old = named_dtype(value.dtype)
-    numbers = from_words(np.array(value.values.words, dtype=old.word), old)
-    words = to_words(numbers, named_dtype(dtype))
-    return replace(value, dtype=dtype, values=exact(words, named_dtype(dtype)))
+    numbers = from_bits(np.array(value.values.bits, dtype=old.unsigned), old)
+    bits = to_bits(numbers, named_dtype(dtype))
+    return replace(value, dtype=dtype, values=exact(bits, named_dtype(dtype)))
 
 
 def _default_options(call: Call, target: Target) -> dict[str, Scalar]:

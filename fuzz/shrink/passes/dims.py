@@ -122,11 +122,11 @@ def _with_slices(case: Case, index: int, dim: Size, kept: np.ndarray) -> Case:
     for name, value in call.tensors.items():
         if not _uses(value, dim):
             continue
-        words = value.words(call.dims)
+        bits = value.bits(call.dims)
         for axis, text in enumerate(value.shape):
             if text == dim.name and axis not in value.layout.expand:
-                words = np.take(words, kept, axis)
-        cut = words[tuple(slice(0, size) for size in value.layout.stored(resolve(value.shape, dims)))]
+                bits = np.take(bits, kept, axis)
+        cut = bits[tuple(slice(0, size) for size in value.layout.stored(resolve(value.shape, dims)))]
         call = call.with_argument(name, replace(value, values=exact(cut, named_dtype(value.dtype))))
     return case.with_call(index, replace(call, dims=dims))
 
@@ -185,7 +185,7 @@ def _lower(size: int, dim: Size) -> Iterator[int]:
 
 
 def resized(case: Case, target: Target, index: int, dims: dict[str, int]) -> Case:
-    """The case with other dims for one call: recipes make as many values, exact words are cut to fit."""
+    """The case with other dims for one call: recipes make as many values, exact bits are cut to fit."""
     call = case.calls[index]
     for name, value in call.tensors.items():
         if isinstance(value.values, Exact):
@@ -196,14 +196,14 @@ def resized(case: Case, target: Target, index: int, dims: dict[str, int]) -> Cas
 
 
 def _cut(value: Argument, call: Call, dims: dict[str, int]) -> Exact:
-    """The words of the leading part that remains, the last word repeated where a dim grew."""
-    words = value.words(call.dims)
+    """The bits of the leading part that remains, the last pattern repeated where a dim grew."""
+    bits = value.bits(call.dims)
     shape = value.layout.stored(resolve(value.shape, dims))
-    kept = words[tuple(slice(0, size) for size in shape)]
+    kept = bits[tuple(slice(0, size) for size in shape)]
     if kept.shape != shape:
-        flat = [int(word) for word in kept.reshape(-1)] or [0]
+        flat = [int(pattern) for pattern in kept.reshape(-1)] or [0]
         return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), value.dtype)
-    return Exact(tuple(int(word) for word in kept.reshape(-1)), value.dtype)
+    return Exact(tuple(int(pattern) for pattern in kept.reshape(-1)), value.dtype)
 
 
 def _fitting(split: Split | None, rows: int) -> Split | None:
@@ -215,7 +215,7 @@ def _fitting(split: Split | None, rows: int) -> Split | None:
 
 
 def all_contiguous(case: Case) -> Case:
-    """The case with every tensor contiguous; exact words of an expanded tensor stay, and may not fit."""
+    """The case with every tensor contiguous; exact bits of an expanded tensor stay, and may not fit."""
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
             if isinstance(value.values, Recipe):

@@ -1,4 +1,5 @@
-"""Plain values: to zeros, ones, small numbers, few significant bits; large tensors by recipe, small ones word by word.
+"""Plain values: zeros, ones, small numbers, few significant bits. Large tensors by recipe, small ones by element.
+
 
 `listed` first writes out what a recipe made, so that single elements can be changed. `smallest_values` enumerates
 assignments of few plain numbers in their order, so that the same bug ends in the same case from any start.
@@ -15,13 +16,13 @@ import numpy as np
 
 from fuzz.model.case import Argument, Case
 from fuzz.model.dims import resolve
-from fuzz.model.dtypes import DType, from_words, to_words
+from fuzz.model.dtypes import DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact, Recipe, exact, recipe
 from fuzz.target.spec import Target
 
 WRITTEN = 512
-"""Stored elements up to which a tensor's words are written out one by one."""
+"""Stored elements up to which a tensor's bits are written out one by one."""
 PLAIN = (1.0, -1.0, 2.0, -2.0, 0.5, -0.5, 4.0, -4.0, 8.0, -8.0, 16.0, 3.0, -3.0)
 """Numbers tried for single elements, simplest first."""
 ALPHABET = (1.0, -1.0, 2.0, -2.0, 0.5, 4.0, -4.0, 16.0, -16.0)
@@ -45,59 +46,61 @@ def plain_recipes(case: Case, target: Target) -> Iterator[Case]:
 
 
 def listed(case: Case) -> Case:
-    """The case with the words of every small tensor written out; the same bits."""
+    """The case with the patterns of every small tensor written out; the same bits."""
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
             if not isinstance(value.values, Exact) and _size(value, call.dims) <= WRITTEN:
-                words = exact(value.words(call.dims), named_dtype(value.dtype))
-                call = call.with_argument(name, replace(value, values=words))
+                patterns = exact(value.bits(call.dims), named_dtype(value.dtype))
+                call = call.with_argument(name, replace(value, values=patterns))
         case = case.with_call(index, call)
     return case
 
 
 def zero_chunks(case: Case, target: Target) -> Iterator[Case]:
     """Runs of elements to zero: all of a tensor, halves, quarters, down to single ones."""
-    for index, name, value, words in _written(case):
-        size = len(words)
+    for index, name, value, bits in _written(case):
+        size = len(bits)
         chunk = size
         while chunk:
             for start in range(0, size, chunk):
                 run = range(start, min(start + chunk, size))
-                if any(words[start : start + chunk]):
-                    yield _with_words(case, index, name, value, _put(words, dict.fromkeys(run, 0)))
+                if any(bits[start : start + chunk]):
+                    yield _with_bits(case, index, name, value, _put(bits, dict.fromkeys(run, 0)))
             chunk //= 2
 
 
 def plain_numbers(case: Case, target: Target) -> Iterator[Case]:
     """Single elements, and all non-zeros of a tensor at once, to plain numbers."""
-    for index, name, value, words in _written(case):
+    for index, name, value, bits in _written(case):
         kind = named_dtype(value.dtype)
-        plain = [int(word) for word in np.atleast_1d(to_words(np.array(PLAIN), kind))] if kind.is_float else [1, 2, 3]
-        places = [place for place, word in enumerate(words) if word]
-        for word in plain[:4]:
-            yield _with_words(case, index, name, value, _put(words, dict.fromkeys(places, word)))
+        plain = (
+            [int(pattern) for pattern in np.atleast_1d(to_bits(np.array(PLAIN), kind))] if kind.is_float else [1, 2, 3]
+        )
+        places = [place for place, pattern in enumerate(bits) if pattern]
+        for pattern in plain[:4]:
+            yield _with_bits(case, index, name, value, _put(bits, dict.fromkeys(places, pattern)))
         for place in places:
-            for word in plain:
-                if word != words[place]:
-                    yield _with_words(case, index, name, value, _put(words, {place: word}))
+            for pattern in plain:
+                if pattern != bits[place]:
+                    yield _with_bits(case, index, name, value, _put(bits, {place: pattern}))
 
 
 def fewer_bits(case: Case, target: Target) -> Iterator[Case]:
     """Single elements rounded to few significant bits, towards exponent 0, and to the positive side."""
-    for index, name, value, words in _written(case):
+    for index, name, value, patterns in _written(case):
         kind = named_dtype(value.dtype)
         if not kind.is_float:
             continue
-        for place, word in enumerate(words):
-            for simpler in _simpler(word, kind):
-                yield _with_words(case, index, name, value, _put(words, {place: simpler}))
+        for place, pattern in enumerate(patterns):
+            for simpler in _simpler(pattern, kind):
+                yield _with_bits(case, index, name, value, _put(patterns, {place: simpler}))
 
 
 def smallest_values(case: Case, target: Target) -> Iterator[Case]:
     """Assignments of plain numbers to few elements, the rest 0, in the order of cases."""
-    slots = [(index, name, place) for index, name, _, words in _written(case) for place in range(len(words))]
-    tensors = {(index, name): (value, words) for index, name, value, words in _written(case)}
-    present = sum(1 for _, words in tensors.values() for word in words if word)
+    slots = [(index, name, place) for index, name, _, bits in _written(case) for place in range(len(bits))]
+    tensors = {(index, name): (value, bits) for index, name, value, bits in _written(case)}
+    present = sum(1 for _, bits in tensors.values() for pattern in bits if pattern)
     if not slots or len(slots) > 24:
         return
     yield from islice(_assigned(case, tensors, slots, present), ENUMERATED)
@@ -109,8 +112,8 @@ def _assigned(
     slots: list[tuple[int, str, int]],
     most: int,
 ) -> Iterator[Case]:
-    words_of_number = {
-        key: [int(word) for word in np.atleast_1d(to_words(np.array(ALPHABET), named_dtype(value.dtype)))]
+    bits_of_number = {
+        key: [int(pattern) for pattern in np.atleast_1d(to_bits(np.array(ALPHABET), named_dtype(value.dtype)))]
         for key, (value, _) in tensors.items()
         if named_dtype(value.dtype).is_float
     }
@@ -118,7 +121,7 @@ def _assigned(
         letters = range(len(ALPHABET) if count < 3 else 3)
         for choice in sorted(product(letters, repeat=count), key=sum):
             for places in combinations(reversed(slots), count):
-                yield _assignment(case, tensors, words_of_number, places, choice)
+                yield _assignment(case, tensors, bits_of_number, places, choice)
 
 
 def _assignment(
@@ -128,7 +131,7 @@ def _assignment(
     places: tuple[tuple[int, str, int], ...],
     choice: tuple[int, ...],
 ) -> Case:
-    for (index, name), (value, words) in tensors.items():
+    for (index, name), (value, bits) in tensors.items():
         if (index, name) not in numbers:
             continue
         put = {
@@ -136,58 +139,58 @@ def _assignment(
             for (at, key, place), letter in zip(places, choice, strict=True)
             if (at, key) == (index, name)
         }
-        case = _with_words(case, index, name, value, _put((0,) * len(words), put))
+        case = _with_bits(case, index, name, value, _put((0,) * len(bits), put))
     return case
 
 
 def sorted_values(case: Case, target: Target) -> Iterator[Case]:
-    """A tensor's words, as bits, in ascending order, and single neighbours swapped: equal cases end in one."""
-    for index, name, value, words in _written(case):
-        yield _with_words(case, index, name, value, tuple(sorted(words)))
-        if len(words) <= SWAPPED:
-            for place, (one, other) in enumerate(pairwise(words)):
+    """A tensor's patterns, as bits, in ascending order, and single neighbours swapped: equal cases end in one."""
+    for index, name, value, patterns in _written(case):
+        yield _with_bits(case, index, name, value, tuple(sorted(patterns)))
+        if len(patterns) <= SWAPPED:
+            for place, (one, other) in enumerate(pairwise(patterns)):
                 if one > other:
-                    yield _with_words(case, index, name, value, _put(words, {place: other, place + 1: one}))
+                    yield _with_bits(case, index, name, value, _put(patterns, {place: other, place + 1: one}))
 
 
-def _simpler(word: int, kind: DType) -> Iterator[int]:
-    number = float(from_words(np.array([word], dtype=kind.word), kind)[0])
+def _simpler(pattern: int, kind: DType) -> Iterator[int]:
+    number = float(from_bits(np.array([pattern], dtype=kind.unsigned), kind)[0])
     if number == 0 or not math.isfinite(number):
         return
     mantissa, exponent = math.frexp(number)
     for bits in range(1, kind.mantissa + 1):
         for rounded in (math.floor(mantissa * 2**bits), math.ceil(mantissa * 2**bits)):
-            yield _word(math.ldexp(rounded, exponent - bits), kind)
+            yield _pattern(math.ldexp(rounded, exponent - bits), kind)
     step = exponent - 1
     while step:
-        yield _word(math.ldexp(mantissa, exponent - step), kind)
+        yield _pattern(math.ldexp(mantissa, exponent - step), kind)
         step = int(step / 2)
-    yield _word(math.ldexp(mantissa, exponent - (1 if exponent > 1 else -1)), kind)
-    yield _word(abs(number), kind)
+    yield _pattern(math.ldexp(mantissa, exponent - (1 if exponent > 1 else -1)), kind)
+    yield _pattern(abs(number), kind)
 
 
-def _word(number: float, kind: DType) -> int:
-    return int(to_words(np.array([number]), kind)[0])
+def _pattern(number: float, kind: DType) -> int:
+    return int(to_bits(np.array([number]), kind)[0])
 
 
 def _written(case: Case) -> Iterator[tuple[int, str, Argument, tuple[int, ...]]]:
-    """(call, name, argument, words) of the tensors whose words are written out."""
+    """(call, name, argument, bits) of the tensors whose bits are written out."""
     for index, call in enumerate(case.calls):
         for name, value in call.tensors.items():
             if isinstance(value.values, Exact):
-                yield index, name, value, value.values.words
+                yield index, name, value, value.values.bits
 
 
-def _with_words(case: Case, index: int, name: str, value: Argument, words: tuple[int, ...]) -> Case:
+def _with_bits(case: Case, index: int, name: str, value: Argument, bits: tuple[int, ...]) -> Case:
     call = case.calls[index]
-    return case.with_call(index, call.with_argument(name, replace(value, values=Exact(words, value.dtype))))
+    return case.with_call(index, call.with_argument(name, replace(value, values=Exact(bits, value.dtype))))
 
 
-def _put(words: tuple[int, ...], changes: dict[int, int]) -> tuple[int, ...]:
-    listed_words = list(words)
-    for place, word in changes.items():
-        listed_words[place] = word
-    return tuple(listed_words)
+def _put(bits: tuple[int, ...], changes: dict[int, int]) -> tuple[int, ...]:
+    listed_bits = list(bits)
+    for place, pattern in changes.items():
+        listed_bits[place] = pattern
+    return tuple(listed_bits)
 
 
 def _every(case: Case, kind: Recipe) -> Case:

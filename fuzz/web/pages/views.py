@@ -90,7 +90,7 @@ def unseen(study: PlotResult, drawn: tuple[Plot, ...]) -> Iterator[str]:
 
 def verdict_of(entry: Entry) -> str:
     """The verdict of an accuracy finding; other findings have none."""
-    if entry.finding is None or entry.finding.of_one_backend.oracle != "accuracy":
+    if entry.finding is None or entry.finding.as_accuracy.oracle != "accuracy":
         return ""
     return Verdict.recalled(entry.seen).name
 
@@ -100,7 +100,7 @@ def certificate(entry: Entry) -> list[str]:
         return []
     told = [line.strip() for line in verdict_lines(entry.finding, entry.seen)]
     verdict = Verdict.recalled(entry.seen)
-    accuracy = entry.finding.of_one_backend.oracle == "accuracy"
+    accuracy = entry.finding.as_accuracy.oracle == "accuracy"
     if not told and verdict.name == "unadjudicated" and verdict.reason and accuracy:
         told = [f"unadjudicated: {verdict.reason}"]
     return told
@@ -134,10 +134,10 @@ def numbers(finding: Finding | None, seen: Mapping[str, str]) -> list[tuple[str,
     if finding and finding.ratio:
         found.append(("error / bound", f"{finding.ratio:.4g}"))
     if "rate" in seen:
-        found.append(("shows in", f"{Rate.parse(seen['rate']).told()} runs"))
+        found.append(("shows in", f"{Rate.parse(seen['rate']).describe()} runs"))
     found += [(name.replace("_", " "), seen[name]) for name in ("seed", "first_case", "witnesses") if name in seen]
-    if finding and finding.place:
-        found.append(("source line", finding.place))
+    if finding and finding.source_line:
+        found.append(("source line", finding.source_line))
     if finding and finding.call:
         found.append(("shown by", f"call {finding.call + 1}"))
     return found

@@ -15,7 +15,7 @@ from fuzz.backends.base import Backend
 from fuzz.backends.execute import Fatal, run
 from fuzz.backends.memory import NAMES
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
-from fuzz.model.dtypes import DType, Words, from_words, to_words
+from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.outcome import Returned, describe
@@ -32,7 +32,7 @@ from fuzz.sweep.counts import NEAR
 from fuzz.sweep.measure import KernelRunner
 from fuzz.sweep.plan import batch_of, swept_arguments
 from fuzz.sweep.ulps import ulps
-from fuzz.target.loader import LIBRARIES, built_in, check_fits, find, load, planted
+from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.web.plots.data import ErrorCurve, OutputErrors, PlotData
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
@@ -60,7 +60,7 @@ class PlotWorker:
 
     def script(self, sitting: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
-        plant = planted(self.target, self.setting.planted)[0] if self.setting.planted else None
+        plant = load_planted(self.target, self.setting.planted)[0] if self.setting.planted else None
         try:
             expected = expected_values(self.target, sitting.entry)
             due = Due(expected, split_call(self.target, sitting.entry.case))
@@ -86,7 +86,7 @@ class PlotWorker:
     def curves(self, entry: Entry) -> tuple[ErrorCurve, ...]:
         """The error along the one argument of an elementwise target; none for others."""
         finding = entry.finding
-        if finding is None or finding.of_one_backend.oracle != "accuracy":
+        if finding is None or finding.as_accuracy.oracle != "accuracy":
             return ()
         try:
             return (self.curve(entry, finding.outputs[0]),)
@@ -115,7 +115,7 @@ class PlotWorker:
         inputs = {name: one.cpu().double() for name, one in tensors.items()}
         want, kind = truth.expected(inputs, members=1).value, named_dtype(NAMES[got.dtype])
         error, sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
-        x = from_words(words, plan.kind).astype(np.float64)
+        x = from_bits(words, plan.kind).astype(np.float64)
         return ErrorCurve(output, swept, dtype, settings, numbers(x), numbers(error.numpy()), tuple(sign.tolist()))
 
 
@@ -147,7 +147,7 @@ def located(gallery: PlotConfig, sitting: PlotRequest) -> str:
     """What to load an entry's target by. TargetError where it is in none of the gallery's places."""
     name = sitting.entry.case.target
     if gallery.beside or gallery.given:
-        return find(name, sitting.path, gallery.given)[0]
+        return find_target(name, sitting.path, gallery.given)[0]
     try:
         return find_in(name, gallery.folders)
     except TargetError as error:
@@ -156,7 +156,7 @@ def located(gallery: PlotConfig, sitting: PlotRequest) -> str:
 
 def find_in(name: str, folders: Iterable[Path]) -> str:
     """The built-in target of that name, else the first of the files in the folders that declares it."""
-    if name in {path.stem for path in built_in()} or name.partition("_")[0] in LIBRARIES:
+    if name in {path.stem for path in built_in_files()} or name.partition("_")[0] in LIBRARIES:
         return name
     for path in sorted(place for folder in folders for place in folder.glob("*.py")):
         text = path.read_text(encoding="utf-8", errors="replace")
@@ -204,12 +204,12 @@ def first_wrong(entry: Entry) -> int:
 def element(entry: Entry, name: str, place: int) -> float:
     """One element of an argument of one dim."""
     value = entry.case.last.arguments[name]
-    words = value.words(entry.case.last.dims).reshape(-1)
+    words = value.bits(entry.case.last.dims).reshape(-1)
     word = words[min(place, words.size - 1)]
-    return float(from_words(np.asarray([word]), named_dtype(value.dtype))[0])
+    return float(from_bits(np.asarray([word]), named_dtype(value.dtype))[0])
 
 
-def around(x: float, kind: DType) -> Words:
+def around(x: float, kind: DType) -> Bits:
     """Words of DRAWN values, evenly from -NEAR to NEAR, or further out where x lies there, and of x itself."""
     reach = NEAR if not math.isfinite(x) or abs(x) < NEAR else min(2 * abs(x), kind.largest)
-    return to_words(np.sort(np.append(np.linspace(-reach, reach, DRAWN), x if math.isfinite(x) else 0.0)), kind)
+    return to_bits(np.sort(np.append(np.linspace(-reach, reach, DRAWN), x if math.isfinite(x) else 0.0)), kind)

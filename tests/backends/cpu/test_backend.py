@@ -100,7 +100,7 @@ def test_what_kernels_do_inside_of_their_buffers(
         assert finding is None
         return
     assert finding is not None and (finding.symptom, finding.outputs) == (symptom, (argument,))
-    assert finding.place == f"{portable(__file__)}:{line}"
+    assert finding.source_line == f"{portable(__file__)}:{line}"
 
 
 def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,6 +111,6 @@ def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatc
         result = CallResult({}, accesses=tuple(Access(kind, kind, kind, kind) for kind in kinds))
         finding = Bounds().examine(SimpleNamespace(returned=Returned((result,))))  # type: ignore[arg-type]
         assert finding is not None and finding.symptom in SYMPTOMS["bounds"] and finding.disagreeing == len(kinds)
-        shown.append(finding.place)
-        kinds.remove(finding.place)
+        shown.append(finding.source_line)
+        kinds.remove(finding.source_line)
     assert shown == ["overflow", "store", "atomic", "conflict", "race", "load", "unwritten"]

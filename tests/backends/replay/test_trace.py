@@ -25,7 +25,7 @@ from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import ReplicaRunner
 from fuzz.run.fuzzer import SHARES
 from fuzz.search.engines import RandomEngine
-from fuzz.target.loader import load, planted
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.protocol import Question, Report, Setting, Wave
 
@@ -68,7 +68,7 @@ def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: s
     handle = examine.service(Setting("layernorm_bw", bug or None, "cpu"))
     plans = small(layernorm, 4)
     if bug in ("", "bessel", "low_precision_accumulate", "block_chosen_by_batch"):
-        launcher = planted(layernorm, bug)[1] if bug else layernorm.launcher
+        launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
         assert all(all(together(layernorm, launcher, plan)) for plan in plans)
     for plan in plans:
         wave = Wave(plan, (EVERYTHING,) * COUNT)
@@ -136,7 +136,7 @@ def test_a_launcher_that_does_more_than_launch_is_not_repeated(launcher: Launche
 
 def test_programs_run_in_the_order_that_is_asked_for() -> None:
     made = load("layernorm_bw")
-    launcher = planted(made, "atomic_order")[1]
+    launcher = load_planted(made, "atomic_order")[1]
     handle = examine.service(Setting("layernorm_bw", "atomic_order", "cpu"))
     found = 0
     for plan in [plan for plan in small(made, 60) if plan.last.dims["M"] > 2][:12]:

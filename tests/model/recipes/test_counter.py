@@ -49,9 +49,9 @@ def test_hash_agrees_with_the_model() -> None:
 def test_normals_agree_with_the_model() -> None:
     key = stream_key(1, 2, 3)
     for n, got in enumerate(normal_integers(np.arange(50).reshape(1, -1), key, NUMPY)[0].tolist()):
-        words = [_model(n, key, lane) for lane in range(3)]
-        total = sum(word >> s & 0xFFFF for word in words for s in (0, 16, 32, 48))
-        low = (words[0] ^ words[1] ^ words[2]) & 0xFFFFFFFF
+        bits = [_model(n, key, lane) for lane in range(3)]
+        total = sum(pattern >> s & 0xFFFF for pattern in bits for s in (0, 16, 32, 48))
+        low = (bits[0] ^ bits[1] ^ bits[2]) & 0xFFFFFFFF
         assert got == (total << 32) + low - (6 * 0xFFFF << 32) - (1 << 31)
 
 

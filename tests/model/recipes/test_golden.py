@@ -7,7 +7,7 @@ import pytest
 from fuzz.model.dtypes import dtype
 from fuzz.model.recipes import RECIPES, Recipe, generate
 
-# float32 words of shape (2, 3), int32 for recipes of integers
+# float32 bits of shape (2, 3), int32 for recipes of integers
 GOLDEN = {
     "zeros/1 seed=7": "00000000 00000000 00000000 00000000 00000000 00000000",
     "ones/1 seed=7": "3f800000 3f800000 3f800000 3f800000 3f800000 3f800000",
@@ -48,7 +48,7 @@ GOLDEN = {
 def test_words(text: str) -> None:
     recipe = Recipe.parse(text)
     d = dtype("float32" if "float" in recipe.kind.fits else "int32")
-    assert " ".join(f"{word:08x}" for word in generate(recipe, (2, 3), d).flat) == GOLDEN[text]
+    assert " ".join(f"{pattern:08x}" for pattern in generate(recipe, (2, 3), d).flat) == GOLDEN[text]
     assert recipe.text() == text
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fuzz.model.dtypes import DTYPES, dtype, from_words, ordinal, to_words
-from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, exact, generate, override, recipe, words_of
+from fuzz.model.dtypes import DTYPES, dtype, from_bits, ordinal, to_bits
+from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, bits_of, exact, generate, override, recipe
 
 F32 = dtype("float32")
 FLOATS = [d for d in DTYPES.values() if d.is_float]
@@ -14,7 +14,7 @@ EACH_FLOAT = pytest.mark.parametrize("d", FLOATS, ids=lambda d: d.name)
 
 
 def values(name: str, shape: tuple[int, ...], d=F32, seed: int = 3, **params) -> np.ndarray:
-    return from_words(generate(recipe(name, seed, **params), shape, d), d)
+    return from_bits(generate(recipe(name, seed, **params), shape, d), d)
 
 
 # ---------------------------------------------------------------- text
@@ -201,15 +201,15 @@ def test_ends_of_the_format(d) -> None:
     assert big.max() > 0.99 * d.largest and big.min() >= 2.0 ** (d.bias - 1)
     assert d.smallest_normal <= tiny.min() < 1.02 * d.smallest_normal and tiny.max() < 4 * d.smallest_normal
     zeros = generate(recipe("signed_zeros"), (2000,), d)
-    s, one = d.sign_word, d.one_word
+    s, one = d.sign_mask, d.one_bits
     assert set(zeros.tolist()) == {0, s, one, one | s}
 
 
 @EACH_FLOAT
 def test_boundaries_hold_what_was_asked_for(d) -> None:
-    words = generate(recipe("boundaries", builtin=0, spread=1, c0=-3.7, c1=1e300, c2=0.0), (500,), d)
-    centre, top = int(ordinal(to_words(-3.7, d), d)), d.largest_word
-    got = set(ordinal(words, d).tolist())
+    bits = generate(recipe("boundaries", builtin=0, spread=1, c0=-3.7, c1=1e300, c2=0.0), (500,), d)
+    centre, top = int(ordinal(to_bits(-3.7, d), d)), d.largest_bits
+    got = set(ordinal(bits, d).tolist())
     assert {centre - 1, centre, centre + 1, -1, 0, 1} <= got
     assert (top in got) == (d.name != "float64")
     known = set(np.abs(values("boundaries", (20000,), d, spread=0)).tolist())
@@ -226,7 +226,7 @@ def test_nonfinite(d) -> None:
     x = values("nonfinite", (1000,), d)
     assert np.isposinf(x).any() and np.isneginf(x).any() and np.isnan(x).any()
     nans = generate(recipe("nonfinite", kinds=4, rarity=0), (3,), d)
-    assert (nans == d.nan_word).all()
+    assert (nans == d.nan_bits).all()
 
 
 def test_indices() -> None:
@@ -241,31 +241,31 @@ def test_indices() -> None:
     assert set(values("random_bits", (50,), dtype("bool")).tolist()) == {0, 1}
 
 
-# ---------------------------------------------------------------- exact words and overrides
+# ---------------------------------------------------------------- exact bits and overrides
 
 
 def test_exact_words() -> None:
-    words = generate(recipe("normal"), (2, 3), F32)
-    kept = exact(words, F32)
-    assert kept == Exact(tuple(words.reshape(-1).tolist()), "float32")
-    np.testing.assert_array_equal(words_of(kept, (3, 2), F32), words.reshape(3, 2))
+    bits = generate(recipe("normal"), (2, 3), F32)
+    kept = exact(bits, F32)
+    assert kept == Exact(tuple(bits.reshape(-1).tolist()), "float32")
+    np.testing.assert_array_equal(bits_of(kept, (3, 2), F32), bits.reshape(3, 2))
     for bad in (
-        lambda: words_of(kept, (4,), F32),
-        lambda: words_of(kept, (2, 3), dtype("int32")),
+        lambda: bits_of(kept, (4,), F32),
+        lambda: bits_of(kept, (2, 3), dtype("int32")),
         lambda: Exact((1 << 16,), "float16"),
         lambda: Exact((-1,), "float16"),
         lambda: Exact((2,), "bool"),
     ):
         with pytest.raises(ValueError):
             bad()
-    assert words_of(Exact((), "float32"), (0, 4), F32).shape == (0, 4)
+    assert bits_of(Exact((), "float32"), (0, 4), F32).shape == (0, 4)
 
 
 def test_overrides() -> None:
     made = recipe("normal")
     plain = generate(made, (2, 3), F32)
-    got = words_of(Patched(made, ((1, 0), (5, F32.nan_word))), (2, 3), F32)
-    assert got[0, 1] == 0 and got[1, 2] == F32.nan_word and (got == plain).sum() == 4
+    got = bits_of(Patched(made, ((1, 0), (5, F32.nan_bits))), (2, 3), F32)
+    assert got[0, 1] == 0 and got[1, 2] == F32.nan_bits and (got == plain).sum() == 4
     np.testing.assert_array_equal(plain, generate(made, (2, 3), F32))
     for bad in (
         lambda: Patched(made, ((1, 0), (1, 0))),

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import fuzz.model.recipes
-from fuzz.model.dtypes import DTYPES, DType, dtype, to_words
-from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, generate, recipe, replicas, words_of
+from fuzz.model.dtypes import DTYPES, DType, dtype, to_bits
+from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, bits_of, generate, recipe, replicas
 from fuzz.model.recipes import torch_values as tv
 
 SHAPES = [(), (0,), (1,), (7,), (4, 0), (0, 4), (3, 5), (2, 3, 4), (1, 300), (300, 1), (3, 70001)]
@@ -30,11 +30,11 @@ def test_same_bits(name: str, d: DType, device: str) -> None:
     for made in _variants(name):
         for shape in SHAPES[:-1] if made.seed != 5 else SHAPES:
             want = generate(made, shape, d)
-            words = generate(made, shape, d, tv.namespace(device))
-            np.testing.assert_array_equal(words.cpu().numpy().view(d.word), want, made.text())
+            bits = generate(made, shape, d, tv.namespace(device))
+            np.testing.assert_array_equal(bits.cpu().numpy().view(d.unsigned), want, made.text())
             tensor = tv.tensor(made, shape, d.name, device)
             assert tensor.shape == shape and tensor.is_contiguous() and tensor.dtype == getattr(torch, d.name)
-            np.testing.assert_array_equal(tv.to_words(tensor), want, made.text())
+            np.testing.assert_array_equal(tv.to_bits(tensor), want, made.text())
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -45,9 +45,9 @@ def test_stacked_replicas_are_the_tensors_of_their_seeds(name: str, device: str)
     seeds = [3, 1, 4, 1, 5, 2**63 - 1]
     for shape in [(), (0,), (5,), (3, 4), (2, 3, 4), (40, 700)]:
         alone = [generate(Recipe(name, 1, seed, made.params), shape, d) for seed in seeds]
-        np.testing.assert_array_equal(tv.to_words(tv.tensors(made, seeds, shape, d.name, device)), np.stack(alone))
-        words = replicas(made, seeds, shape, d, tv.namespace(device)).cpu().numpy()
-        np.testing.assert_array_equal(words.view(d.word), np.stack(alone))
+        np.testing.assert_array_equal(tv.to_bits(tv.tensors(made, seeds, shape, d.name, device)), np.stack(alone))
+        bits = replicas(made, seeds, shape, d, tv.namespace(device)).cpu().numpy()
+        np.testing.assert_array_equal(bits.view(d.unsigned), np.stack(alone))
         np.testing.assert_array_equal(replicas(made, seeds, shape, d), np.stack(alone))
     assert replicas(made, [], (2, 3), d).shape == (0, 2, 3)
 
@@ -64,33 +64,33 @@ def test_rounding_is_the_same(name: str, device: str) -> None:
     ties = ties * 2.0**-d.mantissa
     x = np.concatenate([ties, np.nextafter(ties, 0), np.nextafter(ties, np.inf), [0.0, -0.0, d.largest, 1e300, 5e-324]])
     x = np.concatenate([x, -x])
-    words = tv.namespace(device).round(torch.from_numpy(x).to(device), d).cpu().numpy()
-    np.testing.assert_array_equal(words.astype(d.word), to_words(np.clip(x, -d.largest, d.largest), d))
+    bits = tv.namespace(device).round(torch.from_numpy(x).to(device), d).cpu().numpy()
+    np.testing.assert_array_equal(bits.astype(d.unsigned), to_bits(np.clip(x, -d.largest, d.largest), d))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_exact_words_and_overrides(device: str) -> None:
     for d in DTYPES.values():
-        top = d.top_word
+        top = d.max_bits
         kept = Exact((0, top, 1), d.name)
-        np.testing.assert_array_equal(tv.to_words(tv.tensor(kept, (3, 1), d.name, device)), words_of(kept, (3, 1), d))
+        np.testing.assert_array_equal(tv.to_bits(tv.tensor(kept, (3, 1), d.name, device)), bits_of(kept, (3, 1), d))
         patched = Patched(recipe("ones"), ((0, top), (4, 0)))
-        got = tv.to_words(tv.tensor(patched, (2, 3), d.name, device))
-        np.testing.assert_array_equal(got, words_of(patched, (2, 3), d))
+        got = tv.to_bits(tv.tensor(patched, (2, 3), d.name, device))
+        np.testing.assert_array_equal(got, bits_of(patched, (2, 3), d))
     large = Patched(recipe("normal"), ((5, 0), (9_999, 0xFFFF)))
-    got = tv.to_words(tv.tensor(large, (300, 100), "bfloat16", device))
-    np.testing.assert_array_equal(got, words_of(large, (300, 100), dtype("bfloat16")))
-    words = generate(large.recipe, (300, 100), dtype("bfloat16"), tv.namespace(device))
-    tv._override(words, large.overrides, dtype("bfloat16"))
-    np.testing.assert_array_equal(words.cpu().numpy().view(np.uint16), got)
+    got = tv.to_bits(tv.tensor(large, (300, 100), "bfloat16", device))
+    np.testing.assert_array_equal(got, bits_of(large, (300, 100), dtype("bfloat16")))
+    bits = generate(large.recipe, (300, 100), dtype("bfloat16"), tv.namespace(device))
+    tv._override(bits, large.overrides, dtype("bfloat16"))
+    np.testing.assert_array_equal(bits.cpu().numpy().view(np.uint16), got)
     with pytest.raises(ValueError, match="outside 3"):
         tv.tensor(Patched(recipe("ones"), ((3, 0),)), (3,), "float32", device)
 
 
 def test_words_of_any_layout() -> None:
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    np.testing.assert_array_equal(tv.to_words(x.T), to_words(x.T.double().numpy(), dtype("float32")))
-    np.testing.assert_array_equal(tv.to_words(x[:, :1].expand(2, 3)).shape, (2, 3))
+    np.testing.assert_array_equal(tv.to_bits(x.T), to_bits(x.T.double().numpy(), dtype("float32")))
+    np.testing.assert_array_equal(tv.to_bits(x[:, :1].expand(2, 3)).shape, (2, 3))
 
 
 def test_flushed_subnormals_do_not_matter() -> None:
@@ -98,9 +98,9 @@ def test_flushed_subnormals_do_not_matter() -> None:
     small = generate(recipe("normal", exponent=-24), (500,), dtype("float16"))
     try:
         torch.set_flush_denormal(True)
-        for name, words in want.items():
+        for name, bits in want.items():
             made = generate(recipe("subnormals"), (500,), dtype(name), tv.namespace("cpu"))
-            np.testing.assert_array_equal(made.numpy().view(words.dtype), words)
+            np.testing.assert_array_equal(made.numpy().view(bits.dtype), bits)
         got = generate(recipe("normal", exponent=-24), (500,), dtype("float16"), tv.namespace("cpu")).numpy()
     finally:
         torch.set_flush_denormal(False)

@@ -12,11 +12,20 @@ import pytest
 from fuzz.corpus import codec
 from fuzz.model.case import Case, sort_key
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_words
+from fuzz.model.dtypes import from_bits
 from fuzz.model.entry import Entry
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.mutations import EDITS, LARGEST, Workshop, edited, known_dim, known_values, new_word, resized
+from fuzz.search.engines.mutations import (
+    EDITS,
+    LARGEST,
+    Workshop,
+    edited,
+    known_dim,
+    known_values,
+    new_pattern,
+    resized,
+)
 from fuzz.target.indices import legal
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -51,7 +60,7 @@ def test_edited_cases_are_legal_and_can_be_saved(built_in: Target) -> None:
             shape = case.last.shape(name)
             assert math.prod(shape) <= 8 * LARGEST and value.layout.fits(len(shape))
             if math.prod(shape) <= 4096:
-                numbers = from_words(value.words(case.last.dims), named_dtype(value.dtype))
+                numbers = from_bits(value.bits(case.last.dims), named_dtype(value.dtype))
                 assert name in built_in.nonfinite or np.isfinite(numbers).all()
 
 
@@ -75,7 +84,7 @@ def test_the_dictionary_gives_sizes_and_words_beside_its_numbers() -> None:
     sizes = {made.last.dims["N"] for _ in range(200) if (made := known_dim(case, shop))}
     assert {4096, 4097, 4098, 99, 100, 101, 6, 7, 8} <= sizes
     assert shop.dictionary.centres(named_dtype("float32")).count(0x41200000) == 1
-    bits = shop.dictionary.words(named_dtype("float32"))
+    bits = shop.dictionary.patterns(named_dtype("float32"))
     one = 0x41480000  # 12.5
     assert {one - 1, one, one + 1, one | 1 << 31} <= set(bits)
     assert set(shop.dictionary.centres(named_dtype("int8"))) == {100, 7, 256 - 100, 256 - 7, 256 - 3, 3}
@@ -97,5 +106,5 @@ def test_where_one_dim_is_large_the_others_become_small(size: int) -> None:
 @pytest.mark.parametrize("name", ["float32", "bfloat16", "float16"])
 def test_the_place_of_a_nan_takes_another_word(name: str) -> None:
     kind, shop = named_dtype(name), Workshop(load("gelu_bw"), Dictionary(), Random(0))
-    words = {new_word(kind.inf_word + 1, 0, 0, kind, shop) for _ in range(200)}
-    assert len(words) > 20 and all(0 <= word <= kind.top_word for word in words)
+    bits = {new_pattern(kind.inf_bits + 1, 0, 0, kind, shop) for _ in range(200)}
+    assert len(bits) > 20 and all(0 <= pattern <= kind.max_bits for pattern in bits)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.evolve import FEW, replicas
-from fuzz.search.engines.random import RandomEngine, Width
+from fuzz.search.engines.random import RandomEngine, ReplicaLimits
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, Setting
 
@@ -30,7 +30,7 @@ JOINS = 320
 
 
 @dataclass(frozen=True)
-class Exploration:
+class AtherisConfig:
     """What the process of libFuzzer is for. `folder` holds its inputs, and survives the process."""
 
     setting: Setting
@@ -66,7 +66,7 @@ class AtherisEngine:
     explorer: Explorer
     name: str = "atheris"
     joins: int = JOINS
-    width: Width = FEW
+    width: ReplicaLimits = FEW
     _process: Asked | None = None
     _waiting: int = 0
     _drawn: int = 0

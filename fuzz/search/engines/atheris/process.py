@@ -28,7 +28,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.oracles.examine import set_up_process
-from fuzz.search.engines.atheris.engine import Exploration
+from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.literals import functions
 from fuzz.search.engines.mutations import KNOWN, Workshop, edited
@@ -49,7 +49,7 @@ FOUNDERS = 64
 """Inputs that libFuzzer begins with."""
 
 
-def service(exploration: Exploration) -> Callable[[Any], Case | Final]:
+def service(exploration: AtherisConfig) -> Callable[[Any], Case | Final]:
     """The handler, any request -> the next plan."""
     target, launcher, backend = set_up_process(exploration.setting)
     explorer = Explorer(exploration, target, launcher, backend)
@@ -68,7 +68,7 @@ def service(exploration: Exploration) -> Callable[[Any], Case | Final]:
 class Explorer:
     """libFuzzer in a thread, which stops after each plan until the next one is asked for."""
 
-    exploration: Exploration
+    exploration: AtherisConfig
     target: Target
     launcher: Launcher
     backend: Backend
@@ -158,7 +158,7 @@ class Explorer:
                     self.buffer[number % CELLS] = 1
 
 
-def options(exploration: Exploration) -> list[str]:
+def options(exploration: AtherisConfig) -> list[str]:
     """libFuzzer's options: it never ends by itself, writes nothing but its inputs, and leaves signals alone."""
     signals = ("segv", "bus", "abrt", "ill", "fpe", "int", "term", "xfsz", "usr1", "usr2")
     quiet = [f"-handle_{name}=0" for name in signals]
