@@ -1,20 +1,10 @@
-"""Store: campaigns, statistics, findings and their occurrences in a database; the corpus stays the truth of findings.
+"""Keeps campaigns, statistics, findings and their occurrences in a database; the corpus stays the truth of findings.
 
-`Store(url)` opens it, makes or upgrades its tables, and is closed by `close` or by the end of a `with`.
+`Store(url)` opens a store and makes or upgrades its tables; `close` or the end of a `with` closes it.
 """
 
 from fuzz.campaign.store.rebuild import finding_of, rebuild
 from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
 from fuzz.campaign.store.store import Store
 
-__all__ = [
-    "Campaign",
-    "Finding",
-    "Heartbeat",
-    "Job",
-    "Occurrence",
-    "Statistic",
-    "Store",
-    "finding_of",
-    "rebuild",
-]
+__all__ = ["Campaign", "Finding", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "finding_of", "rebuild"]

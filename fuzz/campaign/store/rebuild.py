@@ -1,4 +1,4 @@
-"""Rebuild: the store's findings made again from the corpus, which is their truth."""
+"""Makes the store's findings again from the corpus, which is their truth."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Verdict
 
-TOLD = "entry"
-"""Key of the occurrence that an entry itself tells."""
+ENTRY_KEY = "entry"
+"""Key of the occurrence that an entry itself records."""
 
 
 @dataclass(frozen=True)
-class Rebuilt:
-    """What came of it: how many findings the corpus has, those that the store lacked, how many rows had no entry."""
+class RebuildResult:
+    """How many findings the corpus has, which ones the store lacked, how many rows had no entry, what is unreadable."""
 
     findings: int
     added: tuple[Finding, ...]
@@ -27,18 +27,18 @@ class Rebuilt:
 
 
 def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> Finding:
-    """An entry as the store tells it; `wall` is when it was seen."""
-    assert entry.finding is not None
-    found = entry.finding
+    """The record of an entry, which must have a finding; `wall` is when it was seen, in seconds since 1970."""
+    finding = entry.finding
+    assert finding is not None
     return Finding(
         id=path.name.removesuffix(".yaml"),
         corpus=str(folder.resolve()),
         path=path.relative_to(folder).as_posix(),
         target=entry.case.target,
-        oracle=found.oracle,
-        output=found.output,
-        symptom=found.symptom,
-        message=found.message,
+        oracle=finding.oracle,
+        output=finding.output,
+        symptom=finding.symptom,
+        message=finding.message,
         verdict=Verdict.recalled(entry.seen).name,
         status=entry.status,
         planted=entry.planted,
@@ -50,12 +50,13 @@ def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> Finding:
     )
 
 
-def rebuild(store: Store, folder: Path) -> Rebuilt:
+def rebuild(store: Store, folder: Path) -> RebuildResult:
     """Writes every finding of a corpus folder into the store, and forgets those whose entry is gone.
 
-    Rows of other folders stay. An entry's file tells when it was seen first. Occurrences that campaigns wrote are kept.
+    Rows of other folders stay. A finding that the store lacked was first seen when its entry's file was written.
+    Occurrences that campaigns wrote are kept.
     """
-    there: set[str] = set()
+    present: set[str] = set()
     added, unreadable = [], []
     for path in corpus.entry_files([folder]) if folder.is_dir() else ():
         try:
@@ -67,30 +68,31 @@ def rebuild(store: Store, folder: Path) -> Rebuilt:
             continue
         if entry.finding is None:
             continue
-        made = finding_of(entry, path, folder, changed)
-        old = store.finding(made.id)
-        store.save_finding(replace(made, last_seen=old.last_seen) if old else made, None if old else told(entry, made))
-        there.add(made.id)
-        if old is None:
-            added.append(made)
-    kept = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
-    # One that is there now was saved by a campaign meanwhile.
-    gone = [found.id for found in kept if found.id not in there and not (folder / found.path).exists()]
+        finding = finding_of(entry, path, folder, changed)
+        known = store.finding(finding.id)
+        if known is None:
+            store.save_finding(finding, _occurrence_of(entry, finding))
+            added.append(finding)
+        else:
+            store.save_finding(replace(finding, last_seen=known.last_seen))
+        present.add(finding.id)
+    saved = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
+    # An entry that is there now was saved by a campaign meanwhile.
+    gone = [row.id for row in saved if row.id not in present and not (folder / row.path).exists()]
     for name in gone:
         store.remove_finding(name)
-    return Rebuilt(len(there), tuple(added), len(gone), tuple(unreadable))
+    return RebuildResult(len(present), tuple(added), len(gone), tuple(unreadable))
 
 
-def told(entry: Entry, finding: Finding) -> Occurrence:
-    """The one time that an entry itself tells of."""
-    seen, first = entry.seen, entry.seen.get("first_case", "")
-    seed = seen.get("seed", "")
+def _occurrence_of(entry: Entry, finding: Finding) -> Occurrence:
+    """The one time that an entry itself records."""
+    seed, case = (entry.seen.get(key, "") for key in ("seed", "first_case"))
     return Occurrence(
         finding.id,
-        TOLD,
+        ENTRY_KEY,
         finding.first_seen,
-        backend=seen.get("backend", ""),
+        backend=entry.seen.get("backend", ""),
         seed=int(seed) if seed.isdecimal() else 0,
-        case=int(first) if first.isdecimal() else 0,
-        seen=dict(seen),
+        case=int(case) if case.isdecimal() else 0,
+        seen=dict(entry.seen),
     )

@@ -1,5 +1,8 @@
-"""Records: what the store holds, as frozen values. Wall times are seconds since 1970 and only shown; `seconds` and
-`elapsed` are seconds of fuzzing, counted by a clock that never jumps."""
+"""Declares what the store holds, as frozen dataclasses from which its tables are derived.
+
+Wall times are seconds since 1970 and only shown; `seconds` and `elapsed` are seconds of fuzzing, counted by a clock
+that never jumps.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ STATES = ("running", "stopped", "finished", "failed")
 """Of a campaign: a process works on it; it can be resumed; its budget is used up; it ended by an error."""
 REPLAYED = ("", "disagrees", "agrees")
 """What came of replaying a finding's entry last: nothing yet, it still fails, it no longer does."""
+JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
+"""The fields that name a job."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ class Job:
     """How far one target on one backend by one engine with one seed is within a campaign; `planted` as in `fuzz run`.
 
     `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
-    there are. `new`, `known` and `fixed` count findings. `note` says why a lane takes no more slices, if so.
+    there are. `new`, `known` and `fixed` count findings. `note` says why a job takes no more slices, if so.
     """
 
     campaign: int
@@ -64,7 +69,7 @@ class Job:
 
     @property
     def share(self) -> float:
-        """The share of its cells that a lane has visited."""
+        """The share of its cells that a job has visited."""
         return len(self.cells) / self.possible if self.possible else 0.0
 
     @property
@@ -95,7 +100,7 @@ class Heartbeat:
 
 @dataclass(frozen=True)
 class Statistic:
-    """Where one lane stood at a moment. `id` grows with every statistic that is written; 0 before that."""
+    """Where one job stood at a moment. `id` grows with every statistic that is written; 0 before that."""
 
     campaign: int
     target: str

@@ -1,4 +1,4 @@
-"""Schema: opens a database and brings its tables up to date. A database of a newer version is refused."""
+"""Opens a database and brings its tables up to date. A database of a newer version is refused."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from fuzz.errors import StoreError, UsageError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-BUSY = 30.0
+WRITER_WAIT = 30.0
 """Seconds that one writer waits for another one."""
-PATIENCE = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
-"""Seconds after which a server that says nothing any more counts as gone."""
-LOCK = 0x66757A7A
+CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+"""Seconds after which a server that does not answer counts as gone."""
+SCHEMA_LOCK = 0x66757A7A
 """Key of the lock that lets one process at a time change a PostgreSQL schema."""
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
 def connect(url: str) -> Engine:
-    """The engine of a database, with its tables up to date. StoreError tells in one line what is wrong with it."""
+    """The engine of a database, with its tables up to date. StoreError says in one line what is wrong with it."""
     parsed = parse_url(url)
-    made = _engine(parsed)
+    engine = _create_engine(parsed)
     try:
-        with made.connect() as connection:
+        with engine.connect() as connection:
             upgrade(connection, display_url(parsed))
     except (DBAPIError, OSError) as error:
-        made.dispose()
+        engine.dispose()
         raise StoreError(f"store {display_url(parsed)}: {describe_error(error)}") from None
     except StoreError:
-        made.dispose()
+        engine.dispose()
         raise
-    return made
+    return engine
 
 
 def parse_url(url: str) -> URL:
@@ -59,7 +59,7 @@ def display_url(url: URL) -> str:
     return url.render_as_string(hide_password=True).replace("+psycopg", "")
 
 
-def _engine(url: URL) -> Engine:
+def _create_engine(url: URL) -> Engine:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("store: a campaign and its readers are several processes, so that a file is needed")
@@ -67,12 +67,12 @@ def _engine(url: URL) -> Engine:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"store {display_url(url)}: {error.strerror}") from None
-        made = create_engine(url, connect_args={"timeout": BUSY})
-        event.listen(made, "connect", _configure)
-        event.listen(made, "begin", _begin)
-        return made
+        engine = create_engine(url, connect_args={"timeout": WRITER_WAIT})
+        event.listen(engine, "connect", _configure)
+        event.listen(engine, "begin", _begin)
+        return engine
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args=PATIENCE)
+        return create_engine(url, pool_pre_ping=True, connect_args=CONNECT_OPTIONS)
     except (NoSuchModuleError, ModuleNotFoundError):
         raise UsageError("a PostgreSQL store needs psycopg: install the extra [postgres]") from None
 
@@ -85,7 +85,7 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """A writer takes its turn at once: one that began as a reader could only fail where another one wrote meanwhile."""
+    """A writer takes SQLite's lock at once: one that began as a reader fails where another one wrote meanwhile."""
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
@@ -95,7 +95,7 @@ def upgrade(connection: Connection, name: str) -> None:
     script = ScriptDirectory(str(MIGRATIONS))
     with connection.begin():
         if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK})
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
         current = MigrationContext.configure(connection).get_current_revision()
         if current is not None and current not in {step.revision for step in script.walk_revisions()}:
             raise StoreError(f"store {name} has the schema {current!r} of a newer version of fuzz; use that version")
@@ -107,7 +107,7 @@ def upgrade(connection: Connection, name: str) -> None:
 
 def describe_error(error: Exception) -> str:
     """What a database's error says, on one line."""
-    told: Any = error.orig if isinstance(error, DBAPIError) and error.orig else error
-    if isinstance(told, sqlite3.OperationalError | OperationalError) and "disk is full" in str(told):
+    cause: Any = error.orig if isinstance(error, DBAPIError) and error.orig else error
+    if isinstance(cause, sqlite3.OperationalError | OperationalError) and "disk is full" in str(cause):
         return "the disk is full"
-    return " ".join(str(told).split()) or type(told).__name__
+    return " ".join(str(cause).split()) or type(cause).__name__

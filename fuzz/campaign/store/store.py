@@ -1,7 +1,7 @@
-"""Store: what campaigns write and services read, in SQLite or PostgreSQL. Values go in and out, never rows.
+"""Reads and writes what campaigns know, in SQLite or PostgreSQL. Records go in and out, never rows.
 
-Every write may be repeated: it names what it writes by a key of its own, so that one that was sent twice, because
-nobody knows whether it arrived, counts once.
+Every write names what it writes by a key, so that a write that is repeated, because nobody knows whether it arrived,
+counts once.
 """
 
 from __future__ import annotations
@@ -11,27 +11,16 @@ from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.orm import Session
 
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
-from fuzz.campaign.store.tables import (
-    CampaignRow,
-    FindingRow,
-    HeartbeatRow,
-    JobRow,
-    OccurrenceRow,
-    StatisticRow,
-    Table,
-)
+from fuzz.campaign.store.tables import CAMPAIGNS, FINDINGS, HEARTBEATS, JOBS, OCCURRENCES, STATISTICS, TABLES
 from fuzz.errors import StoreError
 
-JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
-"""What names a lane."""
-Record = TypeVar("Record", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
+R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
 
 
 class Store:
@@ -39,11 +28,11 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self.name = display_url(parse_url(url))
-        self._engine = connect(url)
-        self._reader = self._engine.execution_options(reads=True)
+        self.engine = connect(url)
+        self._reader = self.engine.execution_options(reads=True)
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     def __enter__(self) -> Store:
         return self
@@ -55,104 +44,80 @@ class Store:
 
     def create_campaign(self, name: str, config: str, corpus: str, wall: float, host: str, pid: int) -> Campaign:
         """A new campaign, running."""
-        row = {"name": name, "config": config, "corpus": corpus, "created": wall, "updated": wall, "host": host}
-        row |= {"pid": pid, "state": "running", "seconds": 0.0, "cases": 0, "folder": "", "note": ""}
-        with self._session() as session:
-            number = session.execute(insert(CampaignRow).values(**row).returning(CampaignRow.id)).scalar_one()
-        return Campaign(id=number, **row)  # type: ignore[arg-type]
+        made = Campaign(0, name, config, "running", 0.0, 0, wall, wall, corpus, "", host, pid)
+        values = {name: value for name, value in vars(made).items() if name != "id"}
+        with self._transaction() as connection:
+            number = connection.execute(insert(CAMPAIGNS).values(**values).returning(CAMPAIGNS.c.id)).scalar_one()
+        return Campaign(**values, id=number)
 
     def save_campaign(self, campaign: Campaign) -> None:
-        """Writes everything that a campaign tells about itself."""
-        with self._session() as session:
-            self._put(session, CampaignRow, asdict(campaign), ("id",))
+        """Writes everything that a campaign says about itself."""
+        self._save(campaign, ("id",))
 
-    def save_job(self, lane: Job) -> None:
-        with self._session() as session:
-            self._put(session, JobRow, asdict(lane), JOB_KEY)
+    def save_job(self, job: Job) -> None:
+        self._save(job, JOB_KEY)
 
     def save_heartbeat(self, heartbeat: Heartbeat) -> None:
-        with self._session() as session:
-            self._put(session, HeartbeatRow, asdict(heartbeat), ("campaign", "worker"))
+        self._save(heartbeat, ("campaign", "worker"))
 
     def remove_heartbeat(self, campaign: int, worker: str) -> None:
         """Takes a worker that ended as it should off the list."""
-        with self._session() as session:
-            session.execute(
-                delete(HeartbeatRow).where(HeartbeatRow.campaign == campaign, HeartbeatRow.worker == worker)
-            )
+        with self._transaction() as connection:
+            here = HEARTBEATS.c.campaign == campaign, HEARTBEATS.c.worker == worker
+            connection.execute(delete(HEARTBEATS).where(*here))
 
     def save_statistic(self, statistic: Statistic) -> None:
-        """Writes one statistic; its number is its lane's own."""
-        values = asdict(statistic)
-        del values["id"]
-        with self._session() as session:
-            self._put(session, StatisticRow, values, (*JOB_KEY, "number"))
+        """Writes one statistic; its number is its job's own."""
+        self._save(statistic, (*JOB_KEY, "number"))
 
     def save_finding(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
         values = asdict(finding)
-        with self._session() as session:
+        with self._transaction() as connection:
             if replaces and replaces != finding.id:
-                self._rename(session, replaces, finding)
-            old = session.get(FindingRow, finding.id)
+                _rename(connection, replaces, finding.id)
+            old = connection.execute(select(FINDINGS).where(FINDINGS.c.id == finding.id)).one_or_none()
             if old is not None:
                 values["first_seen"] = min(old.first_seen, finding.first_seen)
                 values["last_seen"] = max(old.last_seen, finding.last_seen)
                 values["replayed"] = finding.replayed or old.replayed
-            self._put(session, FindingRow, values, ("id",))
+            _upsert(connection, FINDINGS, values, ("id",))
             if occurrence is not None:
-                self._put(session, OccurrenceRow, asdict(occurrence), ("finding", "key"))
-            self._recount(session, finding.id)
-
-    def _rename(self, session: Session, old: str, new: Finding) -> None:
-        """Moves a finding's row, or its occurrences where the new one has a row."""
-        if session.get(FindingRow, new.id) is None:
-            session.execute(update(FindingRow).where(FindingRow.id == old).values(id=new.id))
-            session.expire_all()
-            return
-        there = select(OccurrenceRow.key).where(OccurrenceRow.finding == new.id)
-        moved = update(OccurrenceRow).where(OccurrenceRow.finding == old, OccurrenceRow.key.not_in(there))
-        session.execute(moved.values(finding=new.id))
-        session.execute(delete(FindingRow).where(FindingRow.id == old))
-
-    def _recount(self, session: Session, finding: str) -> None:
-        """A finding's hits are those of its occurrences, so that a write that is repeated adds none."""
-        hits = select(func.coalesce(func.sum(OccurrenceRow.hits), 0)).where(OccurrenceRow.finding == finding)
-        session.execute(update(FindingRow).where(FindingRow.id == finding).values(hits=hits.scalar_subquery()))
+                _upsert(connection, OCCURRENCES, asdict(occurrence), ("finding", "key"))
+            _update_hits(connection, finding.id)
 
     def save_replay(self, finding: str, outcome: str) -> None:
-        """Notes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
-        with self._session() as session:
-            session.execute(update(FindingRow).where(FindingRow.id == finding).values(replayed=outcome))
+        """Writes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
+        with self._transaction() as connection:
+            connection.execute(update(FINDINGS).where(FINDINGS.c.id == finding).values(replayed=outcome))
 
     def remove_finding(self, finding: str) -> None:
         """Removes a finding whose entry is gone, with its occurrences."""
-        with self._session() as session:
-            session.execute(delete(FindingRow).where(FindingRow.id == finding))
+        with self._transaction() as connection:
+            connection.execute(delete(FINDINGS).where(FINDINGS.c.id == finding))
 
     # What services read.
 
     def campaigns(self, name: str = "", state: str = "") -> list[Campaign]:
         """Every campaign, or those of a name or in a state, the newest first."""
-        asked = select(CampaignRow).order_by(CampaignRow.id.desc())
-        return self._all(asked.filter_by(**_given(name=name, state=state)), Campaign)
+        where = _equal(CAMPAIGNS, name=name, state=state)
+        return self._read(Campaign, *where, order=[CAMPAIGNS.c.id.desc()])
 
     def campaign(self, number: int) -> Campaign | None:
-        return self._one(select(CampaignRow).where(CampaignRow.id == number), Campaign)
+        return next(iter(self._read(Campaign, CAMPAIGNS.c.id == number)), None)
 
     def jobs(self, campaign: int) -> list[Job]:
-        asked = select(JobRow).where(JobRow.campaign == campaign)
-        return self._all(asked.order_by(*(getattr(JobRow, name) for name in JOB_KEY)), Job)
+        return self._read(Job, JOBS.c.campaign == campaign, order=[JOBS.c[name] for name in JOB_KEY])
 
     def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
-        """The last sign of life of every worker; `Heartbeat.age` tells how long ago it was."""
-        asked = select(HeartbeatRow).order_by(HeartbeatRow.campaign, HeartbeatRow.worker)
-        return self._all(asked.filter_by(**_given(campaign=campaign)), Heartbeat)
+        """The last sign of life of every worker; `Heartbeat.age` is how long ago it was."""
+        order = [HEARTBEATS.c.campaign, HEARTBEATS.c.worker]
+        return self._read(Heartbeat, *_equal(HEARTBEATS, campaign=campaign), order=order)
 
     def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
         """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
-        asked = select(StatisticRow).where(StatisticRow.id > after).order_by(StatisticRow.id).limit(limit)
-        return self._all(asked.filter_by(**_given(campaign=campaign)), Statistic)
+        where = STATISTICS.c.id > after, *_equal(STATISTICS, campaign=campaign)
+        return self._read(Statistic, *where, order=[STATISTICS.c.id], limit=limit)
 
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str
@@ -161,77 +126,90 @@ class Store:
 
         `equal` may be any of corpus, target, oracle, output, symptom, verdict, status, planted, replayed.
         """
-        asked = self._matching(select(FindingRow), campaign, text, equal)
-        order = asked.order_by(FindingRow.last_seen.desc(), FindingRow.id)
-        return self._all(order.limit(limit).offset(offset), Finding)
+        order = [FINDINGS.c.last_seen.desc(), FINDINGS.c.id]
+        where = _matching(campaign, text, equal)
+        return self._read(Finding, *where, order=order, limit=limit, offset=offset)
 
     def count_findings(self, *, campaign: int | None = None, text: str = "", **equal: str) -> int:
         """How many `findings` there are."""
-        asked = self._matching(select(func.count()).select_from(FindingRow), campaign, text, equal)
-        with self._session(reads=True) as session:
-            return int(session.execute(asked).scalar_one())
-
-    def _matching(self, asked: Select[Any], campaign: int | None, text: str, equal: Mapping[str, str]) -> Select[Any]:
-        known = {field.name for field in fields(Finding)}
-        for name, value in equal.items():
-            if name not in known:
-                raise StoreError(f"findings have no {name!r}")
-            asked = asked.where(getattr(FindingRow, name) == value)
-        if campaign is not None:
-            seen = select(OccurrenceRow.finding).where(OccurrenceRow.campaign == campaign)
-            asked = asked.where(FindingRow.id.in_(seen))
-        if text:
-            columns = (FindingRow.id, FindingRow.message, FindingRow.diagnosis)
-            tests = [column.icontains(text, autoescape=True) for column in columns]
-            asked = asked.where(tests[0] | tests[1] | tests[2])
-        return asked
+        query = select(func.count()).select_from(FINDINGS).where(*_matching(campaign, text, equal))
+        with self._transaction(reads=True) as connection:
+            return int(connection.execute(query).scalar_one())
 
     def finding(self, name: str) -> Finding | None:
-        return self._one(select(FindingRow).where(FindingRow.id == name), Finding)
+        return next(iter(self._read(Finding, FINDINGS.c.id == name)), None)
 
     def occurrences(
         self, finding: str = "", campaign: int | None = None, after: int = 0, limit: int = 1000
     ) -> list[Occurrence]:
         """When a finding was seen, or what a campaign saw, the earliest first."""
-        asked = select(OccurrenceRow).where(OccurrenceRow.id > after).order_by(OccurrenceRow.id).limit(limit)
-        return self._all(asked.filter_by(**_given(finding=finding, campaign=campaign)), Occurrence)
+        where = OCCURRENCES.c.id > after, *_equal(OCCURRENCES, finding=finding, campaign=campaign)
+        return self._read(Occurrence, *where, order=[OCCURRENCES.c.id], limit=limit)
 
     # How.
 
     @contextmanager
-    def _session(self, *, reads: bool = False) -> Iterator[Session]:
+    def _transaction(self, *, reads: bool = False) -> Iterator[Connection]:
         """One transaction, kept whole or not at all."""
         try:
-            with Session(self._reader if reads else self._engine) as session, session.begin():
-                yield session
+            with (self._reader if reads else self.engine).begin() as connection:
+                yield connection
         except (DBAPIError, OSError) as error:
             raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 
-    def _put(self, session: Session, row: type[Table], values: dict[str, Any], keys: tuple[str, ...]) -> None:
-        """Inserts a row, or gives the one with the same key these values."""
-        values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
-        rest = {name: value for name, value in values.items() if name not in keys}
-        if self._engine.dialect.name == "postgresql":
-            into = postgresql.insert(row).values(**values)
-            session.execute(into.on_conflict_do_update(index_elements=keys, set_=rest))
-        else:
-            here = sqlite.insert(row).values(**values)
-            session.execute(here.on_conflict_do_update(index_elements=keys, set_=rest))
+    def _save(self, record: Any, key: tuple[str, ...]) -> None:
+        values = {name: value for name, value in vars(record).items() if name != "id" or "id" in key}
+        with self._transaction() as connection:
+            _upsert(connection, TABLES[type(record)], values, key)
 
-    def _all(self, asked: Select[Any], kind: type[Record]) -> list[Record]:
-        with self._session(reads=True) as session:
-            return [_record(row, kind) for row in session.scalars(asked)]
-
-    def _one(self, asked: Select[Any], kind: type[Record]) -> Record | None:
-        found = self._all(asked, kind)
-        return found[0] if found else None
+    def _read(
+        self, kind: type[R], *where: ColumnElement[bool], order: Any = (), limit: int | None = None, offset: int = 0
+    ) -> list[R]:
+        table = TABLES[kind]
+        query = select(*(table.c[field.name] for field in fields(kind))).where(*where).order_by(*order)
+        with self._transaction(reads=True) as connection:
+            rows = connection.execute(query.limit(limit).offset(offset)).mappings()
+            return [kind(**row) for row in rows]
 
 
-def _record(row: Any, kind: type[Record]) -> Record:
-    values = {field.name: getattr(row, field.name) for field in fields(kind)}
-    made: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return kind(**made)
+def _upsert(connection: Connection, table: Table, values: dict[str, Any], key: tuple[str, ...]) -> None:
+    """Inserts a row, or gives the one with the same key these values."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    changed = {name: value for name, value in values.items() if name not in key}
+    connection.execute(dialect.insert(table).values(**values).on_conflict_do_update(index_elements=key, set_=changed))
 
 
-def _given(**conditions: Any) -> dict[str, Any]:
-    return {name: value for name, value in conditions.items() if value not in ("", None)}
+def _rename(connection: Connection, old: str, new: str) -> None:
+    """Moves a finding's row, or its occurrences where the new one has a row."""
+    if connection.execute(select(FINDINGS.c.id).where(FINDINGS.c.id == new)).one_or_none() is None:
+        connection.execute(update(FINDINGS).where(FINDINGS.c.id == old).values(id=new))
+        return
+    keys = select(OCCURRENCES.c.key).where(OCCURRENCES.c.finding == new)
+    moved = OCCURRENCES.c.finding == old, OCCURRENCES.c.key.not_in(keys)
+    connection.execute(update(OCCURRENCES).where(*moved).values(finding=new))
+    connection.execute(delete(FINDINGS).where(FINDINGS.c.id == old))
+
+
+def _update_hits(connection: Connection, finding: str) -> None:
+    """A finding's hits are those of its occurrences, so that a write that is repeated adds none."""
+    hits = select(func.coalesce(func.sum(OCCURRENCES.c.hits), 0)).where(OCCURRENCES.c.finding == finding)
+    connection.execute(update(FINDINGS).where(FINDINGS.c.id == finding).values(hits=hits.scalar_subquery()))
+
+
+def _equal(table: Table, **values: Any) -> list[ColumnElement[bool]]:
+    return [table.c[name] == value for name, value in values.items() if value not in ("", None)]
+
+
+def _matching(campaign: int | None, text: str, equal: Mapping[str, str]) -> list[ColumnElement[bool]]:
+    """The conditions of `Store.findings`."""
+    for name in equal:
+        if name not in FINDINGS.c:
+            raise StoreError(f"findings have no {name!r}")
+    where = [FINDINGS.c[name] == value for name, value in equal.items()]
+    if campaign is not None:
+        seen = select(OCCURRENCES.c.finding).where(OCCURRENCES.c.campaign == campaign)
+        where.append(FINDINGS.c.id.in_(seen))
+    if text:
+        columns = FINDINGS.c.id, FINDINGS.c.message, FINDINGS.c.diagnosis
+        where.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+    return where

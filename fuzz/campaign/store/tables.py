@@ -1,132 +1,83 @@
-"""Tables: the store's schema for SQLAlchemy. Every change here needs a migration in `migrations/versions`."""
+"""Derives the store's tables from its records. A change of a record needs a migration in `migrations/versions`."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_type_hints
 
-from sqlalchemy import JSON, BigInteger, Double, ForeignKey, Index, Integer, String, Text, UniqueConstraint
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Dialect,
+    Double,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)  # fmt: skip
+
+from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
 
 LONG = BigInteger().with_variant(Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
 
-class Table(DeclarativeBase):
-    type_annotation_map = {str: Text, float: Double, dict[str, Any]: JSON, list[str]: JSON}
+class TextTuple(TypeDecorator[tuple[str, ...]]):
+    """A tuple of texts as a JSON array."""
+
+    impl, cache_ok = JSON, True
+
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> list[str]:
+        return list(value or ())
+
+    def process_result_value(self, value: list[str] | None, dialect: Dialect) -> tuple[str, ...]:
+        return tuple(value or ())
 
 
-class CampaignRow(Table):
-    __tablename__ = "campaigns"
-    id: Mapped[int] = mapped_column(LONG, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), index=True)
-    config: Mapped[str]
-    state: Mapped[str]
-    seconds: Mapped[float]
-    cases: Mapped[int] = mapped_column(LONG)
-    created: Mapped[float]
-    updated: Mapped[float]
-    corpus: Mapped[str]
-    folder: Mapped[str]
-    host: Mapped[str]
-    pid: Mapped[int] = mapped_column(LONG)
-    note: Mapped[str]
+TYPES: dict[Any, Any] = {
+    int: LONG, int | None: LONG, float: Double, str: Text, bool: Boolean, tuple[str, ...]: TextTuple,
+    Mapping[str, int]: JSON, Mapping[str, str]: JSON,
+}  # fmt: skip
+metadata = MetaData()
 
 
-class JobRow(Table):
-    __tablename__ = "lanes"
-    campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"), primary_key=True)
-    target: Mapped[str] = mapped_column(primary_key=True)
-    planted: Mapped[str] = mapped_column(primary_key=True)
-    backend: Mapped[str] = mapped_column(primary_key=True)
-    engine: Mapped[str] = mapped_column(primary_key=True)
-    seed: Mapped[int] = mapped_column(LONG, primary_key=True)
-    plan: Mapped[int] = mapped_column(LONG)
-    cases: Mapped[int] = mapped_column(LONG)
-    rejected: Mapped[int] = mapped_column(LONG)
-    seconds: Mapped[float]
-    slices: Mapped[int] = mapped_column(LONG)
-    deaths: Mapped[int] = mapped_column(LONG)
-    worst: Mapped[float]
-    new: Mapped[int] = mapped_column(LONG)
-    known: Mapped[int] = mapped_column(LONG)
-    fixed: Mapped[int] = mapped_column(LONG)
-    unconfirmed: Mapped[int] = mapped_column(LONG)
-    discoveries: Mapped[int] = mapped_column(LONG)
-    recent: Mapped[float]
-    cells: Mapped[list[str]]
-    possible: Mapped[int] = mapped_column(LONG)
-    note: Mapped[str]
+def _table(name: str, record: type, /, *extra: Any, key: tuple[str, ...] = (), **types: Any) -> Table:
+    """The table with a column for each field of a record; `types` are other types than those of `TYPES`."""
+    columns = [
+        Column(field, types.get(field, TYPES[hint]), primary_key=field in key, nullable=hint == int | None)
+        for field, hint in get_type_hints(record).items()
+    ]
+    return Table(name, metadata, *columns, *extra)
 
 
-class HeartbeatRow(Table):
-    __tablename__ = "heartbeats"
-    campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"), primary_key=True)
-    worker: Mapped[str] = mapped_column(primary_key=True)
-    host: Mapped[str]
-    pid: Mapped[int] = mapped_column(LONG)
-    state: Mapped[str]
-    lane: Mapped[str]
-    beats: Mapped[int] = mapped_column(LONG)
-    wall: Mapped[float]
-    ticks: Mapped[float]
-    boot: Mapped[str]
+def _campaign() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(["campaign"], ["campaigns.id"])
 
 
-class StatisticRow(Table):
-    __tablename__ = "statistics"
-    __table_args__ = (UniqueConstraint("campaign", "target", "planted", "backend", "engine", "seed", "number"),)
-    id: Mapped[int] = mapped_column(LONG, primary_key=True)
-    campaign: Mapped[int] = mapped_column(LONG, ForeignKey("campaigns.id"))
-    target: Mapped[str]
-    planted: Mapped[str]
-    backend: Mapped[str]
-    engine: Mapped[str]
-    seed: Mapped[int] = mapped_column(LONG)
-    number: Mapped[int] = mapped_column(LONG)
-    wall: Mapped[float]
-    elapsed: Mapped[float]
-    cases: Mapped[int] = mapped_column(LONG)
-    cases_per_second: Mapped[float]
-    findings: Mapped[int] = mapped_column(LONG)
-    worst: Mapped[float]
-    coverage: Mapped[float]
-
-
-class FindingRow(Table):
-    __tablename__ = "findings"
-    __table_args__ = (Index("findings_by_target", "target"), Index("findings_by_last_seen", "last_seen"))
-    id: Mapped[str] = mapped_column(primary_key=True)
-    corpus: Mapped[str]
-    path: Mapped[str]
-    target: Mapped[str]
-    oracle: Mapped[str]
-    output: Mapped[str]
-    symptom: Mapped[str]
-    message: Mapped[str]
-    verdict: Mapped[str]
-    status: Mapped[str]
-    planted: Mapped[str]
-    dims: Mapped[dict[str, Any]]
-    elements: Mapped[int] = mapped_column(LONG)
-    diagnosis: Mapped[str]
-    first_seen: Mapped[float]
-    last_seen: Mapped[float]
-    hits: Mapped[int] = mapped_column(LONG)
-    replayed: Mapped[str]
-
-
-class OccurrenceRow(Table):
-    __tablename__ = "occurrences"
-    __table_args__ = (Index("occurrences_by_finding", "finding"), UniqueConstraint("finding", "key"))
-    id: Mapped[int] = mapped_column(LONG, primary_key=True)
-    finding: Mapped[str] = mapped_column(ForeignKey("findings.id", onupdate="CASCADE", ondelete="CASCADE"))
-    key: Mapped[str]
-    wall: Mapped[float]
-    campaign: Mapped[int | None] = mapped_column(LONG, ForeignKey("campaigns.id"))
-    backend: Mapped[str]
-    engine: Mapped[str]
-    seed: Mapped[int] = mapped_column(LONG)
-    case: Mapped[int] = mapped_column(LONG)
-    hits: Mapped[int] = mapped_column(LONG)
-    new: Mapped[bool]
-    seen: Mapped[dict[str, Any]]
+CAMPAIGNS = _table("campaigns", Campaign, Index("ix_campaigns_name", "name"), key=("id",), name=String(200))
+JOBS = _table("lanes", Job, _campaign(), key=JOB_KEY)
+HEARTBEATS = _table("heartbeats", Heartbeat, _campaign(), key=("campaign", "worker"))
+STATISTICS = _table("statistics", Statistic, _campaign(), UniqueConstraint(*JOB_KEY, "number"), key=("id",))
+FINDINGS = _table(
+    "findings", Finding, Index("findings_by_target", "target"), Index("findings_by_last_seen", "last_seen"), key=("id",)
+)
+OCCURRENCES = _table(
+    "occurrences",
+    Occurrence,
+    Column("id", LONG, primary_key=True),
+    _campaign(),
+    ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
+    Index("occurrences_by_finding", "finding"),
+    UniqueConstraint("finding", "key"),
+)
+TABLES: dict[type, Table] = {
+    Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,
+    Occurrence: OCCURRENCES,
+}  # fmt: skip

@@ -18,7 +18,7 @@ from services import Postgres
 from fuzz import corpus
 from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store, finding_of, rebuild
 from fuzz.campaign.store.schema import parse_url
-from fuzz.campaign.store.tables import Table
+from fuzz.campaign.store.tables import metadata
 from fuzz.errors import StoreError, UsageError
 from fuzz.model.entry import Entry
 
@@ -160,12 +160,12 @@ def test_findings_are_made_again_from_the_corpus(
 
 
 def test_the_migrations_make_the_schema_that_the_tables_tell(store: Store) -> None:
-    with store._engine.connect() as connection:
-        assert compare_metadata(MigrationContext.configure(connection), Table.metadata) == []
+    with store.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
 def test_a_store_of_a_newer_version_is_refused_in_one_line(store_url: str) -> None:
-    with Store(store_url) as store, store._engine.begin() as connection:
+    with Store(store_url) as store, store.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '999'"))
     with pytest.raises(StoreError) as caught:
         Store(store_url)
