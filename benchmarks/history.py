@@ -25,7 +25,7 @@ from typing import Any
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.target.loader import load
-from fuzz.triage.conditions import needs, trigger
+from fuzz.triage.conditions import describe_triggers, non_defaults
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".history"
@@ -106,7 +106,7 @@ def fuzz(release: Path, *arguments: str) -> Any:
 
 def signature(found: dict[str, Any], target: str) -> tuple[str, ...]:
     """What tells causes apart: the oracle, the outputs, the symptom, and what triggers it."""
-    return found["oracle"], found["output"], found["symptom"], *trigger(case_of(found), load(target))
+    return found["oracle"], found["output"], found["symptom"], *describe_triggers(case_of(found), load(target))
 
 
 def case_of(found: dict[str, Any]) -> Case:
@@ -148,7 +148,7 @@ def searched(release: Path, target: str, seconds: int) -> Any:
 def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The findings of the bug's kind whose shrunk case agrees on the fixed release."""
     kind = [one for one in findings if bug.oracle in ("", one["oracle"])]
-    kind = [one for one in kind if not bug.needs or bug.needs in needs(case_of(one), load(bug.target))]
+    kind = [one for one in kind if not bug.needs or bug.needs in non_defaults(case_of(one), load(bug.target))]
     kind = [one for one in kind if not bug.output or bug.output in one["output"].split("+")]
     if not kind:
         return []

@@ -28,10 +28,10 @@ from pathlib import Path
 from fuzz.model.entry import digest
 from fuzz.report.progress import Quiet
 from fuzz.run import environment
-from fuzz.run.fuzzer import Campaign
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer
+from fuzz.run.options import RunOptions
 from fuzz.target.loader import load
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.worker.process import preload
 
 SHARE = 0.9
@@ -51,10 +51,10 @@ class End:
     seconds: float
 
 
-class Start(Campaign):
+class Start(Fuzzer):
     """A run that asks no other witness, which would take most of its time."""
 
-    def _hear_witnesses(self, record: Record) -> None:
+    def cross_check_bug(self, bug: Bug) -> None:
         """Nobody is asked."""
 
 
@@ -62,15 +62,16 @@ def end(target: str, planted: str, seed: int, *, backend: str, seconds: float) -
     """One start, in this process and workers of its own."""
     preload("fuzz.oracles.preload")
     with tempfile.TemporaryDirectory() as folder:
-        asked = Run(target, planted, backend, seed=seed, seconds=seconds or LIMIT, max_findings=None if seconds else 1)
+        most, limit = None if seconds else 1, seconds or LIMIT
+        options = RunOptions(target, planted, backend, seed=seed, seconds=limit, max_findings=most)
         began = time.monotonic()
-        records = Start(asked, load(target), backend, Path(folder), Quiet(), environment.versions()).go().records
+        bugs = Start(options, load(target), backend, Path(folder), Quiet(), environment.versions()).run().bugs
         took = time.monotonic() - began
-    if not records:
+    if not bugs:
         return End(seed, "nothing found", "", 0, took)
-    cases = " and ".join(sorted(digest(record.case) for record in records))
-    dims = " and ".join(str(dict(record.case.last.dims)) for record in records)
-    return End(seed, cases, dims, sum(record.executions for record in records), took)
+    cases = " and ".join(sorted(digest(bug.case) for bug in bugs))
+    dims = " and ".join(str(dict(bug.case.last.dims)) for bug in bugs)
+    return End(seed, cases, dims, sum(bug.executions for bug in bugs), took)
 
 
 def pinned(processors: Queue[int]) -> None:

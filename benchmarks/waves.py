@@ -30,7 +30,7 @@ from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import replicas
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import service, set_up_process
-from fuzz.run.fuzzer import sampled
+from fuzz.run.fuzzer import sampled_oracles
 from fuzz.search.engines import random as engine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Question, Setting, Wave
@@ -60,7 +60,7 @@ def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
         for plan in drawn._drawn[-1:]:
             if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
                 count = max(1, min(width.replicas, width.elements // max(plan.elements(), 1)))
-                asked = tuple(sampled(index + place, count) for place in range(count))
+                asked = tuple(sampled_oracles(index + place, count) for place in range(count))
                 yield Wave(plan, asked, index)
                 index += count
 

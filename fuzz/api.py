@@ -11,7 +11,7 @@ from fuzz.target.spec import Target as Record
 
 if TYPE_CHECKING:
     from fuzz.cli.replay import Replayed
-    from fuzz.run.options import Run
+    from fuzz.run.options import RunOptions
 
 
 class Target(Record):
@@ -33,9 +33,9 @@ class Target(Record):
         until it is marked: one that disagrees as a finding, one that agrees with the command that marks it fixed.
         """
         __tracebackhide__ = True
-        from fuzz.run.options import Run
+        from fuzz.run.options import RunOptions
 
-        asked = Run(named(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
+        asked = RunOptions(named(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
         for text in failures(self, asked):
             raise AssertionError("\n" + text)
 
@@ -45,7 +45,7 @@ def named(target: Record) -> str:
     return f"{target.path.resolve()}:{target.name}"
 
 
-def failures(target: Record, asked: Run) -> Iterator[str]:
+def failures(target: Record, asked: RunOptions) -> Iterator[str]:
     """What disagrees, each as one screen: saved entries, then findings of newly drawn cases."""
     for result in replays(target, asked):
         if result.reproduced and result.entry.status != "accepted" or not result.passed:
@@ -53,7 +53,7 @@ def failures(target: Record, asked: Run) -> Iterator[str]:
     yield from drawn(target, asked)
 
 
-def replays(target: Record, asked: Run) -> Iterator[Replayed]:
+def replays(target: Record, asked: RunOptions) -> Iterator[Replayed]:
     """The target's saved entries, run again; those of a planted bug only where that bug is asked for."""
     from fuzz import corpus
     from fuzz.cli.replay import replayed
@@ -66,13 +66,13 @@ def replays(target: Record, asked: Run) -> Iterator[Replayed]:
         yield from replayed(paths, asked.backend, named(target))
 
 
-def drawn(target: Record, asked: Run) -> Iterator[str]:
+def drawn(target: Record, asked: RunOptions) -> Iterator[str]:
     """The findings of a campaign, but for accepted ones. Ctrl-C ends it and goes on to the caller."""
     from fuzz import corpus
     from fuzz.cli.run import chosen_backend
     from fuzz.report.progress import Quiet
     from fuzz.run import environment
-    from fuzz.run.fuzzer import Campaign
+    from fuzz.run.fuzzer import Fuzzer
     from fuzz.target.loader import load_planted
     from fuzz.worker.process import preload
 
@@ -82,16 +82,16 @@ def drawn(target: Record, asked: Run) -> Iterator[str]:
     folder = corpus_of(target, asked)
     corpus.check_writable(folder)
     backend = chosen_backend(asked.backend)
-    result = Campaign(asked, target, backend, folder, Quiet(), environment.versions()).go()
+    result = Fuzzer(asked, target, backend, folder, Quiet(), environment.versions()).run()
     if result.interrupted:
         raise KeyboardInterrupt
-    for record in result.records:
-        entry = corpus.read(Path(record.path))
+    for bug in result.bugs:
+        entry = corpus.read(Path(bug.path))
         if entry.status != "accepted":
-            yield screen_of(entry, Path(record.path))
+            yield screen_of(entry, Path(bug.path))
 
 
-def corpus_of(target: Record, asked: Run) -> Path:
+def corpus_of(target: Record, asked: RunOptions) -> Path:
     """The folder of a target's entries."""
     from fuzz.cli.run import default_folder
 

@@ -131,11 +131,11 @@ class FuzzItem(_Item):
 
     def runtest(self) -> None:
         from fuzz.api import drawn, named
-        from fuzz.run.options import Run
+        from fuzz.run.options import RunOptions
 
         option = self.config.getoption
         backend, seed, corpus = option("--fuzz-backend"), option("--fuzz-seed"), option("--fuzz-corpus")
-        asked = Run(named(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
+        asked = RunOptions(named(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
         if screens := list(drawn(self.target, asked)):
             raise Disagreement("\n\n".join(screens))
 

@@ -18,7 +18,7 @@ from fuzz.campaign.schedule import next_job
 from fuzz.campaign.state import Ledger, Sums, target_name
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
-from fuzz.report.notify import told_finding
+from fuzz.report.notify import finding_document
 from fuzz.run.options import total_memory
 from fuzz.worker.clock import Clock, boot
 
@@ -243,7 +243,7 @@ class Conductor:
             lane = self.ledger.lanes[post.lane]
             finding = {**event["finding"], "id": new, "path": event["path"]}
             names = lane.target, lane.planted or None, event["backend"], lane.seed, self.config.name
-            self.notify(told_finding(finding, *names))
+            self.notify(finding_document(finding, *names))
 
     def _on_cleared(self, post: Post, event: Event) -> None:
         Path(event["path"]).unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import Ledger
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError
-from fuzz.report.notify import Notifier, document
+from fuzz.report.notify import CampaignNotifier, event_document
 from fuzz.run import environment
 from fuzz.worker.clock import Clock
 
@@ -56,12 +56,12 @@ def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, host
         rebuilt = rebuild(store, ledger.corpus)
         if resume:
             ledger.adopt(rebuilt.added)
-        notify = Notifier(shlex.join(config.notify), say)
+        notify = CampaignNotifier(shlex.join(config.notify), say)
         places = hosts or hosts_of(config, ledger.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
         state = Conductor(config, ledger, places, clock, say, notify).run()
         counts = {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)}
-        notify(document(state, campaign=config.name, **counts))
+        notify(event_document(state, campaign=config.name, **counts))
     return ledger, state
 
 

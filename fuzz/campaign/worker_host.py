@@ -29,15 +29,15 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.json import finding_json
 from fuzz.run import environment
-from fuzz.run.fuzzer import Campaign, Result
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.options import RunOptions
 from fuzz.run.replay import elsewhere, own_backend, reproduces, target_of
 from fuzz.search.coverage import cells, possible
 from fuzz.search.engines import ENGINES
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.worker.process import PARENT_DEATH, preload
 from fuzz.worker.protocol import Wave
 
@@ -64,14 +64,14 @@ class Listener:
     told: float = 0.0
     backend: str = ""
 
-    def started(self, run: Run, target: Target, backend: str) -> None:
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.backend = backend
         self.voice.say("started", possible=possible(target), backend=backend)
 
-    def asked(self, wave: Wave) -> None:
+    def on_group_start(self, wave: Wave) -> None:
         self.journal.asked(wave)
 
-    def answered(self, wave: Wave) -> None:
+    def on_group_done(self, wave: Wave) -> None:
         """Everything about this wave is kept by now."""
         path = self.suspects.pop(wave.plan.key, None)
         if path is not None:
@@ -85,7 +85,7 @@ class Listener:
         self.fresh += sorted(new)
         self.journal.judged(wave)
 
-    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if time.monotonic() - self.told > TOLD:
             self.told = time.monotonic()
             self.tell("progress", statistics, seconds)
@@ -95,17 +95,17 @@ class Listener:
         counted = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
         self.voice.say(kind, plans=self.plans, seconds=seconds, cells=fresh, **counted, **more)
 
-    def saved(self, record: Record, replaced: str) -> None:
-        told = {"backend": self.backend, "finding": dict(finding_json(record))}
-        self.voice.say("saved", path=record.path, replaced=replaced, **seen(record), **told)
+    def on_saved(self, bug: Bug, replaced: str) -> None:
+        told = {"backend": self.backend, "finding": dict(finding_json(bug))}
+        self.voice.say("saved", path=bug.path, replaced=replaced, **seen(bug), **told)
 
-    def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
-    def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
+    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
+    def on_shrunk(self, bug: Bug) -> None: ...
+    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
-def seen(record: Record) -> dict[str, Any]:
-    return {"known": record.known, "accepted": record.accepted, "hits": record.hits, "case": record.first_index}
+def seen(bug: Bug) -> dict[str, Any]:
+    return {"known": bug.known, "accepted": bug.accepted, "hits": bug.hits, "case": bug.first_index}
 
 
 def work(request: Slice, voice: Voice) -> None:
@@ -122,24 +122,25 @@ def work(request: Slice, voice: Voice) -> None:
     name = backend(request.backend).name
     suspects = read_suspects(request)
     journal = Journal(Path(request.journal), name in DURABLE, voice.noted)
-    run = Run(
+    options = RunOptions(
         request.target, request.planted or None, name, request.engine, request.seed, request.seconds, request.cases,
-        corpus=Path(request.corpus), memory=request.memory, plan=request.plan, case=request.case,
+        corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,
     )  # fmt: skip
     paths = {case.key: path for path, case in suspects.items()}
     listener = Listener(voice, request, journal, paths, len(seed_cases(target)) if request.plan == 0 else 0)
     cases = tuple(suspects.values())
     folder = Path(request.corpus)
-    made = Campaign(
-        run, target, name, folder, listener, environment.versions(), suspects=cases, beside=False, turn=voice.turn
-    )
-    finish(made.go(), listener)
+    fuzzer = Fuzzer(
+        options, target, name, folder, listener, environment.versions(),
+        suspects=cases, keep_smaller_duplicate=False, file_lock=voice.turn,
+    )  # fmt: skip
+    finish(fuzzer.run(), listener)
     journal.close()
     voice.closed()
 
 
 def finish(result: Result, listener: Listener) -> None:
-    findings = [{"path": record.path, **seen(record)} for record in result.records if record.path]
+    findings = [{"path": bug.path, **seen(bug)} for bug in result.bugs if bug.path]
     sums = {"findings": findings, "unconfirmed": result.unconfirmed, "interrupted": result.interrupted}
     listener.tell("done", result.statistics, result.seconds, **sums)
 

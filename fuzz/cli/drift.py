@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ from fuzz.drift.runner import broken, cases_of, drifted
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.sweep import plot as figures
 from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer
 from fuzz.target.spec import Target
@@ -50,8 +51,8 @@ def drift(
     )  # fmt: skip
     folder = corpus or default_folder(loaded, planted)
     corpora.check_writable(folder)
-    asked = Run(target, planted, backend, seed=seed, corpus=folder)
-    found = drifted(plan, asked.resident, progress)
+    asked = RunOptions(target, planted, backend, seed=seed, corpus=folder)
+    found = drifted(plan, asked.worker_memory, progress)
     if plot:
         plots.save(plot, plan, found)
     if not json:
@@ -75,20 +76,22 @@ def progress(rows: BatchDrift) -> None:
     errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers", highlight=False)
 
 
-def examined(plan: DriftPlan, found: list[BatchDrift], asked: Run, target: Target, folder: Path) -> Result | None:
+def examined(
+    plan: DriftPlan, found: list[BatchDrift], asked: RunOptions, target: Target, folder: Path
+) -> Result | None:
     """The findings that the broken layers end as; None where nothing is broken."""
     cases = cases_of(plan, found)
     if not cases:
         return None
-    run = Run(asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder)
+    options = replace(asked, engine="exhaustive", cases=len(cases))
     watcher = FindingsProgress(errors, "fuzz replay")
     return FixedCasesFuzzer(
-        run, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)
-    ).go()
+        options, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)
+    ).run()
 
 
 def exit_code(plan: DriftPlan, found: list[BatchDrift], result: Result | None) -> int:
     """1 where the promise is broken, unless all of its findings are accepted."""
-    if result and result.records:
-        return int(any(not record.accepted for record in result.records))
+    if result and result.bugs:
+        return int(any(not bug.accepted for bug in result.bugs))
     return int(any(broken(plan, row) for rows in found for row in rows.rows))

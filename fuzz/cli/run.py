@@ -17,12 +17,12 @@ from fuzz.report.files import check, write
 from fuzz.report.items import items
 from fuzz.report.json import run_json
 from fuzz.report.junit import junit as as_junit
-from fuzz.report.notify import Notifying
+from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import summary
 from fuzz.report.sarif import sarif as as_sarif
 from fuzz.run import environment
-from fuzz.run.fuzzer import Campaign, Result
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.options import RunOptions
 from fuzz.search.engines import check_engine
 from fuzz.target.loader import BUILT_IN, LIBRARIES, load
 from fuzz.target.loader import load_planted as planted_bug
@@ -50,7 +50,7 @@ def run(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Fuzz one target until a budget ends."""
-    asked = Run(target, planted, backend, engine, seed, seconds, cases, workers, max_findings, only_new, corpus)
+    asked = RunOptions(target, planted, backend, engine, seed, seconds, cases, workers, max_findings, only_new, corpus)
     check(junit, "--junit")
     check(sarif, "--sarif")
     result = fuzz(asked, notify)
@@ -59,32 +59,32 @@ def run(
         put_json(run_json(result))
     else:
         errors.print(summary(result))
-    return int(any(not record.accepted and not (record.known and only_new) for record in result.records))
+    return int(any(not bug.accepted and not (bug.known and only_new) for bug in result.bugs))
 
 
 def write_triage(result: Result, junit: Path | None, sarif: Path | None) -> None:
     """The files for continuous integration that were asked for."""
     if not (junit or sarif):
         return
-    found = items(result, load(result.run.target), only_new=result.run.only_new)
+    found = items(result, load(result.options.target), only_new=result.options.only_new)
     if junit:
         guilty = {one.rule.split("/")[0] for one in found}
         agreed = {name: count for name, count in result.statistics.oracles.items() if name not in guilty}
-        write(junit, as_junit(f"fuzz run {result.run.target}", found, result.seconds, agreed))
+        write(junit, as_junit(f"fuzz run {result.options.target}", found, result.seconds, agreed))
     if sarif:
         write(sarif, as_sarif(found, number()))
 
 
-def fuzz(asked: Run, notification: str = "") -> Result:
+def fuzz(asked: RunOptions, notification: str = "") -> Result:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     began = time.monotonic() - environment.process_age()
     check_engine(asked.engine)
     target = checked_target(asked.target, asked.planted, asked.backend)
     folder = asked.corpus or default_folder(target, asked.planted)
     corpus.check_writable(folder)
-    watcher = Notifying(errors, "fuzz replay", notification=notification)
+    watcher = NotifyingProgress(errors, "fuzz replay", notification=notification)
     try:
-        result = Campaign(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).go()
+        result = Fuzzer(asked, target, chosen_backend(asked.backend), folder, watcher, versions(), began).run()
         watcher.ended(result)
         return result
     finally:

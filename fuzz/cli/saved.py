@@ -19,7 +19,7 @@ from fuzz.report.text import screen
 from fuzz.run.replay import open_triage, target_of
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.worker.process import preload
 
 
@@ -61,25 +61,25 @@ def shrink(
     preload("fuzz.oracles.preload")
     text, loaded = target_of(entry, path, target)
     with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
-        record = triage.confirm(entry.case, entry.finding.as_accuracy, ())
-        if record is None:
+        bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
+        if bug is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
-        triage.shrink(record, Budget(seconds=seconds))
-    record.parity = entry.finding.oracle == "parity"
-    smaller = sort_key(record.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
-    if not smaller or record.verdict.name == "undecided":
-        put(f"{path} is as small as it gets ({record.executions} executions)")
+        triage.shrink(bug, Budget(seconds=seconds))
+    bug.only_on_cpu = entry.finding.oracle == "parity"
+    smaller = sort_key(bug.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
+    if not smaller or bug.verdict.name == "undecided":
+        put(f"{path} is as small as it gets ({bug.executions} executions)")
         return 0
-    shorter = moved(path, entry, record)
-    put(f"{shorter} replaces {path} ({record.executions} executions)")
+    shorter = moved(path, entry, bug)
+    put(f"{shorter} replaces {path} ({bug.executions} executions)")
     return 0
 
 
-def moved(path: Path, entry: Entry, record: Record) -> Path:
+def moved(path: Path, entry: Entry, bug: Bug) -> Path:
     """Saves the smaller case under its own name, then removes the larger one."""
     old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
-    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **record.told}
-    smaller = replace(entry, case=record.case, finding=record.filing, seen=seen)
+    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **bug.provenance}
+    smaller = replace(entry, case=bug.case, finding=bug.reported_finding, seen=seen)
     place = path.with_name(smaller.name)
     corpus.write(place, smaller)
     if place != path:

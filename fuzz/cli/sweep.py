@@ -16,7 +16,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep import plot as plots
 from fuzz.sweep.report import sweep_json, text_of
@@ -56,8 +56,8 @@ def sweep(
     )  # fmt: skip
     folder = corpus or default_folder(loaded, planted)
     corpora.check_writable(folder)
-    asked = Run(target, planted, backend, corpus=folder)
-    tally = swept(plan, asked.resident, loaded.timeout, progress(plan))
+    asked = RunOptions(target, planted, backend, corpus=folder)
+    tally = swept(plan, asked.worker_memory, loaded.timeout, progress(plan))
     seconds = time.monotonic() - began
     if plot:
         plots.save(plot, plan, tally)
@@ -94,19 +94,19 @@ def progress(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
     return tell
 
 
-def examined(plan: SweepPlan, tally: SweepCounts, asked: Run, target: Target, folder: Path) -> Result | None:
+def examined(plan: SweepPlan, tally: SweepCounts, asked: RunOptions, target: Target, folder: Path) -> Result | None:
     """The findings that the worst values end as, told on standard error as they come."""
 
     def campaign(cases: list[Case]) -> FixedCasesFuzzer:
-        run = Run(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
+        options = RunOptions(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
         watcher = FindingsProgress(errors, "fuzz replay")
-        return FixedCasesFuzzer(run, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
+        return FixedCasesFuzzer(options, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
 
     return findings(plan, tally, campaign)
 
 
 def exit_code(tally: SweepCounts, result: Result | None) -> int:
     """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
-    if result and result.records:
-        return int(any(not record.accepted for record in result.records))
+    if result and result.bugs:
+        return int(any(not bug.accepted for bug in result.bugs))
     return int(bool(tally.wrong or tally.failed) and not (result and result.unconfirmed))

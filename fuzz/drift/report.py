@@ -36,7 +36,7 @@ def drift_json(plan: DriftPlan, found: list[BatchDrift], result: Result | None) 
             for row in rows.rows
         ],
         "broken": any(broken(plan, row) for rows in found for row in rows.rows),
-        "findings": [finding_json(record) for record in result.records] if result else [],
+        "findings": [finding_json(bug) for bug in result.bugs] if result else [],
     }
 
 

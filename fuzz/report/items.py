@@ -49,13 +49,13 @@ class Item:
 def items(result: Result, target: Target, *, only_new: bool) -> list[Item]:
     """The findings of a run; those fail that its exit code counts."""
     found = []
-    for record in result.records:
-        also = tuple(f"{one.oracle} {one.output} {one.symptom}" for one in record.also)
-        seen = {"backend": result.backend, "rate": str(record.rate), **record.told}
-        entry = Entry(record.case, record.filing, planted=result.run.planted or "", also=also, seen=seen)
-        state = "accepted" if record.accepted else "ok" if record.known and only_new else "failed"
-        told = headline(record.filing)
-        found.append(item(entry, target, record.path, state, "known" if record.known else "new", told))
+    for bug in result.bugs:
+        also = tuple(f"{one.oracle} {one.output} {one.symptom}" for one in bug.also)
+        seen = {"backend": result.backend, "rate": str(bug.rate), **bug.provenance}
+        entry = Entry(bug.case, bug.reported_finding, planted=result.options.planted or "", also=also, seen=seen)
+        state = "accepted" if bug.accepted else "ok" if bug.known and only_new else "failed"
+        told = headline(bug.reported_finding)
+        found.append(item(entry, target, bug.path, state, "known" if bug.known else "new", told))
     return found
 
 

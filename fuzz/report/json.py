@@ -7,21 +7,21 @@ from typing import Any
 
 from fuzz.model.entry import Entry
 from fuzz.run.fuzzer import Result
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 
 VERSION = 1
 
 
 def run_json(result: Result) -> Mapping[str, Any]:
     """The value that ``fuzz run --json`` prints."""
-    statistics, run = result.statistics, result.run
+    statistics, options = result.statistics, result.options
     return {
         "version": VERSION,
-        "target": run.target,
-        "planted": run.planted,
+        "target": options.target,
+        "planted": options.planted,
         "backend": result.backend,
-        "engine": run.engine,
-        "seed": run.seed,
+        "engine": options.engine,
+        "seed": options.seed,
         "cases": statistics.cases,
         "rejected": statistics.rejected,
         "seconds": round(result.seconds, 3),
@@ -32,33 +32,33 @@ def run_json(result: Result) -> Mapping[str, Any]:
         "distribution": statistics.distribution(),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
-        "findings": [finding_json(record) for record in result.records],
+        "findings": [finding_json(bug) for bug in result.bugs],
     }
 
 
-def finding_json(record: Record) -> Mapping[str, Any]:
-    entry = Entry(record.case, record.filing)
+def finding_json(bug: Bug) -> Mapping[str, Any]:
+    entry = Entry(bug.case, bug.reported_finding)
     return {
         "id": entry.name.removesuffix(".yaml"),
-        "oracle": record.filing.oracle,
-        "output": record.filing.output,
-        "symptom": record.filing.symptom,
-        "message": record.filing.message,
-        "also": [f"{found.oracle} {found.output} {found.symptom}" for found in record.also],
-        "seen": "known" if record.known else "new",
-        "verdict": record.verdict.name,
-        "reason": record.verdict.reason,
-        "digits": record.verdict.digits,
-        "path": record.path,
-        "calls": len(record.case.calls),
-        "dims": dict(record.case.last.dims),
-        "elements": record.case.elements(),
-        "rate": [record.rate.shown, record.rate.runs],
-        "rate_interval": [round(end, 4) for end in record.rate.interval],
-        "first_case": record.first_index,
-        "first_seconds": round(record.first_seconds, 3),
-        "hits": record.hits,
-        "executions": record.executions,
-        "witnesses": dict(record.witnesses),
-        "diagnosis": "; ".join(record.diagnosis) or record.filing.message,
+        "oracle": bug.reported_finding.oracle,
+        "output": bug.reported_finding.output,
+        "symptom": bug.reported_finding.symptom,
+        "message": bug.reported_finding.message,
+        "also": [f"{found.oracle} {found.output} {found.symptom}" for found in bug.also],
+        "seen": "known" if bug.known else "new",
+        "verdict": bug.verdict.name,
+        "reason": bug.verdict.reason,
+        "digits": bug.verdict.digits,
+        "path": bug.path,
+        "calls": len(bug.case.calls),
+        "dims": dict(bug.case.last.dims),
+        "elements": bug.case.elements(),
+        "rate": [bug.rate.shown, bug.rate.runs],
+        "rate_interval": [round(end, 4) for end in bug.rate.interval],
+        "first_case": bug.first_index,
+        "first_seconds": round(bug.first_seconds, 3),
+        "hits": bug.hits,
+        "executions": bug.executions,
+        "witnesses": dict(bug.cross_checks),
+        "diagnosis": "; ".join(bug.diagnosis) or bug.reported_finding.message,
     }

@@ -19,9 +19,9 @@ from typing import Any
 from fuzz.report.json import VERSION, finding_json
 from fuzz.report.progress import Progress
 from fuzz.run.fuzzer import Result
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 
 PATIENCE = 30.0
 """Seconds that a command may take."""
@@ -49,54 +49,54 @@ def notify(command: str, document: Mapping[str, Any]) -> str:
     return f"the notification command ended with {process.returncode}" if process.returncode else ""
 
 
-def document(event: str, *, campaign: str | None = None, **values: object) -> dict[str, object]:
+def event_document(event: str, *, campaign: str | None = None, **values: object) -> dict[str, object]:
     """What a command is told; `campaign` is the name of the campaign, None of a single run."""
     return {"version": VERSION, "event": event, "campaign": campaign, **values}
 
 
-def told_finding(
+def finding_document(
     finding: Mapping[str, Any], target: str, planted: str | None, backend: str, seed: int, campaign: str | None = None
 ) -> dict[str, object]:
     """The document of one finding, which is as in ``fuzz run --json``."""
     where = {"target": target, "planted": planted, "backend": backend, "seed": seed}
-    return document("finding", campaign=campaign, **where, finding=dict(finding))
+    return event_document("finding", campaign=campaign, **where, finding=dict(finding))
 
 
 @dataclass
-class Notifying(Progress):
+class NotifyingProgress(Progress):
     """Progress that also tells a command of each new finding, once. A command that fails is a warning."""
 
     notification: str = ""
-    run: Run | None = None
+    options: RunOptions | None = None
     backend: str = ""
-    notified: list[Record] = field(default_factory=list)
+    notified: list[Bug] = field(default_factory=list)
 
-    def started(self, run: Run, target: Target, backend: str) -> None:
-        self.run, self.backend = run, backend
-        super().started(run, target, backend)
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
+        self.options, self.backend = options, backend
+        super().on_start(options, target, backend)
 
-    def shrunk(self, record: Record) -> None:
-        super().shrunk(record)
-        self.notify(record)
+    def on_shrunk(self, bug: Bug) -> None:
+        super().on_shrunk(bug)
+        self.notify(bug)
 
-    def notify(self, record: Record) -> None:
-        if not self.notification or self.run is None or record.known or any(one is record for one in self.notified):
+    def notify(self, bug: Bug) -> None:
+        if not self.notification or self.options is None or bug.known or any(one is bug for one in self.notified):
             return
-        self.notified.append(record)
-        run = self.run
-        told = told_finding(finding_json(record), str(run.target), run.planted, self.backend, run.seed)
+        self.notified.append(bug)
+        options = self.options
+        told = finding_document(finding_json(bug), str(options.target), options.planted, self.backend, options.seed)
         warning = notify(self.notification, told)
         if warning:
             self.console.print(f"warning: {warning}", highlight=False, markup=False)
 
     def ended(self, result: Result) -> None:
         """Tells of findings that the end of the run kept from being told."""
-        for record in result.records:
-            self.notify(record)
+        for bug in result.bugs:
+            self.notify(bug)
 
 
 @dataclass
-class Notifier:
+class CampaignNotifier:
     """Tells a campaign's command, beside what goes on; `say` hears of a command that fails.
 
     The process waits for what still runs when it ends, as long as a command may take.

@@ -14,10 +14,10 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, headline, screen
 from fuzz.run.fuzzer import Result
-from fuzz.run.options import SECONDS, Run
+from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.worker.protocol import Wave
 
 
@@ -29,20 +29,20 @@ class Progress:
     command: str
     live: Live | None = None
     shown: float = -1.0
-    findings: list[Record] = field(default_factory=list)
+    findings: list[Bug] = field(default_factory=list)
 
-    def started(self, run: Run, target: Target, backend: str) -> None:
-        planted = f" with the planted bug {run.planted}" if run.planted else ""
-        self.console.print(f"seed {run.seed}: fuzzing {run.target}{planted} on {backend}", highlight=False)
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
+        planted = f" with the planted bug {options.planted}" if options.planted else ""
+        self.console.print(f"seed {options.seed}: fuzzing {options.target}{planted} on {backend}", highlight=False)
         self.console.print(f"promised: {target.promises()}", highlight=False, soft_wrap=True)
-        if run.seconds is None and run.cases is None:
-            text = f"no budget given: ends after {SECONDS:g} s; --seconds N or --cases N goes on longer"
+        if options.seconds is None and options.cases is None:
+            text = f"no budget given: ends after {DEFAULT_SECONDS:g} s; --seconds N or --cases N goes on longer"
             self.console.print(text, highlight=False)
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
 
-    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if seconds - self.shown < (0.25 if self.live else 10.0):
             return
         self.shown = seconds
@@ -52,21 +52,21 @@ class Progress:
         else:
             self.console.print(line, highlight=False)
 
-    def first_seen(self, case: Case, finding: Finding, index: int) -> None:
+    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
         lines = [f"case {index} disagrees: {headline(finding)}", *(f"  {line}" for line in case_lines(case))]
         lines += [f"  {line}" for line in element_lines(finding)]
         self._print("\n".join([*lines, "  shrinking .."]))
 
-    def shrunk(self, record: Record) -> None:
-        entry = Entry(record.case, record.filing, seen=record.told)
-        tries = f"{record.executions} executions"
-        self._print(screen(entry, f"{record.path} (shrunk in {tries})", f"{self.command} {record.path}"))
+    def on_shrunk(self, bug: Bug) -> None:
+        entry = Entry(bug.case, bug.reported_finding, seen=bug.provenance)
+        tries = f"{bug.executions} executions"
+        self._print(screen(entry, f"{bug.path} (shrunk in {tries})", f"{self.command} {bug.path}"))
 
-    def asked(self, wave: Wave) -> None: ...
-    def answered(self, wave: Wave) -> None: ...
-    def saved(self, record: Record, replaced: str) -> None: ...
+    def on_group_start(self, wave: Wave) -> None: ...
+    def on_group_done(self, wave: Wave) -> None: ...
+    def on_saved(self, bug: Bug, replaced: str) -> None: ...
 
-    def unconfirmed(self, finding: Finding, index: int, why: str) -> None:
+    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None:
         self._print(f"case {index} {why}; not counted as a finding")
 
     def finish(self) -> None:
@@ -96,12 +96,12 @@ def summary(result: Result) -> Table:
     table.add_row("worst error/bound", f"{statistics.worst:.3f}")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
-    for record in result.records:
-        dims = " ".join(f"{name}={size}" for name, size in record.case.last.dims.items())
-        seen = "known" if record.known else "new"
-        name = f"{record.filing.oracle}/{record.filing.symptom} {record.filing.output}"
-        table.add_row(f"finding ({seen})", f"{name}: {dims}, {record.hits} hits")
-    if not result.records:
+    for bug in result.bugs:
+        dims = " ".join(f"{name}={size}" for name, size in bug.case.last.dims.items())
+        seen = "known" if bug.known else "new"
+        name = f"{bug.reported_finding.oracle}/{bug.reported_finding.symptom} {bug.reported_finding.output}"
+        table.add_row(f"finding ({seen})", f"{name}: {dims}, {bug.hits} hits")
+    if not result.bugs:
         table.add_row("findings", "none")
     return table
 
@@ -109,11 +109,11 @@ def summary(result: Result) -> Table:
 class Quiet:
     """A Watcher that says nothing."""
 
-    def started(self, run: Run, target: Target, backend: str) -> None: ...
-    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
-    def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
-    def asked(self, wave: Wave) -> None: ...
-    def answered(self, wave: Wave) -> None: ...
-    def saved(self, record: Record, replaced: str) -> None: ...
-    def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None: ...
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
+    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
+    def on_group_start(self, wave: Wave) -> None: ...
+    def on_group_done(self, wave: Wave) -> None: ...
+    def on_saved(self, bug: Bug, replaced: str) -> None: ...
+    def on_shrunk(self, bug: Bug) -> None: ...
+    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...

@@ -15,7 +15,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.literals import literals
@@ -24,9 +24,9 @@ from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
 from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record, known_records, merge, same_cause
-from fuzz.triage.conditions import needs
-from fuzz.triage.cross_check import stands_alone, witnesses
+from fuzz.triage.bug import Bug, known_bugs, merge_bug, same_cause
+from fuzz.triage.conditions import non_defaults
+from fuzz.triage.cross_check import cross_check, only_on_cpu
 from fuzz.triage.triage import Triage
 from fuzz.worker.pool import Pool
 from fuzz.worker.precompile import Scout
@@ -48,7 +48,7 @@ EXPLORE = "fuzz.search.engines.atheris.process:service"
 """What the process of the engine atheris runs."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
-GONE = "did not disagree again in clean processes"
+NOT_REPRODUCED = "did not disagree again in clean processes"
 UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
 """Why a disagreement is no finding."""
 UNGUIDED = ("random", "exhaustive")
@@ -60,17 +60,17 @@ SHRINKING = 0.5
 class Watcher(Protocol):
     """Who is told what happens while a campaign runs: of each wave before it runs, and when it has been judged."""
 
-    def started(self, run: Run, target: Target, backend: str) -> None: ...
-    def asked(self, wave: Wave) -> None: ...
-    def answered(self, wave: Wave) -> None: ...
-    def progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
-    def first_seen(self, case: Case, finding: Finding, index: int) -> None: ...
-    def saved(self, record: Record, replaced: str) -> None: ...
-    def shrunk(self, record: Record) -> None: ...
-    def unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None: ...
+    def on_group_start(self, wave: Wave) -> None: ...
+    def on_group_done(self, wave: Wave) -> None: ...
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
+    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
+    def on_saved(self, bug: Bug, replaced: str) -> None: ...
+    def on_shrunk(self, bug: Bug) -> None: ...
+    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
-def sampled(index: int, replicas: int) -> tuple[str, ...]:
+def sampled_oracles(index: int, replicas: int) -> tuple[str, ...]:
     """The sampled oracles that are asked about case `index`, whose plan has so many replicas."""
     shares = {name: share[replicas > 1] for name, share in SHARES.items()}
     return tuple(name for name, share in shares.items() if index % share == share // 2)
@@ -80,10 +80,10 @@ def sampled(index: int, replicas: int) -> tuple[str, ...]:
 class Result:
     """What a campaign came to."""
 
-    run: Run
+    options: RunOptions
     backend: str
     statistics: RunStatistics
-    records: list[Record]
+    bugs: list[Bug]
     seconds: float
     interrupted: bool = False
     unconfirmed: int = 0
@@ -91,112 +91,117 @@ class Result:
 
 
 @dataclass
-class Campaign:
-    """One run over one target. `began` is when the process started, by time.monotonic.
+class Fuzzer:
+    """Fuzzes one target: proposes cases, runs and compares them, and shrinks, merges and saves what disagrees.
 
-    `suspects` are cases that run before all others: they ran when an earlier run ended. With `beside`, a smaller case
-    of a cause that the corpus holds already is saved beside the entry that was there. While it files a finding,
-    `turn` keeps others out of the target's folder.
+    `process_start` is when the process started, by time.monotonic. `suspects` are cases that run before all others:
+    they ran when an earlier run ended. With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds
+    already is saved as another entry. While a finding is saved, `file_lock` keeps others out of the target's folder.
     """
 
-    run: Run
+    options: RunOptions
     target: Target
     backend: str
     folder: Path
     watcher: Watcher
     versions: dict[str, str]
-    began: float = field(default_factory=time.monotonic)
+    process_start: float = field(default_factory=time.monotonic)
     statistics: RunStatistics = field(default_factory=RunStatistics)
-    records: list[Record] = field(default_factory=list)
+    bugs: list[Bug] = field(default_factory=list)
     history: deque[Case] = field(default_factory=lambda: deque(maxlen=HISTORY))
     oldest: Case | None = None
     latest: Case | None = None
     unconfirmed: int = 0
-    paused: float = 0.0
-    refusal: str = ""
+    paused_seconds: float = 0.0
+    last_rejection: str = ""
     suspects: tuple[Case, ...] = ()
-    beside: bool = True
-    turn: Callable[[Path], AbstractContextManager[None]] = corpus.lock
+    keep_smaller_duplicate: bool = True
+    file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
 
-    def go(self) -> Result:
+    def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
         setting = self.setting
-        self.records += known_records(self.folder, self.target, self.run.planted)
+        self.bugs += known_bugs(self.folder, self.target, self.options.planted)
         interrupted = False
         start = time.monotonic()
-        self.watcher.started(self.run, self.target, self.backend)
-        worker = Worker(ENTRY, setting, self.run.resident, self.target.timeout)
-        limits = self.run.resident, self.target.timeout
-        pool = Pool(ENTRY, setting, *limits, self.run.workers)
-        scout = Scout.beside(self.run.workers, setting, *limits)
+        self.watcher.on_start(self.options, self.target, self.backend)
+        worker = Worker(ENTRY, setting, self.options.worker_memory, self.target.timeout)
+        limits = self.options.worker_memory, self.target.timeout
+        pool = Pool(ENTRY, setting, *limits, self.options.workers)
+        scout = Scout.beside(self.options.workers, setting, *limits)
         asked = self._make_scheduler()
         with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
             try:
                 plans = scout.before(asked.plans())
                 for wave, reports in pool.answers(self._noted(self._waves(plans, start))):
-                    paused, number = self.paused, self._learn(triage, wave, reports)
+                    paused, number = self.paused_seconds, self._learn(triage, wave, reports)
                     self._remember(wave.plan, number)
-                    asked.learn(wave.plan, reports[: number + 1], self.paused - paused)
-                    self.watcher.progress(self.statistics, time.monotonic() - start - self.paused, self._found_count)
-                    if self._enough:
+                    asked.learn(wave.plan, reports[: number + 1], self.paused_seconds - paused)
+                    self.watcher.on_progress(
+                        self.statistics, time.monotonic() - start - self.paused_seconds, self._found_count
+                    )
+                    if self._is_full:
                         break
-                    self.watcher.answered(wave)
+                    self.watcher.on_group_done(wave)
             except KeyboardInterrupt:
                 interrupted = True
-        seconds = time.monotonic() - start - self.paused
+        seconds = time.monotonic() - start - self.paused_seconds
         if self.statistics.cases and self.statistics.cases == self.statistics.rejected:
             refused = f"every one of {self.statistics.cases} cases was refused"
-            raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.refusal}")
-        hit = [record for record in self.records if record.hits]
+            raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.last_rejection}")
+        hit = [bug for bug in self.bugs if bug.hits]
         told = interrupted, self.unconfirmed, asked.statistics()
-        return Result(self.run, self.backend, self.statistics, hit, seconds, *told)
+        return Result(self.options, self.backend, self.statistics, hit, seconds, *told)
 
     @property
     def setting(self) -> Setting:
-        return Setting(str(self.run.target), self.run.planted, self.backend, self.run.engine not in UNGUIDED)
+        return Setting(
+            str(self.options.target), self.options.planted, self.backend, self.options.engine not in UNGUIDED
+        )
 
     def _make_scheduler(self) -> EngineScheduler:
         """Who is asked for plans."""
-        told = self.run.seed, self._numbers, self._explorer, self.run.plan
-        return make_scheduler(self.run.engine, self.target, self.backend, *told)
+        told = self.options.seed, self._numbers, self._explorer, self.options.first_plan
+        return make_scheduler(self.options.engine, self.target, self.backend, *told)
 
     @property
     def _numbers(self) -> tuple[float, ...]:
         """The numbers in the code that runs."""
-        bug = self.run.planted
+        bug = self.options.planted
         return tuple(literals(load_planted(self.target, bug)[1] if bug else self.target.launcher))
 
     def _explorer(self, folder: Path) -> Worker:
         """The process of the engine atheris, with its inputs in a folder."""
-        exploration = AtherisConfig(self.setting, self.run.seed, folder, self._numbers)
-        return Worker(EXPLORE, exploration, self.run.resident, self.target.timeout)
+        exploration = AtherisConfig(self.setting, self.options.seed, folder, self._numbers)
+        return Worker(EXPLORE, exploration, self.options.worker_memory, self.target.timeout)
 
     @property
     def _found_count(self) -> int:
-        return sum(record.hits > 0 for record in self.records)
+        return sum(bug.hits > 0 for bug in self.bugs)
 
     @property
-    def _enough(self) -> bool:
-        return bool(self.run.max_findings) and self._found_count >= (self.run.max_findings or 0)
+    def _is_full(self) -> bool:
+        return bool(self.options.max_findings) and self._found_count >= (self.options.max_findings or 0)
 
     def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
-        index = self.run.case
-        end = None if self.run.cases is None else index + self.run.cases
-        first = seed_cases(self.target) if self.run.plan == 0 else ()
-        for case in (*self.suspects, *first)[: self.run.cases]:
+        index = self.options.first_case
+        limit = self.options.time_limit
+        end = None if self.options.cases is None else index + self.options.cases
+        first = seed_cases(self.target) if self.options.first_plan == 0 else ()
+        for case in (*self.suspects, *first)[: self.options.cases]:
             yield Wave(case, (tuple(SHARES),), index)
             index += 1
         for plan, size in plans:
             if end is not None:
                 size = min(size, end - index)
-            if not size or self.run.time is not None and time.monotonic() - start - self.paused >= self.run.time:
+            if not size or limit is not None and time.monotonic() - start - self.paused_seconds >= limit:
                 return
-            yield Wave(plan, tuple(sampled(index + place, size) for place in range(size)), index)
+            yield Wave(plan, tuple(sampled_oracles(index + place, size) for place in range(size)), index)
             index += size
 
     def _noted(self, waves: Iterator[Wave]) -> Iterator[Wave]:
         for wave in waves:
-            self.watcher.asked(wave)
+            self.watcher.on_group_start(wave)
             yield wave
 
     def _learn(self, triage: Triage, wave: Wave, reports: Sequence[Report]) -> int:
@@ -208,19 +213,19 @@ class Campaign:
                 self.statistics.learn(wave.plan, *reports[begin : number + 1])
                 begin = number + 1
                 self._learn_filed(triage, wave, number, report)
-                if self._enough:
+                if self._is_full:
                     break
         else:
             self.statistics.learn(wave.plan, *reports[begin:])
-        self.refusal = reports[number].outcome
+        self.last_rejection = reports[number].outcome
         return number
 
     def _learn_filed(self, triage: Triage, wave: Wave, number: int, report: Report) -> None:
         index, case = wave.first + number, wave.plan.replica(number)
         if number:
             self._remember(wave.plan, number - 1)
-        has = needs(case, self.target)
-        unknown = (found for found in report.filings if not any(one.covers(found, has, case) for one in self.records))
+        has = non_defaults(case, self.target)
+        unknown = (found for found in report.filings if not any(one.covers(found, has, case) for one in self.bugs))
         self._found(triage, index, case, next(unknown, report.filings[0]))
 
     def _remember(self, plan: Case, number: int) -> None:
@@ -232,136 +237,136 @@ class Campaign:
         self.history.append(plan.replica(number))
 
     def _found(self, triage: Triage, index: int, case: Case, finding: Finding) -> None:
-        """Counts a hit of a known cause, or makes a new record of one."""
+        """Counts a hit of a known cause, or makes a new bug of one."""
         paused = time.monotonic()
-        seconds = paused - self.began
+        seconds = paused - self.process_start
         if not self._known(triage, index, seconds, case, finding):
-            self.watcher.first_seen(case, finding, index)
-            filed = triage.filed(case, finding)
+            self.watcher.on_disagreement(case, finding, index)
+            filed = triage.find_primary(case, finding)
             if filed.oracle == finding.oracle or not self._known(triage, index, seconds, case, filed):
                 self._new(triage, index, seconds, case, filed)
-        self.paused += time.monotonic() - paused
+        self.paused_seconds += time.monotonic() - paused
 
     def _known(self, triage: Triage, index: int, seconds: float, case: Case, finding: Finding) -> bool:
         """Whether it is a hit of a known cause; then it is counted."""
-        has = needs(case, self.target)
-        for record in self.records:
-            if record.covers(finding, has, case):
-                self._hit(triage, record, index, seconds, finding)
+        has = non_defaults(case, self.target)
+        for bug in self.bugs:
+            if bug.covers(finding, has, case):
+                self.record_hit(triage, bug, index, seconds, finding)
                 return True
         return False
 
     def _new(self, triage: Triage, index: int, seconds: float, case: Case, finding: Finding) -> None:
         earlier = [self.oldest, *self.history] if self.oldest else []
-        record = triage.confirm(case, finding, earlier)
-        if record is not None:
-            self._settle(triage, record, index, seconds, finding)
+        bug = triage.confirm(case, finding, earlier)
+        if bug is not None:
+            self.add_bug(triage, bug, index, seconds, finding)
             return
-        self._drop(finding, index, GONE)
+        self._drop(finding, index, NOT_REPRODUCED)
         if finding.oracle == "fault":
             # Something else ended the worker, before it could say what else there is to the case.
-            other = triage.ask(case, finding.oracle, clean=True, everything=True).filed
+            other = triage.examine(case, finding.oracle, clean=True, everything=True).filed
             if other and other.oracle != "fault" and not self._known(triage, index, seconds, case, other):
                 self._new(triage, index, seconds, case, other)
 
     def _drop(self, finding: Finding, index: int, why: str) -> None:
         self.unconfirmed += 1
-        self.watcher.unconfirmed(finding, index, why)
+        self.watcher.on_unconfirmed(finding, index, why)
 
-    def _hit(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
+    def record_hit(self, triage: Triage, bug: Bug, index: int, seconds: float, finding: Finding) -> None:
         """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
-        if not record.hits:
-            record.first_index, record.first_seconds = index, seconds
-        record.hits += 1
-        linked = finding.oracle == record.finding.oracle and not record.known
-        if linked and set(finding.outputs) & record.outputs and not set(finding.outputs) <= record.outputs:
-            record.outputs.update(finding.outputs)
-            before = replace(record)
-            triage.shrink(record, Budget(seconds=self._allowance()))
-            if record.verdict.name == "undecided":
-                record.take(before)
-            elif record.less(before, self.target.defaults):
-                self._hear_witnesses(record)
-            self._absorb(record)
-            self._save(record)
+        if not bug.hits:
+            bug.first_index, bug.first_seconds = index, seconds
+        bug.hits += 1
+        linked = finding.oracle == bug.finding.oracle and not bug.known
+        if linked and set(finding.outputs) & bug.outputs and not set(finding.outputs) <= bug.outputs:
+            bug.outputs.update(finding.outputs)
+            before = replace(bug)
+            triage.shrink(bug, Budget(seconds=self._allowance()))
+            if bug.verdict.name == "undecided":
+                bug.move_to(before)
+            elif bug.is_smaller_than(before, self.target.defaults):
+                self.cross_check_bug(bug)
+            self._absorb(bug)
+            self._save(bug)
 
-    def _absorb(self, record: Record) -> None:
+    def _absorb(self, bug: Bug) -> None:
         """Takes in what was filed as another cause before this hit showed that both are one."""
-        for other in [other for other in self.records if other is not record and not other.known]:
-            if merge([record], other, dict(self.target.defaults)):
-                self.records.remove(other)
+        for other in [other for other in self.bugs if other is not bug and not other.known]:
+            if merge_bug([bug], other, dict(self.target.defaults)):
+                self.bugs.remove(other)
                 Path(other.path).unlink(missing_ok=True)
 
-    def _settle(self, triage: Triage, record: Record, index: int, seconds: float, finding: Finding) -> None:
-        record.first_index, record.first_seconds = index, seconds
-        record.outputs = set(finding.outputs)
-        record.numbers = any(one.leaves_open(finding) for one in self.records)
+    def add_bug(self, triage: Triage, bug: Bug, index: int, seconds: float, finding: Finding) -> None:
+        bug.first_index, bug.first_seconds = index, seconds
+        bug.outputs = set(finding.outputs)
+        bug.has_nan_cause = any(one.may_hide(finding) for one in self.bugs)
         try:
-            triage.shrink(record, Budget(seconds=self._allowance()))
+            triage.shrink(bug, Budget(seconds=self._allowance()))
         except KeyboardInterrupt:
-            self._save(record)
-            self.records.append(record)
+            self._save(bug)
+            self.bugs.append(bug)
             raise
-        if record.verdict.name == "undecided":
+        if bug.verdict.name == "undecided":
             self._drop(finding, index, UNDECIDED)
             return
-        if not any(same_cause(old, record) and not record.less(old, self.target.defaults) for old in self.records):
-            self._hear_witnesses(record)
-        self._file(record, finding)
+        if not any(same_cause(old, bug) and not bug.is_smaller_than(old, self.target.defaults) for old in self.bugs):
+            self.cross_check_bug(bug)
+        self._file(bug, finding)
 
-    def _file(self, record: Record, seen: Finding) -> None:
-        """Merges a record with an earlier one or adds it, and saves it; no other run files one of its own meanwhile."""
-        with self.turn(self.folder / self.target.name):
-            stays = self._look_for_others(record)
+    def _file(self, bug: Bug, seen: Finding) -> None:
+        """Merges a bug with an earlier one or adds it, and saves it; no other run files one of its own meanwhile."""
+        with self.file_lock(self.folder / self.target.name):
+            stays = self._look_for_others(bug)
             if stays is not None:
-                stays.hits += record.hits
-                stays.taken.append((seen, record.first))
+                stays.hits += bug.hits
+                stays.aliases.append((seen, bug.original))
                 return
-            old = merge(self.records, record, dict(self.target.defaults))
+            old = merge_bug(self.bugs, bug, dict(self.target.defaults))
             if old is None:
-                self.records.append(record)
-                old = record
+                self.bugs.append(bug)
+                old = bug
             else:
-                old.taken.append((seen, record.first))
-            if not (old.known and old.case.key == old.first.key):
+                old.aliases.append((seen, bug.original))
+            if not (old.known and old.case.key == old.original.key):
                 self._save(old)
-                self.watcher.shrunk(old)
+                self.watcher.on_shrunk(old)
 
-    def _look_for_others(self, record: Record) -> Record | None:
+    def _look_for_others(self, bug: Bug) -> Bug | None:
         """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
-        here = {one.path for one in self.records}
-        others = [one for one in known_records(self.folder, self.target, self.run.planted) if one.path not in here]
-        self.records += others
-        kept = others if self.beside else [one for one in self.records if one.known]
-        return next((one for one in kept if same_cause(one, record)), None)
+        here = {one.path for one in self.bugs}
+        others = [one for one in known_bugs(self.folder, self.target, self.options.planted) if one.path not in here]
+        self.bugs += others
+        kept = others if self.keep_smaller_duplicate else [one for one in self.bugs if one.known]
+        return next((one for one in kept if same_cause(one, bug)), None)
 
-    def _hear_witnesses(self, record: Record) -> None:
-        """Asks other backends about the record's case."""
-        if record.verdict.name != "reference":
-            record.witnesses = witnesses(
-                record.case, record.finding, self.setting, self.run.resident, self.target.timeout
+    def cross_check_bug(self, bug: Bug) -> None:
+        """Asks other backends about the bug's case."""
+        if bug.verdict.name != "reference":
+            bug.cross_checks = cross_check(
+                bug.case, bug.finding, self.setting, self.options.worker_memory, self.target.timeout
             )
-            record.parity = stands_alone(record.witnesses)
+            bug.only_on_cpu = only_on_cpu(bug.cross_checks)
 
-    def _save(self, record: Record) -> None:
-        """Writes the record's entry, in the place of the one of a larger case."""
-        previous = record.path
-        record.path = str(corpus.add(self.folder, self._entry(record), Path(previous) if previous else None))
-        self.watcher.saved(record, previous if previous != record.path else "")
+    def _save(self, bug: Bug) -> None:
+        """Writes the bug's entry, in the place of the one of a larger case."""
+        previous = bug.path
+        bug.path = str(corpus.add(self.folder, self._entry(bug), Path(previous) if previous else None))
+        self.watcher.on_saved(bug, previous if previous != bug.path else "")
 
     def _allowance(self) -> float:
         """Seconds that shrinking one more finding may take: what is left of half the run's time, 10 s at least."""
-        budget = self.run.time or 60.0
-        return max(SHRINKING * budget - self.paused, min(SHRINKING * budget, 10.0))
+        budget = self.options.time_limit or 60.0
+        return max(SHRINKING * budget - self.paused_seconds, min(SHRINKING * budget, 10.0))
 
-    def _entry(self, record: Record) -> Entry:
+    def _entry(self, bug: Bug) -> Entry:
         seen = {
             "backend": self.backend,
             **self.versions,
-            "rate": str(record.rate),
-            "seed": str(self.run.seed),
-            "first_case": str(record.first_index),
-            **record.told,
+            "rate": str(bug.rate),
+            "seed": str(self.options.seed),
+            "first_case": str(bug.first_index),
+            **bug.provenance,
         }
-        also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in record.also)
-        return Entry(record.case, record.filing, planted=self.run.planted or "", also=also, seen=seen)
+        also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in bug.also)
+        return Entry(bug.case, bug.reported_finding, planted=self.options.planted or "", also=also, seen=seen)

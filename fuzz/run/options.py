@@ -8,15 +8,15 @@ from pathlib import Path
 
 from fuzz.errors import UsageError
 
-SECONDS = 60.0
+DEFAULT_SECONDS = 60.0
 """A run's budget where none is given."""
 
 
 @dataclass(frozen=True)
-class Run:
+class RunOptions:
     """One target until a budget ends. None means no limit of that kind; `corpus` None means a temporary folder.
 
-    `plan` and `case` are the numbers of the first ones: not 0 where it goes on after an earlier run.
+    `first_plan` and `first_case` are the numbers of the first ones: not 0 where it goes on after an earlier run.
     """
 
     target: str
@@ -31,8 +31,8 @@ class Run:
     only_new: bool = False
     corpus: Path | None = None
     memory: int = 0
-    plan: int = 0
-    case: int = 0
+    first_plan: int = 0
+    first_case: int = 0
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):
@@ -44,12 +44,12 @@ class Run:
             raise UsageError(f"--seed must not be negative, and is {self.seed}")
 
     @property
-    def time(self) -> float | None:
-        """Seconds of fuzzing; SECONDS where neither time nor cases were given."""
-        return SECONDS if self.seconds is None and self.cases is None else self.seconds
+    def time_limit(self) -> float | None:
+        """Seconds of fuzzing; DEFAULT_SECONDS where neither time nor cases were given."""
+        return DEFAULT_SECONDS if self.seconds is None and self.cases is None else self.seconds
 
     @property
-    def resident(self) -> int:
+    def worker_memory(self) -> int:
         """Bytes that one worker may hold."""
         return self.memory or max(total_memory() // (2 * self.workers), 1 << 30)
 

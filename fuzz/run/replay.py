@@ -7,7 +7,7 @@ from pathlib import Path
 from fuzz.model.entry import Entry
 from fuzz.model.rate import Rate
 from fuzz.run.fuzzer import SHARES
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
@@ -28,10 +28,10 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
-            return triage.ask(entry.case, "accuracy", clean=True).filed is not None
+            return triage.examine(entry.case, "accuracy", clean=True).filed is not None
         like, rate = entry.finding.as_accuracy, Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
-        return any(triage.shows(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
+        return any(triage.reproduce(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
 
 
 def own_backend(entry: Entry, other: str) -> str:
@@ -46,5 +46,7 @@ def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
 
 def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
     """Triage of an entry's target, with its planted bug."""
-    worker = Worker(ENTRY, Setting(text, entry.planted or None, backend), Run(text).resident, target.timeout)
+    worker = Worker(
+        ENTRY, Setting(text, entry.planted or None, backend), RunOptions(text).worker_memory, target.timeout
+    )
     return Triage(target, worker, tuple(SHARES))

@@ -48,7 +48,7 @@ def sweep_json(plan: SweepPlan, tally: SweepCounts, result: Result | None, secon
         "broken": dict(tally.symptoms),
         "failed": [text for _, text in tally.failed],
         "seconds": round(seconds, 3),
-        "findings": [finding_json(record) for record in result.records] if result else [],
+        "findings": [finding_json(bug) for bug in result.bugs] if result else [],
     }
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.report.progress import Progress
-from fuzz.run.fuzzer import Campaign, Result
+from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.search.engines import EngineScheduler
 from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.plan import SweepPlan
@@ -62,7 +62,7 @@ def whole(plan: SweepPlan, part: int) -> Case:
 
 
 @dataclass
-class FixedCasesFuzzer(Campaign):
+class FixedCasesFuzzer(Fuzzer):
     """A campaign whose cases are given, each asked of these sampled oracles and of those that examine every case."""
 
     cases: list[Case] = field(default_factory=list)
@@ -79,8 +79,8 @@ class FixedCasesFuzzer(Campaign):
 class FindingsProgress(Progress):
     """Tells of findings only: the command has told of itself."""
 
-    def started(self, *told: object) -> None: ...
-    def progress(self, *told: object) -> None: ...
+    def on_start(self, *arguments: object) -> None: ...
+    def on_progress(self, *arguments: object) -> None: ...
 
 
 def findings(plan: SweepPlan, tally: SweepCounts, campaign: Callable[[list[Case]], FixedCasesFuzzer]) -> Result | None:
@@ -91,7 +91,7 @@ def findings(plan: SweepPlan, tally: SweepCounts, campaign: Callable[[list[Case]
     cases = cases_of(plan, tally)
     if not cases:
         return None
-    result = campaign(cases).go()
-    if result.records or not tally.worst:
+    result = campaign(cases).run()
+    if result.bugs or not tally.worst:
         return result
-    return campaign([whole(plan, tally.worst[0].part)]).go()
+    return campaign([whole(plan, tally.worst[0].part)]).run()

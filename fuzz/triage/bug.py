@@ -11,7 +11,7 @@ from fuzz.model.case import Case, sort_key
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.rate import Rate
 from fuzz.target.spec import Target
-from fuzz.triage.conditions import needs
+from fuzz.triage.conditions import non_defaults
 
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
@@ -24,20 +24,20 @@ BITWISE = ("invariance", "layout", "scaling")
 
 
 @dataclass
-class Record:
+class Bug:
     """One cause: the least case that shows it, how it was first seen, and how often since.
 
-    `filed` is the symptom that the oracle saw, where the verdict made another one of it. `needs` is what must be off
-    its default for this cause to show itself; a case that lacks some of it has another cause. `finite` is the same of
-    the wrong numbers that a cause of NaN makes as well, None until some turned out to be its own. `numbers` says that
-    there is such a cause already, so that the case must not shrink into its NaN. `taken` are findings, each with its
-    case, that turned out to be this cause when they were shrunk. `appeared` is the symptom of the unshrunk case. With
-    `parity` another backend does not see it.
+    `oracle_symptom` is the symptom that the oracle saw, where the verdict changed it. `needs` is what must be off its
+    default for this cause to show; a case that lacks some of it has another cause. `value_needs` is the same for wrong
+    numbers that a cause of NaN makes as well; None until such numbers turned out to have this cause. `has_nan_cause`
+    says that NaN in these outputs has another cause, so that the case must not shrink into that one. `aliases` are
+    findings, each with its case, that turned out to be this cause when they were shrunk. `initial_symptom` is the
+    symptom of the unshrunk case. With `only_on_cpu` another backend does not see it.
     """
 
     finding: Finding
     case: Case
-    first: Case
+    original: Case
     first_index: int
     first_seconds: float
     rate: Rate = Rate()
@@ -50,51 +50,51 @@ class Record:
     known: bool = False
     accepted: bool = False
     verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
-    filed: str = ""
+    oracle_symptom: str = ""
     needs: frozenset[str] = frozenset()
-    finite: frozenset[str] | None = None
-    numbers: bool = False
+    value_needs: frozenset[str] | None = None
+    has_nan_cause: bool = False
     diagnosis: tuple[str, ...] = ()
-    witnesses: Mapping[str, str] = field(default_factory=dict)
-    parity: bool = False
-    taken: list[tuple[Finding, Case]] = field(default_factory=list)
-    appeared: str = ""
+    cross_checks: Mapping[str, str] = field(default_factory=dict)
+    only_on_cpu: bool = False
+    aliases: list[tuple[Finding, Case]] = field(default_factory=list)
+    initial_symptom: str = ""
 
     @property
-    def told(self) -> dict[str, str]:
+    def provenance(self) -> dict[str, str]:
         """Verdict, diagnosis and witnesses as an entry tells them."""
-        said = "; ".join(f"{name} {said}" for name, said in self.witnesses.items())
+        said = "; ".join(f"{name} {said}" for name, said in self.cross_checks.items())
         words = {"diagnosis": "; ".join(self.diagnosis), "witnesses": said}
         return {**self.verdict.told, **{key: text for key, text in words.items() if text}}
 
-    def take(self, other: Record) -> None:
-        """Moves to another record's case, with what was seen of it."""
+    def move_to(self, other: Bug) -> None:
+        """Moves to another bug's case, with what was seen of it."""
         self.case, self.finding, self.also = other.case, other.finding, other.also
-        self.verdict, self.filed = other.verdict, other.filed
-        self.diagnosis, self.witnesses, self.parity = other.diagnosis, other.witnesses, other.parity
+        self.verdict, self.oracle_symptom = other.verdict, other.oracle_symptom
+        self.diagnosis, self.cross_checks, self.only_on_cpu = other.diagnosis, other.cross_checks, other.only_on_cpu
 
-    def less(self, other: Record, defaults: Mapping[str, object]) -> bool:
-        """Whether this record's case is less than another's."""
+    def is_smaller_than(self, other: Bug, defaults: Mapping[str, object]) -> bool:
+        """Whether this bug's case is less than another's."""
         return sort_key(self.case, defaults) < sort_key(other.case, defaults)
 
     @property
-    def filing(self) -> Finding:
+    def reported_finding(self) -> Finding:
         """The finding as it is told and saved."""
-        return self.finding.as_parity if self.parity else self.finding
+        return self.finding.as_parity if self.only_on_cpu else self.finding
 
     @property
-    def pictured(self) -> tuple[Case, ...]:
+    def diagnosis_cases(self) -> tuple[Case, ...]:
         """Cases whose outputs show what is wrong, clearest first: the unshrunk one only if both or none show NaN."""
-        alike = (self.appeared == NONFINITE) == (self.finding.symptom == NONFINITE)
-        return (self.first, self.case) if alike else (self.case,)
+        alike = (self.initial_symptom == NONFINITE) == (self.finding.symptom == NONFINITE)
+        return (self.original, self.case) if alike else (self.case,)
 
     @property
     def blames_reference(self) -> bool:
         """Whether the oracle itself saw that the reference is wrong, and no output of the kernel."""
-        return (self.filed or self.finding.symptom) == REFERENCE
+        return (self.oracle_symptom or self.finding.symptom) == REFERENCE
 
     @property
-    def widened(self) -> Finding:
+    def widened_finding(self) -> Finding:
         """The finding with every output that ever disagreed together with one of its own."""
         return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
 
@@ -109,34 +109,34 @@ class Record:
             return False
         if (finding.symptom == REFERENCE) != self.blames_reference:
             return False
-        if case is not None and self._took(finding, case):
+        if case is not None and self._is_alias(finding, case):
             return True
         if finding.oracle in BITWISE:
-            wrong = [found for found in (self.widened, *self.also) if found.oracle == "accuracy"]
+            wrong = [found for found in (self.widened_finding, *self.also) if found.oracle == "accuracy"]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
-        own = self._of_memory or self.finite is not None and self.finite <= has
-        also = () if finding.oracle == MUTATION or not self.fits(case) else self.also
-        alike = (one for one in (self.widened, *also) if one.same_bug(finding))
-        return any(own or not apart(one, finding) for one in alike)
+        own = self._is_stray_access or self.value_needs is not None and self.value_needs <= has
+        also = () if finding.oracle == MUTATION or not self.is_nowhere_smaller(case) else self.also
+        alike = (one for one in (self.widened_finding, *also) if one.same_bug(finding))
+        return any(own or not is_number_beside_nan(one, finding) for one in alike)
 
-    def _took(self, finding: Finding, case: Case) -> bool:
+    def _is_alias(self, finding: Finding, case: Case) -> bool:
         """Whether one that looked the same, in a case nowhere larger, turned out to be this cause."""
-        return any(looks_alike(one, finding) and nowhere_smaller(case, first) for one, first in self.taken)
+        return any(looks_alike(one, finding) and nowhere_smaller(case, first) for one, first in self.aliases)
 
     @property
-    def _of_memory(self) -> bool:
+    def _is_stray_access(self) -> bool:
         """Whether it is an access that is wrong: what it reads is NaN where that is poison, else it is some number."""
         return self.finding.oracle == "bounds"
 
-    def fits(self, case: Case | None) -> bool:
+    def is_nowhere_smaller(self, case: Case | None) -> bool:
         """Whether a case is nowhere smaller than the least one of this cause."""
         return case is None or nowhere_smaller(case, self.case)
 
-    def leaves_open(self, finding: Finding) -> bool:
+    def may_hide(self, finding: Finding) -> bool:
         """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
-        alike = (one for one in (self.widened, *self.also) if one.same_bug(finding))
-        return not self._of_memory and any(apart(one, finding) for one in alike)
+        alike = (one for one in (self.widened_finding, *self.also) if one.same_bug(finding))
+        return not self._is_stray_access and any(is_number_beside_nan(one, finding) for one in alike)
 
 
 def nowhere_smaller(case: Case, least: Case) -> bool:
@@ -150,23 +150,23 @@ def looks_alike(known: Finding, finding: Finding) -> bool:
     return known.same_bug(finding) and known.symptom == finding.symptom
 
 
-def apart(known: Finding, finding: Finding) -> bool:
+def is_number_beside_nan(known: Finding, finding: Finding) -> bool:
     """Whether a finding is of numbers that are wrong, and a known one of what is no number."""
     return known.symptom == NONFINITE and finding.symptom in FINITE
 
 
-def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Record | None:
-    """The record that turned out to be the same cause as the new one, moved to the lesser of both cases; or None.
+def merge_bug(bugs: list[Bug], new: Bug, defaults: dict[str, object]) -> Bug | None:
+    """The bug that turned out to be the same cause as the new one, moved to the lesser of both cases; or None.
 
     Its path stays that of its old entry, which the lesser one replaces, unless that was there before the run.
     """
-    for old in records:
-        numbers = old.leaves_open(new.finding) and new.needs <= old.needs
+    for old in bugs:
+        numbers = old.may_hide(new.finding) and new.needs <= old.needs
         if numbers or same_cause(old, new):
-            old.finite = new.needs if numbers else old.finite
+            old.value_needs = new.needs if numbers else old.value_needs
             old.needs &= new.needs
-            if new.less(old, defaults):
-                old.take(new)
+            if new.is_smaller_than(old, defaults):
+                old.move_to(new)
                 old.path = "" if old.known else old.path
             old.hits += new.hits
             old.outputs |= new.outputs
@@ -174,14 +174,14 @@ def merge(records: list[Record], new: Record, defaults: dict[str, object]) -> Re
     return None
 
 
-def same_cause(old: Record, new: Record) -> bool:
-    """Whether two records are of one cause: both ended in one case, or either one's case triggers the other."""
+def same_cause(old: Bug, new: Bug) -> bool:
+    """Whether two bugs are of one cause: both ended in one case, or either one's case triggers the other."""
     alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
     covered = old.covers(new.finding, new.needs, new.case) or new.covers(old.finding, old.needs, old.case)
     return alike or old.case.key == new.case.key or covered
 
 
-def known_records(folder: Path, target: Target, planted: str | None) -> list[Record]:
+def known_bugs(folder: Path, target: Target, planted: str | None) -> list[Bug]:
     """Records of the causes that the corpus holds for a target and do not count as fixed, none of them hit yet."""
     found = []
     place = folder / target.name
@@ -190,18 +190,18 @@ def known_records(folder: Path, target: Target, planted: str | None) -> list[Rec
         if entry.finding is None or entry.status == "fixed" or entry.planted != (planted or ""):
             continue
         finding = entry.finding.as_accuracy
-        record = Record(finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
-        record.parity = entry.finding.oracle == "parity"
-        record.stateful = len(entry.case.calls) > 1
-        record.needs = needs(entry.case, target)
-        record.outputs = set(entry.finding.outputs)
-        record.accepted = entry.status == "accepted"
-        record.verdict = Verdict.recalled(entry.seen)
-        record.also = tuple(_recalled(text) for text in entry.also)
-        found.append(record)
+        bug = Bug(finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
+        bug.only_on_cpu = entry.finding.oracle == "parity"
+        bug.stateful = len(entry.case.calls) > 1
+        bug.needs = non_defaults(entry.case, target)
+        bug.outputs = set(entry.finding.outputs)
+        bug.accepted = entry.status == "accepted"
+        bug.verdict = Verdict.recalled(entry.seen)
+        bug.also = tuple(_parse_also(text) for text in entry.also)
+        found.append(bug)
     return found
 
 
-def _recalled(text: str) -> Finding:
+def _parse_also(text: str) -> Finding:
     oracle, outputs, symptom = text.split(" ")
     return Finding(oracle, tuple(outputs.split("+")), symptom, text)

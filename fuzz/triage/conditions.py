@@ -9,12 +9,12 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.target.spec import Target
 
 
-def trigger(case: Case, target: Target) -> tuple[str, ...]:
+def describe_triggers(case: Case, target: Target) -> tuple[str, ...]:
     """What is off its default in the least case, in words. Shrinking tried the default of each."""
     return tuple(dict.fromkeys(_departures(case, target)))
 
 
-def needs(case: Case, target: Target) -> frozenset[str]:
+def non_defaults(case: Case, target: Target) -> frozenset[str]:
     """The arguments and options that are off their default in any call: of the least case, what its cause needs."""
     found = set()
     for call in case.calls:

@@ -24,7 +24,7 @@ TOLD = 60
 AGREES, DISAGREES = "agrees", "disagrees"
 
 
-def witnesses(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
+def cross_check(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
     """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
     if finding.oracle != "accuracy":
         return {}
@@ -32,12 +32,12 @@ def witnesses(case: Case, finding: Finding, setting: Setting, memory: int, timeo
     for name in ("cpu", "cuda", "interpreter"):
         if name == setting.backend or (name != "interpreter" and BACKENDS[name].unusable()):
             continue
-        refusal = unfit(case) if name == "interpreter" else ""
+        refusal = interpreter_refusal(case) if name == "interpreter" else ""
         said[name] = refusal or asked(case, finding, replace(setting, backend=name), memory, timeout)
     return said
 
 
-def unfit(case: Case) -> str:
+def interpreter_refusal(case: Case) -> str:
     """Why Triton's interpreter is no witness for a case; empty where it is one."""
     for name, value in case.last.tensors.items():
         if value.dtype not in SOUND:
@@ -59,6 +59,6 @@ def asked(case: Case, finding: Finding, setting: Setting, memory: int, timeout: 
     return AGREES if agrees else DISAGREES
 
 
-def stands_alone(said: dict[str, str]) -> bool:
+def only_on_cpu(cross_checks: dict[str, str]) -> bool:
     """Whether Triton's interpreter does not see what `cpu` saw, so that it is the backends that differ."""
-    return said.get("interpreter") == DISAGREES
+    return cross_checks.get("interpreter") == DISAGREES

@@ -16,8 +16,8 @@ from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import MUTATION, NONFINITE, REFERENCE, Record
-from fuzz.triage.conditions import needs, trigger
+from fuzz.triage.bug import MUTATION, NONFINITE, REFERENCE, Bug
+from fuzz.triage.conditions import describe_triggers, non_defaults
 from fuzz.worker.process import Fate, Worker
 from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, report_of
 
@@ -54,7 +54,7 @@ class Triage:
         if self.spare is not None:
             self.spare.stop()
 
-    def ask(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+    def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
         """The report on a case from the running worker, or from a clean one."""
         if clean:
             self._renew()
@@ -70,39 +70,39 @@ class Triage:
         self.spare = replace(used, pending=deque())
         self.spare.start()
 
-    def shows(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
+    def reproduce(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
         """The finding, if the case is filed under the same oracle with an output in common, or only after a write.
 
         What a kernel leaves behind from an earlier call may show in any output.
         """
-        filings = self.ask(case, like.oracle, clean=clean).filings
+        filings = self.examine(case, like.oracle, clean=clean).filings
         filed = next((found for found in filings if found.oracle == like.oracle), None)
         return filed if filed and (stateful or filed.same_bug(like)) else None
 
-    def filed(self, case: Case, finding: Finding) -> Finding:
+    def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle is asked, not only those of its share."""
-        found = self.ask(case, finding.oracle, clean=True, everything=True).filed
+        found = self.examine(case, finding.oracle, clean=True, everything=True).filed
         return found if found and finding_order(found) < finding_order(finding) else finding
 
-    def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Record | None:
-        """A record with its rate; with earlier calls put before it where the state they left matters; None if never."""
-        rate = self._rate(case, finding)
+    def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Bug | None:
+        """A bug with its rate; with earlier calls put before it where the state they left matters; None if never."""
+        rate = self.measure_rate(case, finding)
         if killed(finding) and 2 * rate.shown <= rate.runs:
             return None
         if rate.shown:
-            return Record(finding, case, case, 0, 0.0, rate=rate)
+            return Bug(finding, case, case, 0, 0.0, rate=rate)
         for before in self._prefixes(history):
             longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
-            found = self.shows(longer, finding, clean=True)
+            found = self.reproduce(longer, finding, clean=True)
             if found:
-                return Record(found, longer, case, 0, 0.0, stateful=True)
+                return Bug(found, longer, case, 0, 0.0, stateful=True)
         return None
 
-    def _rate(self, case: Case, finding: Finding) -> Rate:
+    def measure_rate(self, case: Case, finding: Finding) -> Rate:
         """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
         shown, runs, started = 0, 0, time.monotonic()
         while runs < TRIES and (runs < 2 or time.monotonic() - started < PATIENCE):
-            shown += self.shows(case, finding, clean=runs == 0) is not None
+            shown += self.reproduce(case, finding, clean=runs == 0) is not None
             runs += 1
             if finding.symptom == "hung" and shown:
                 break
@@ -113,51 +113,51 @@ class Triage:
             return []
         return [history[:1], history[-1:], history[-REMEMBERED:]]
 
-    def shrink(self, record: Record, budget: Budget) -> None:
-        """Moves the record to the least case that still shows it, verified in a clean worker."""
-        record.appeared = record.appeared or record.finding.symptom
+    def shrink(self, bug: Bug, budget: Budget) -> None:
+        """Moves the bug to the least case that still shows it, verified in a clean worker."""
+        bug.initial_symptom = bug.initial_symptom or bug.finding.symptom
         timeout = self.worker.timeout
-        if record.finding.symptom == "hung":
+        if bug.finding.symptom == "hung":
             self.worker.timeout = min(timeout, PATIENCE)
-        self._leave_earlier_calls_out(record)
-        least = self._shrunk(record, budget)
-        while record.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(record.widened.outputs):
+        self._leave_earlier_calls_out(bug)
+        least = self.run_shrinker(bug, budget)
+        while bug.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(bug.widened_finding.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
-            record.outputs.update(least.finding.outputs)
-            record.case, record.finding = least.case, least.finding
-            least = self._shrunk(record, budget)
-        if least.case.key != record.case.key and not self._certain(least, record):
-            least = self._shrunk(record, budget, clean=True)
-        record.case, record.finding = least.case, least.finding
-        record.executions += budget.used
-        record.needs = needs(record.case, self.target)
-        if not record.rate.certain:
-            again = self._rate(record.case, record.finding)
-            record.rate = again if again.shown else record.rate
+            bug.outputs.update(least.finding.outputs)
+            bug.case, bug.finding = least.case, least.finding
+            least = self.run_shrinker(bug, budget)
+        if least.case.key != bug.case.key and not self._certain(least, bug):
+            least = self.run_shrinker(bug, budget, clean=True)
+        bug.case, bug.finding = least.case, least.finding
+        bug.executions += budget.used
+        bug.needs = non_defaults(bug.case, self.target)
+        if not bug.rate.certain:
+            again = self.measure_rate(bug.case, bug.finding)
+            bug.rate = again if again.shown else bug.rate
         self.worker.timeout = timeout
-        self.look_around(record)
-        self.adjudicate(record)
-        self.diagnose(record)
+        self.look_around(bug)
+        self.adjudicate(bug)
+        self.diagnose(bug)
 
-    def adjudicate(self, record: Record) -> None:
-        """Sets the record's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
+    def adjudicate(self, bug: Bug) -> None:
+        """Sets the bug's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
 
         A step of shrinking may lead to where kernel and reference differ by no more than either may.
         """
-        if record.finding.oracle != "accuracy":
+        if bug.finding.oracle != "accuracy":
             return
-        verdict = self._appeal(record, record.case)
-        if verdict.name == "undecided" and record.case.key != record.first.key:
-            first = self._appeal(record, record.first)
+        verdict = self.request_verdict(bug, bug.case)
+        if verdict.name == "undecided" and bug.case.key != bug.original.key:
+            first = self.request_verdict(bug, bug.original)
             if first.name in ("kernel", "reference"):
-                record.case, verdict = record.first, first
-        record.verdict, record.filed = verdict, record.finding.symptom
-        record.finding = verdict.finding or record.finding
+                bug.case, verdict = bug.original, first
+        bug.verdict, bug.oracle_symptom = verdict, bug.finding.symptom
+        bug.finding = verdict.finding or bug.finding
 
-    def _appeal(self, record: Record, case: Case) -> Verdict:
+    def request_verdict(self, bug: Bug, case: Case) -> Verdict:
         """The verdict on one case, asked until it disagrees."""
         timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
-        for _ in range(record.rate.runs_to_decide):
+        for _ in range(bug.rate.runs_to_decide):
             if len(case.calls) > 1:
                 self._renew()
             self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
@@ -170,64 +170,62 @@ class Triage:
                 break
         return verdict
 
-    def diagnose(self, record: Record) -> None:
+    def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
-        found: tuple[str, ...] = consequences(record)
-        if record.finding.oracle == "accuracy" and record.verdict.name != "reference":
+        found: tuple[str, ...] = describe_consequences(bug)
+        if bug.finding.oracle == "accuracy" and bug.verdict.name != "reference":
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
-            for case in record.pictured:
+            for case in bug.diagnosis_cases:
                 if not found and case.elements() <= PICTURED:
-                    answer = self.worker.ask(Inquiry(case, record.case))
+                    answer = self.worker.ask(Inquiry(case, bug.case))
                     found = () if isinstance(answer, Fate | Report) else answer
             self.worker.timeout = timeout
-        record.diagnosis = (*found, *trigger(record.case, self.target))
+        bug.diagnosis = (*found, *describe_triggers(bug.case, self.target))
 
-    def look_around(self, record: Record) -> None:
-        """Asks every oracle about the record's case, for the others that fire and the finding as it is filed."""
-        report = self.ask(record.case, record.finding.oracle, clean=True, everything=True)
-        same = [found for found in report.findings if found.oracle == record.finding.oracle]
-        record.finding = same[0] if same else record.finding
-        record.also = tuple(
-            found for found in report.findings if finding_order(found)[0] > finding_order(record.finding)[0]
-        )
-        if record.finding.oracle == MUTATION and self.target.differentiable:
+    def look_around(self, bug: Bug) -> None:
+        """Asks every oracle about the bug's case, for the others that fire and the finding as it is filed."""
+        report = self.examine(bug.case, bug.finding.oracle, clean=True, everything=True)
+        same = [found for found in report.findings if found.oracle == bug.finding.oracle]
+        bug.finding = same[0] if same else bug.finding
+        bug.also = tuple(found for found in report.findings if finding_order(found)[0] > finding_order(bug.finding)[0])
+        if bug.finding.oracle == MUTATION and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
-            report = self.ask(record.first, record.finding.oracle, everything=True)
+            report = self.examine(bug.original, bug.finding.oracle, everything=True)
             seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
-            record.also = (*(found for found in record.also if not seen or found.oracle != CONSEQUENCE), *seen)
+            bug.also = (*(found for found in bug.also if not seen or found.oracle != CONSEQUENCE), *seen)
 
-    def _leave_earlier_calls_out(self, record: Record) -> None:
+    def _leave_earlier_calls_out(self, bug: Bug) -> None:
         """Takes the last call where it alone shows the same: then a case need not be asked of a clean worker each."""
-        if record.stateful or len(record.case.calls) < 2:
+        if bug.stateful or len(bug.case.calls) < 2:
             return
-        alone = replace(record.case, calls=(record.case.last,))
-        found = self.shows(alone, record.widened, clean=True)
-        if found and found.symptom == record.finding.symptom:
-            record.case, record.finding = alone, found
+        alone = replace(bug.case, calls=(bug.case.last,))
+        found = self.reproduce(alone, bug.widened_finding, clean=True)
+        if found and found.symptom == bug.finding.symptom:
+            bug.case, bug.finding = alone, found
 
-    def _shrunk(self, record: Record, budget: Budget, clean: bool = False) -> Shrinker:
-        """From the record's case on; in clean workers where asked for, and where calls may leave something behind: as
+    def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
+        """From the bug's case on; in clean workers where asked for, and where calls may leave something behind: as
         long as the case has several, and for what is to take its place."""
-        clean = clean or record.stateful
-        tries, like = record.rate.runs_to_try, record.widened
+        clean = clean or bug.stateful
+        tries, like = bug.rate.runs_to_try, bug.widened_finding
 
         def shows(case: Case) -> Finding | None:
             apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
             for _ in range(tries):
-                found = self.shows(case, like, clean=apart, stateful=record.stateful)
-                same = found is not None and (found.symptom == REFERENCE) == record.blames_reference
-                if same and not (record.numbers and found is not None and found.symptom == NONFINITE):
+                found = self.reproduce(case, like, clean=apart, stateful=bug.stateful)
+                same = found is not None and (found.symptom == REFERENCE) == bug.blames_reference
+                if same and not (bug.has_nan_cause and found is not None and found.symptom == NONFINITE):
                     return found
             return None
 
-        shrinker = Shrinker(self.target, record.case, record.finding, shows, budget)
+        shrinker = Shrinker(self.target, bug.case, bug.finding, shows, budget)
         shrinker.run()
         return shrinker
 
-    def _certain(self, least: Shrinker, record: Record) -> bool:
+    def _certain(self, least: Shrinker, bug: Bug) -> bool:
         return any(
-            self.shows(least.case, record.widened, clean=True, stateful=record.stateful)
-            for _ in range(record.rate.runs_to_decide)
+            self.reproduce(least.case, bug.widened_finding, clean=True, stateful=bug.stateful)
+            for _ in range(bug.rate.runs_to_decide)
         )
 
 
@@ -236,8 +234,8 @@ def killed(finding: Finding) -> bool:
     return finding.symptom == "died" and finding.message.endswith("SIGKILL")
 
 
-def consequences(record: Record) -> tuple[str, ...]:
+def describe_consequences(bug: Bug) -> tuple[str, ...]:
     """What a write over an input does to the gradients of other operations, in words."""
-    if record.finding.oracle not in (MUTATION, CONSEQUENCE):
+    if bug.finding.oracle not in (MUTATION, CONSEQUENCE):
         return ()
-    return tuple(found.message for found in (record.finding, *record.also) if found.oracle == CONSEQUENCE)
+    return tuple(found.message for found in (bug.finding, *bug.also) if found.oracle == CONSEQUENCE)

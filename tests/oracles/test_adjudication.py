@@ -18,12 +18,12 @@ from fuzz.model.finding import Finding, Verdict
 from fuzz.report.json import finding_json
 from fuzz.report.progress import Quiet
 from fuzz.report.text import screen
-from fuzz.run.fuzzer import Campaign, Result
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.options import RunOptions
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import preload
 
@@ -80,8 +80,8 @@ def written(folder: Path, source: str) -> Path:
 
 
 def run(path: Path, planted: str | None = None) -> Result:
-    asked = Run(str(path), planted, "cpu", cases=60, max_findings=1)
-    return Campaign(asked, load(str(path)), "cpu", path.parent / "found", Quiet(), {}).go()
+    asked = RunOptions(str(path), planted, "cpu", cases=60, max_findings=1)
+    return Fuzzer(asked, load(str(path)), "cpu", path.parent / "found", Quiet(), {}).run()
 
 
 def fuzz(*arguments: object) -> tuple[int, str]:
@@ -110,30 +110,30 @@ def test_an_unstable_reference_is_reported_as_such_by_the_command_line(tmp_path:
 
 def test_a_wrong_kernel_is_wrong_beside_an_unstable_reference_too(tmp_path: Path) -> None:
     result = run(written(tmp_path, GELU.format(more="")), "twice")
-    (record,) = result.records
-    assert (record.verdict.name, record.finding.symptom) == ("kernel", "value")
-    assert record.finding.elements[0].exact
+    (bug,) = result.bugs
+    assert (bug.verdict.name, bug.finding.symptom) == ("kernel", "value")
+    assert bug.finding.elements[0].exact
 
 
 def test_gradients_by_autograd_are_adjudicated(tmp_path: Path) -> None:
-    (record,) = run(written(tmp_path, GELU.format(more=", differentiable=dict(y=tensor(N))"))).records
-    assert record.verdict.name == "reference" and set(record.finding.outputs) <= {"y", "dx"}
+    (bug,) = run(written(tmp_path, GELU.format(more=", differentiable=dict(y=tensor(N))"))).bugs
+    assert bug.verdict.name == "reference" and set(bug.finding.outputs) <= {"y", "dx"}
 
 
 def test_a_reference_that_overflows_is_wrong_where_the_exact_value_is_finite(tmp_path: Path) -> None:
     """The oracle files a NaN that the kernel does not have; the verdict says whose fault it is."""
-    (record,) = run(written(tmp_path, SOFTMAX)).records
-    assert (record.verdict.name, record.finding.symptom, record.filed) == ("reference", "reference", "nonfinite")
-    assert "nan by the reference, 1.0 in truth" in record.finding.message
-    assert record.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not record.blames_reference
+    (bug,) = run(written(tmp_path, SOFTMAX)).bugs
+    assert (bug.verdict.name, bug.finding.symptom, bug.oracle_symptom) == ("reference", "reference", "nonfinite")
+    assert "nan by the reference, 1.0 in truth" in bug.finding.message
+    assert bug.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not bug.blames_reference
 
 
 def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
-    (record,) = run(written(tmp_path, CONVOLUTION)).records
-    told = finding_json(record)
+    (bug,) = run(written(tmp_path, CONVOLUTION)).bugs
+    told = finding_json(bug)
     assert (told["verdict"], told["reason"]) == ("unadjudicated", "no rule for aten.convolution.default")
     assert told["symptom"] == "value"
-    text = screen(corpus.read(Path(record.path)), record.path, "fuzz replay")
+    text = screen(corpus.read(Path(bug.path)), bug.path, "fuzz replay")
     assert "verdict unadjudicated (no rule for aten.convolution.default)" in text
 
 
@@ -144,48 +144,48 @@ def cases(gelu: Target) -> tuple[Case, Case]:
     return one, other
 
 
-def appealing(record: Record, least: str, first: str, monkeypatch: pytest.MonkeyPatch) -> Record:
-    """The record after adjudication where its least case and the first one have these verdicts."""
+def appealing(bug: Bug, least: str, first: str, monkeypatch: pytest.MonkeyPatch) -> Bug:
+    """The bug after adjudication where its least case and the first one have these verdicts."""
 
-    def appeal(self: Triage, record: Record, case: Case) -> Verdict:
-        name = least if case.key == record.case.key else first
-        return Verdict(name, digits=100, finding=replace(record.finding, message=name))
+    def appeal(self: Triage, bug: Bug, case: Case) -> Verdict:
+        name = least if case.key == bug.case.key else first
+        return Verdict(name, digits=100, finding=replace(bug.finding, message=name))
 
-    monkeypatch.setattr(Triage, "_appeal", appeal)
+    monkeypatch.setattr(Triage, "request_verdict", appeal)
     triage: Any = Triage(SimpleNamespace(), SimpleNamespace(), ())  # type: ignore[arg-type]
-    triage.adjudicate(record)
-    return record
+    triage.adjudicate(bug)
+    return bug
 
 
-def recorded(cases: tuple[Case, Case]) -> Record:
+def recorded(cases: tuple[Case, Case]) -> Bug:
     least, first = cases
-    return Record(Finding("accuracy", ("dx",), "value", "wrong"), least, first, 0, 0.0, outputs={"dx"})
+    return Bug(Finding("accuracy", ("dx",), "value", "wrong"), least, first, 0, 0.0, outputs={"dx"})
 
 
 @pytest.mark.parametrize("first", ["kernel", "reference"])
 def test_where_shrinking_led_to_a_close_call_the_first_case_is_kept(
     first: str, cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = appealing(recorded(cases), "undecided", first, monkeypatch)
-    assert (record.verdict.name, record.case.key, record.finding.message) == (first, cases[1].key, first)
+    bug = appealing(recorded(cases), "undecided", first, monkeypatch)
+    assert (bug.verdict.name, bug.case.key, bug.finding.message) == (first, cases[1].key, first)
 
 
 @pytest.mark.parametrize("first", ["undecided", "unadjudicated"])
 def test_what_is_too_close_to_call_is_no_finding(
     first: str, cases: tuple[Case, Case], gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = appealing(recorded(cases), "undecided", first, monkeypatch)
-    assert record.verdict.name == "undecided" and record.case.key == cases[0].key
+    bug = appealing(recorded(cases), "undecided", first, monkeypatch)
+    assert bug.verdict.name == "undecided" and bug.case.key == cases[0].key
     told: list[str] = []
-    watcher: Any = SimpleNamespace(unconfirmed=lambda finding, index, why: told.append(why))
-    campaign = Campaign(Run("gelu_bw"), gelu, "cpu", tmp_path, watcher, {})
-    triage: Any = SimpleNamespace(shrink=lambda record, budget: None)
-    campaign._settle(triage, record, 0, 0.0, record.finding)
-    assert (campaign.unconfirmed, campaign.records, list(tmp_path.iterdir())) == (1, [], [])
+    watcher: Any = SimpleNamespace(on_unconfirmed=lambda finding, index, why: told.append(why))
+    campaign = Fuzzer(RunOptions("gelu_bw"), gelu, "cpu", tmp_path, watcher, {})
+    triage: Any = SimpleNamespace(shrink=lambda bug, budget: None)
+    campaign.add_bug(triage, bug, 0, 0.0, bug.finding)
+    assert (campaign.unconfirmed, campaign.bugs, list(tmp_path.iterdir())) == (1, [], [])
     assert "by its exact value" in told[0]
 
 
 def test_a_wrong_reference_and_a_wrong_kernel_are_two_causes(cases: tuple[Case, Case]) -> None:
-    record = recorded(cases)
-    assert record.covers(Finding("accuracy", ("dx",), "sign", ""), frozenset())
-    assert not record.covers(Finding("accuracy", ("dx",), "reference", ""), frozenset())
+    bug = recorded(cases)
+    assert bug.covers(Finding("accuracy", ("dx",), "sign", ""), frozenset())
+    assert not bug.covers(Finding("accuracy", ("dx",), "reference", ""), frozenset())

@@ -18,8 +18,8 @@ from fuzz.oracles import autograd_graphs
 from fuzz.oracles.autograd import Alone, Autograd, Company, examined
 from fuzz.oracles.examination import Examination
 from fuzz.report.progress import Quiet
-from fuzz.run.fuzzer import Campaign
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer
+from fuzz.run.options import RunOptions
 from fuzz.target.loader import load, load_planted
 from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Launcher, Target, declare, size, tensor
@@ -225,9 +225,9 @@ def test_where_the_target_may_write_its_input_autograd_alone_finds_the_gradient_
     source = load("cross_entropy_function").path.read_text(encoding="utf-8")
     path = tmp_path / "cross_entropy_function.py"
     path.write_text(source.replace("    reference=reference,\n", '    reference=reference, in_place=("logits",),\n'))
-    asked = Run(str(path), "gradient_over_input", "cpu", cases=50, max_findings=1)
-    record = Campaign(asked, load(str(path)), "cpu", tmp_path / "corpus", Quiet(), {}).go().records[0]
+    asked = RunOptions(str(path), "gradient_over_input", "cpu", cases=50, max_findings=1)
+    bug = Fuzzer(asked, load(str(path)), "cpu", tmp_path / "corpus", Quiet(), {}).run().bugs[0]
     # With one class the producer's gradient is 0 and shows nothing; the square of the logits beside the call does.
-    assert (record.finding.oracle, record.case.last.dims) == ("autograd", {"N": 1, "V": 1})
-    assert record.finding.symptom in ("before", "beside") and "wrote over" in record.diagnosis[0]
-    assert record.rate.certain
+    assert (bug.finding.oracle, bug.case.last.dims) == ("autograd", {"N": 1, "V": 1})
+    assert bug.finding.symptom in ("before", "beside") and "wrote over" in bug.diagnosis[0]
+    assert bug.rate.certain

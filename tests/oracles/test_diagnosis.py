@@ -18,7 +18,7 @@ from fuzz.model.recipes import recipe
 from fuzz.oracles.diagnosis import DiagnosisContext, diagnose, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
-from fuzz.triage.conditions import trigger
+from fuzz.triage.conditions import describe_triggers
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]
@@ -168,8 +168,8 @@ def test_what_could_not_be_made_plain_is_what_triggers() -> None:
         "w": Argument(("N",), "float32", recipe("ones")),
     }
     first = Call({"M": 1, "N": 1}, plain, {"eps": 1e-5})
-    assert trigger(Case("kernel", (first,)), kernel) == ()
-    assert trigger(Case("kernel", (first, Call({"M": 2, "N": 2}, odd, {"eps": 1e-12}))), kernel) == (
+    assert describe_triggers(Case("kernel", (first,)), kernel) == ()
+    assert describe_triggers(Case("kernel", (first, Call({"M": 2, "N": 2}, odd, {"eps": 1e-12}))), kernel) == (
         "only after another call",
         "only with x in bfloat16",
         "only where x is transposed",

@@ -12,8 +12,8 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import Exact, recipe
 from fuzz.oracles.examine import service
 from fuzz.report.progress import Quiet
-from fuzz.run.fuzzer import Campaign, Result
-from fuzz.run.options import Run
+from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.options import RunOptions
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Question, Report, Setting
 
@@ -47,8 +47,8 @@ square.planted(
 
 
 def run(path: Path, planted: str | None) -> Result:
-    asked = Run(str(path), planted, "cpu", cases=60, max_findings=1)
-    return Campaign(asked, load(str(path)), "cpu", path.parent / "corpus", Quiet(), {}).go()
+    asked = RunOptions(str(path), planted, "cpu", cases=60, max_findings=1)
+    return Fuzzer(asked, load(str(path)), "cpu", path.parent / "corpus", Quiet(), {}).run()
 
 
 @pytest.fixture
@@ -60,15 +60,15 @@ def path(tmp_path: Path) -> Path:
 
 def test_good_gradient_is_silent(path: Path) -> None:
     result = run(path, None)
-    assert result.records == [] and result.statistics.cases == 60
+    assert result.bugs == [] and result.statistics.cases == 60
 
 
 @pytest.mark.parametrize("planted", ["half", "flat"])
 def test_wrong_gradient_is_found(path: Path, planted: str) -> None:
-    record = run(path, planted).records[0]
-    assert (record.finding.oracle, record.finding.outputs) == ("accuracy", ("dx",))
-    assert record.case.last.dims == {"N": 1 if planted == "half" else 2}
-    assert list(record.case.last.cotangents) == ["y"]
+    bug = run(path, planted).bugs[0]
+    assert (bug.finding.oracle, bug.finding.outputs) == ("accuracy", ("dx",))
+    assert bug.case.last.dims == {"N": 1 if planted == "half" else 2}
+    assert list(bug.case.last.cotangents) == ["y"]
 
 
 def test_true_is_refused_with_what_would_be_right(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from fuzz.model.recipes import Exact, recipe
 from fuzz.report.json import finding_json
 from fuzz.report.progress import Progress, progress_line
 from fuzz.report.text import screen
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Record
+from fuzz.triage.bug import Bug
 from fuzz.worker.protocol import Report
 
 
@@ -66,7 +66,7 @@ def watched() -> tuple[Progress, io.StringIO]:
 
 def test_the_seed_is_the_first_thing_that_is_told(gelu: Target) -> None:
     progress, text = watched()
-    progress.started(Run("gelu_bw", seed=7), gelu, "cpu")
+    progress.on_start(RunOptions("gelu_bw", seed=7), gelu, "cpu")
     lines = text.getvalue().splitlines()
     assert lines[0] == "seed 7: fuzzing gelu_bw on cpu"
     assert lines[1] == f"promised: {gelu.promises()}" and "inside the envelope" in lines[1]
@@ -75,7 +75,7 @@ def test_the_seed_is_the_first_thing_that_is_told(gelu: Target) -> None:
 
 def test_a_budget_that_is_given_is_not_remarked_upon(gelu: Target) -> None:
     progress, text = watched()
-    progress.started(Run("gelu_bw", cases=3), gelu, "cpu")
+    progress.on_start(RunOptions("gelu_bw", cases=3), gelu, "cpu")
     assert len(text.getvalue().splitlines()) == 2
 
 
@@ -89,14 +89,14 @@ def test_progress_names_what_matters(case: Case, entry: Entry) -> None:
 
 def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     progress, text = watched()
-    progress.first_seen(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)
+    progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)
     assert "case 3 disagrees: accuracy/sign: dx[0] is [bold]1[/bold]" in text.getvalue()
 
 
 def test_a_findings_json_tells_the_shrunk_case(case: Case, entry: Entry) -> None:
     assert entry.finding
-    record = Record(entry.finding, case, case, 5, 1.5, hits=7, path="p.yaml")
-    value = finding_json(record)
+    bug = Bug(entry.finding, case, case, 5, 1.5, hits=7, path="p.yaml")
+    value = finding_json(bug)
     assert (value["dims"], value["elements"], value["calls"], value["hits"], value["first_case"]) == (
         {"N": 2},
         4,

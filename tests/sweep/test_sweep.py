@@ -129,9 +129,9 @@ def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
     assert isinstance(found, SweepCounts) and found.wrong == 1000
 
     class Silent:
-        records: tuple[()] = ()
+        bugs: tuple[()] = ()
 
-        def go(self) -> Silent:
+        def run(self) -> Silent:
             return self
 
     def campaign(cases: list[Case]) -> Any:

@@ -15,9 +15,9 @@ from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, recipe
 from fuzz.run.replay import open_triage, reproduces
 from fuzz.target.loader import load
-from fuzz.triage.bug import known_records
-from fuzz.triage.conditions import needs
-from fuzz.triage.cross_check import AGREES, DISAGREES, stands_alone, unfit, witnesses
+from fuzz.triage.bug import known_bugs
+from fuzz.triage.conditions import non_defaults
+from fuzz.triage.cross_check import AGREES, DISAGREES, cross_check, interpreter_refusal, only_on_cpu
 from fuzz.worker.protocol import Setting
 
 WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
@@ -42,7 +42,7 @@ def gelu_case(dtype: str = "float32", layout: Layout | None = None, size: int = 
 
 
 def heard(planted: str | None, finding: Finding = WRONG) -> dict[str, str]:
-    return witnesses(gelu_case(), finding, Setting("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
+    return cross_check(gelu_case(), finding, Setting("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
 
 
 def test_the_interpreter_agrees_that_a_planted_bug_is_one() -> None:
@@ -55,7 +55,7 @@ def test_the_interpreter_does_not_see_what_is_not_there(tmp_path: Path) -> None:
     one = {"x": Argument(("N",), "float32", recipe("ones"))}
     found = Finding("accuracy", ("y",), "value", "y[0] is 3.0, should be 2.0")
     case = Case("twice", (Call({"N": 1}, one, {}),))
-    assert witnesses(case, found, Setting(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
+    assert cross_check(case, found, Setting(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
 
 
 def test_only_wrong_values_are_asked_about() -> None:
@@ -72,12 +72,12 @@ def test_only_wrong_values_are_asked_about() -> None:
     ],
 )
 def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) -> None:
-    assert unfit(case) == why
+    assert interpreter_refusal(case) == why
 
 
 def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
-    assert not stands_alone({"interpreter": AGREES}) and not stands_alone({}) and not stands_alone({"cuda": DISAGREES})
-    assert stands_alone({"interpreter": DISAGREES})
+    assert not only_on_cpu({"interpreter": AGREES}) and not only_on_cpu({}) and not only_on_cpu({"cuda": DISAGREES})
+    assert only_on_cpu({"interpreter": DISAGREES})
     told = WRONG.as_parity
     assert (told.oracle, told.symptom, told.outputs) == ("parity", "value", ("dx",))
     assert "do not compute the same" in told.message
@@ -88,22 +88,22 @@ def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
 def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_path: Path) -> None:
     case, target = gelu_case(size=2), load("gelu_bw")
     with open_triage(Entry(case, WRONG, planted="erf_saturates"), "gelu_bw", target, "cpu") as triage:
-        seen = triage.ask(case, "accuracy").filed
+        seen = triage.examine(case, "accuracy").filed
     assert seen is not None and seen.oracle == "accuracy"
     entry = Entry(case, seen.as_parity, planted="erf_saturates")
     path = corpus.add(tmp_path, entry)
     assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
-    (known,) = known_records(tmp_path, target, "erf_saturates")
-    assert known.covers(seen, needs(case, target), case) and known.filing.oracle == "parity"
+    (known,) = known_bugs(tmp_path, target, "erf_saturates")
+    assert known.covers(seen, non_defaults(case, target), case) and known.reported_finding.oracle == "parity"
     assert cli.exit_code(["shrink", str(path), "--seconds", "5", "--backend", "cpu"]) == 0
     (left,) = corpus.entry_files([tmp_path])
     assert left != path and corpus.read(left).finding.oracle == "parity"
 
 
 def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
-    from fuzz.triage.bug import Record
+    from fuzz.triage.bug import Bug
 
-    record = Record(WRONG, gelu_case(), gelu_case(), 0, 0.0)
-    record.witnesses, record.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)
-    assert record.told["witnesses"] == "interpreter agrees; cuda disagrees"
-    assert record.told["diagnosis"] == "dx is negated"
+    bug = Bug(WRONG, gelu_case(), gelu_case(), 0, 0.0)
+    bug.cross_checks, bug.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)
+    assert bug.provenance["witnesses"] == "interpreter agrees; cuda disagrees"
+    assert bug.provenance["diagnosis"] == "dx is negated"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fuzz.model.outcome import describe
-from fuzz.run.options import Run
+from fuzz.run.options import RunOptions
 from fuzz.web.plots.data import PlotData
 from fuzz.web.plots.protocol import STUDIO, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.process import Fate, Worker, preload
@@ -17,7 +17,7 @@ PATIENCE = 120.0
 def studies(sittings: Iterable[PlotRequest], gallery: PlotConfig) -> Iterator[PlotResult]:
     """The study of each entry, in order. What cannot be loaded or run is told in words, never raised."""
     preload("fuzz.oracles.preload")
-    with Worker(STUDIO, gallery, Run("").resident, PATIENCE) as worker:
+    with Worker(STUDIO, gallery, RunOptions("").worker_memory, PATIENCE) as worker:
         for sitting in sittings:
             answer = worker.ask(sitting)
             yield ended(answer) if isinstance(answer, Fate) else answer
