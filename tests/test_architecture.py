@@ -37,7 +37,7 @@ TENSORS = (
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 
-RECURSIVE = {"fuzz.backends.cpu.frontend.parser": "fuzz.backends.cpu.frontend.structured"}
+RECURSIVE = {"fuzz.backends.cpu.frontend.parser": "fuzz.backends.cpu.frontend.custom_syntax"}
 """A grammar: an operation holds regions, a region holds operations. This import stands inside a function."""
 
 LINES_OF_A_FUNCTION, LINES_OF_A_FILE = 60, 400

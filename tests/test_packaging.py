@@ -67,7 +67,7 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "fuzz").rglob("*.py")}
     targets = {f"fuzz/targets/{path.name}" for path in (ROOT / "targets").glob("*.py")}
     pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
-    assert modules | targets | pages | {"fuzz/backends/cpu/runtime/prelude.c"} <= inside
+    assert modules | targets | pages | {"fuzz/backends/cpu/codegen/prelude.c"} <= inside
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 

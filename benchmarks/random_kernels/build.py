@@ -17,11 +17,11 @@ import torch
 from triton._C.libtriton import ir
 from triton.compiler import ASTSource
 
+from fuzz.backends.cpu.codegen.prelude import PRELUDE
 from fuzz.backends.cpu.runtime.compiler import build
 from fuzz.backends.cpu.runtime.driver import TARGET
 from fuzz.backends.cpu.runtime.launcher import Launcher
-from fuzz.backends.cpu.runtime.prelude import PRELUDE
-from fuzz.backends.cpu.runtime.triton_backend import CPUBackend, make_c, make_ttir
+from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler, make_c, make_ttir
 
 from .dtypes import DTYPES
 from .evaluate import Memory
@@ -77,7 +77,7 @@ def function(item: Compiled, path: Path) -> Any:
 
 def translate(item: Compiled, function: Any) -> None:
     """Triton's front end and passes, and the backend's C."""
-    backend = CPUBackend(TARGET)
+    backend = CPUCompiler(TARGET)
     options = backend.parse_options({})
     item.src = ASTSource(function, signature(item.kernel), {}, {})
     context = ir.context()

@@ -1,12 +1,12 @@
 """Backends: ways to run a Case. `cpu` is Triton compiled for the CPU, the default where there is no GPU."""
 
 from fuzz.backends.base import Backend
-from fuzz.backends.cpu.backend import Compiled
+from fuzz.backends.cpu.backend import CpuBackend
 from fuzz.backends.cuda.backend import Cuda
 from fuzz.backends.interpreter import Interpreter
 from fuzz.errors import BackendError
 
-BACKENDS: dict[str, Backend] = {"cpu": Compiled(), "cuda": Cuda(), "interpreter": Interpreter()}
+BACKENDS: dict[str, Backend] = {"cpu": CpuBackend(), "cuda": Cuda(), "interpreter": Interpreter()}
 
 
 def backend(name: str) -> Backend:

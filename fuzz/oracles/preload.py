@@ -13,7 +13,7 @@ import torch._decomp
 import triton
 from triton.runtime import cache
 
-import fuzz.backends.cpu
+import fuzz.backends.cpu.interface
 import fuzz.oracles
 import fuzz.oracles.examine
 from fuzz.reference.envelope import cache_noise

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fuzz.backends import backend, cpu
-from fuzz.backends.cpu.backend import Compiled
+from fuzz.backends.cpu.backend import CpuBackend
 from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles import SAMPLED
@@ -27,7 +27,7 @@ Asked = dict[tuple[int, Any], tuple[object, Mapping[str, np.ndarray]]]
 
 @pytest.fixture(autouse=True)
 def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(Compiled, "prepare", lambda self, counters=False: None)
+    monkeypatch.setattr(CpuBackend, "prepare", lambda self, counters=False: None)
     with cpu.active():
         yield
 

@@ -9,14 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fuzz.backends.base import Session
-from fuzz.backends.cpu.runtime.features import features
+from fuzz.backends.cpu.runtime.counters import features
 from fuzz.model.outcome import Access, Returned
 
 if TYPE_CHECKING:
     from fuzz.backends.cpu import Violation
 
 
-class Compiled:
+class CpuBackend:
     """Kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
     name = "cpu"

@@ -1,16 +1,15 @@
 """The public names of `fuzz.backends.cpu`, in one module because they need torch and triton."""
 
-from fuzz.backends.cpu.analysis.constants import constants
+from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.errors import MalformedIR, NoCompiler, UnsupportedOperation
+from fuzz.backends.cpu.instruments import INSTRUMENTS
 from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
-from fuzz.backends.cpu.runtime.assertions import DeviceAssertion, Failure
 from fuzz.backends.cpu.runtime.compiler import compiler, version
 from fuzz.backends.cpu.runtime.counters import counters
-from fuzz.backends.cpu.runtime.instruments import INSTRUMENTS
 from fuzz.backends.cpu.runtime.observation import Log, observe
 from fuzz.backends.cpu.runtime.shadow import Memory
-from fuzz.backends.cpu.runtime.source import c_source
-from fuzz.backends.cpu.runtime.violations import MemoryFault, OutOfBounds, Violation
+from fuzz.backends.cpu.runtime.triton_backend import c_source
+from fuzz.backends.cpu.runtime.violations import DeviceAssertion, Failure, MemoryFault, OutOfBounds, Violation
 from fuzz.backends.triton_host.knobs import knobs
 
 __all__ = [

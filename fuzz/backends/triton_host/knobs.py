@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any
 
-from fuzz.backends.cpu.runtime.instruments import PLAIN, Instruments, ordered
+from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
 
 DOT_PRECISIONS = ("ieee", "tf32")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,3 +115,10 @@ def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatc
         shown.append(finding.source_line)
         kinds.remove(finding.source_line)
     assert shown == ["overflow", "store", "atomic", "conflict", "race", "load", "unwritten"]
+
+
+def test_paths_are_those_of_any_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert portable("/a/.venv/lib/python3.11/site-packages/kernels/ops/rope.py") == "kernels/ops/rope.py"
+    assert portable(str(tmp_path / "targets" / "mine.py")) == "targets/mine.py"
+    assert portable("/elsewhere/mine.py") == "/elsewhere/mine.py"

@@ -13,7 +13,7 @@ import triton.language as tl
 
 from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
-from fuzz.backends.cpu.backend import Compiled
+from fuzz.backends.cpu.backend import CpuBackend
 from fuzz.backends.execute import Ran, run
 from fuzz.backends.replay.trace import recorded
 from fuzz.model.case import Case
@@ -38,7 +38,7 @@ EVERYTHING = tuple(SHARES)
 @pytest.fixture(autouse=True)
 def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As in a worker, which activates the backend for good; this process lives on."""
-    monkeypatch.setattr(Compiled, "prepare", lambda self, counters=False: None)
+    monkeypatch.setattr(CpuBackend, "prepare", lambda self, counters=False: None)
     with cpu.active():
         yield
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.runtime.counters import Counted
-from fuzz.backends.cpu.runtime.features import CLASSES, features
+from fuzz.backends.cpu.runtime.counters import CLASSES, Counted, features
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Died

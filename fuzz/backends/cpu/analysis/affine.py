@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fuzz.backends.cpu.analysis.provenance import is_table
 from fuzz.backends.cpu.codegen.lower import Lowering
-from fuzz.backends.cpu.codegen.views import Lane
+from fuzz.backends.cpu.codegen.operands import Lane
 from fuzz.backends.cpu.frontend.ir import Op, Value
 from fuzz.backends.cpu.frontend.types import Type
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fuzz.backends.cpu.analysis.provenance import synchronises
-from fuzz.backends.cpu.codegen.names import Names
-from fuzz.backends.cpu.codegen.sites import Counter, Site
-from fuzz.backends.cpu.codegen.views import Index, Lane, Loop, Operand, Uniform, View, current, identity
+from fuzz.backends.cpu.codegen.identifiers import Names
+from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
+from fuzz.backends.cpu.codegen.operands import Index, Lane, Loop, Operand, Uniform, View, current, identity
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Block, Function, Location, Op, Value, walk
 from fuzz.backends.cpu.frontend.types import Type
-from fuzz.backends.cpu.runtime.instruments import PLAIN, Instruments
+from fuzz.backends.cpu.instruments import PLAIN, Instruments
 
 if TYPE_CHECKING:
     from fuzz.backends.cpu.analysis.affine import Intervals
@@ -47,14 +47,14 @@ class Lowering:
         # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
         self.shifted: dict[Value, tuple[Value, str]] = {}
         self.wraps: list[Location] = []
-        self.counters: list[Counter] = []
+        self.counters: list[CounterSite] = []
         self.synchronises = "conflicts" in instruments and any(map(synchronises, self.makers.values()))
         self.watcher: Callable[[Op], None] | None = None
         self.names = Names()
         self.code: list[str | Loop] = []
         self.arrays: list[Lane] = []
         self.values: dict[Value, Operand] = {}
-        self.sites: list[Site] = []
+        self.sites: list[CheckSite] = []
         self.labels: dict[str, tuple[str, list[Operand]]] = {}
         self.returns: list[tuple[str, list[Operand]]] = []
         self.rooms: dict[str, str] = {}

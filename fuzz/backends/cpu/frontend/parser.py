@@ -173,7 +173,7 @@ class Parser:
         return UnsupportedOperation(error.what, self.kernel, str(self.location_near(offset)))
 
     def by_syntax(self, kind: str, name: str) -> Callable[[Parser, str], Op]:
-        from fuzz.backends.cpu.frontend.structured import STRUCTURED, generic
+        from fuzz.backends.cpu.frontend.custom_syntax import STRUCTURED, generic
 
         if name in STRUCTURED:
             return STRUCTURED[name]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fuzz.backends.cpu.analysis.affine import Form, Text, TooLong, span
 from fuzz.backends.cpu.analysis.mask_boxes import Box, box_of, full
 from fuzz.backends.cpu.codegen.lower import Lowering
-from fuzz.backends.cpu.codegen.sites import Site
-from fuzz.backends.cpu.codegen.views import Loop, current
+from fuzz.backends.cpu.codegen.metadata import CheckSite
+from fuzz.backends.cpu.codegen.operands import Loop, current
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Value
 from fuzz.backends.cpu.frontend.types import Type
@@ -31,7 +31,7 @@ class Access:
         self.arguments = sorted(pointer.arguments)
         self.number = len(lowering.sites)
         place = lowering.location
-        lowering.sites.append(Site(kind, place.file, place.line, self.shape, tuple(self.arguments), self.size))
+        lowering.sites.append(CheckSite(kind, place.file, place.line, self.shape, tuple(self.arguments), self.size))
         self.rooms = [(self.base(number), self.room(number)) for number in self.arguments]
         self.lane = current(self.shape)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fuzz.backends.cpu.analysis.provenance import shifted
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Operand, Uniform
+from fuzz.backends.cpu.codegen.operands import Operand, Uniform
 from fuzz.backends.cpu.frontend.ir import Block, Op, Value
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.sites import Site
-from fuzz.backends.cpu.codegen.views import current, identity
+from fuzz.backends.cpu.codegen.metadata import CheckSite
+from fuzz.backends.cpu.codegen.operands import current, identity
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
 
@@ -27,7 +27,7 @@ def demand(lowering: Lowering, op: Op, kind: str, message: str) -> None:
     condition = lowering.operand(op.operands[0])
     shape, place = condition.type.shape, lowering.location
     number = len(lowering.sites)
-    lowering.sites.append(Site(kind, place.file, place.line, shape, (), 1, message))
+    lowering.sites.append(CheckSite(kind, place.file, place.line, shape, (), 1, message))
     lane = current(shape)
     lowering.effect(shape, [condition], lambda texts: f"if (!({texts[0]})) failed(run, {number}, {lane});", "atomic")
     lowering.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Lane, Operand, Uniform, View, identity
+from fuzz.backends.cpu.codegen.operands import Lane, Operand, Uniform, View, identity
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type

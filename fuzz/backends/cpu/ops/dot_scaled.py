@@ -8,7 +8,7 @@ value times its scale in float32 (exact but where it over- or underflows); produ
 from __future__ import annotations
 
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Index, Loop, Operand, View
+from fuzz.backends.cpu.codegen.operands import Index, Loop, Operand, View
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type

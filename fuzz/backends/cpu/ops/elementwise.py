@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from fuzz.backends.cpu.analysis.provenance import is_table
 from fuzz.backends.cpu.codegen.lower import HANDLERS, Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Lane, Uniform
+from fuzz.backends.cpu.codegen.operands import Lane, Uniform
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.literals import float_bits, literal

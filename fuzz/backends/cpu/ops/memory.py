@@ -7,10 +7,10 @@ nothing, and stores of the same values change nothing the second time.
 
 from __future__ import annotations
 
+from fuzz.backends.cpu.analysis.offset_overflow import tagged_offset
 from fuzz.backends.cpu.analysis.provenance import is_volatile
-from fuzz.backends.cpu.analysis.wide_offsets import tagged_offset
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Lane, Loop, identity
+from fuzz.backends.cpu.codegen.operands import Lane, Loop, identity
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.ops.access import Access

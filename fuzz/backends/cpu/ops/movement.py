@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Index, Loop, Operand, Uniform, View, flat, identity
+from fuzz.backends.cpu.codegen.operands import Index, Loop, Operand, Uniform, View, flat, identity
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op, Value
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 
 from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.views import Lane, Uniform
+from fuzz.backends.cpu.codegen.operands import Lane, Uniform
 from fuzz.backends.cpu.frontend.ir import Op
 
 

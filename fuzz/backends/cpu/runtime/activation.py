@@ -9,12 +9,12 @@ from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
-from fuzz.backends.cpu.runtime.triton_backend import CPUBackend
+from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
 from fuzz.backends.triton_host import autotune, fake_cuda
 from fuzz.backends.triton_host.dynamo import Finder, watch
 from fuzz.backends.triton_host.fake_cuda import Patch
 
-OURS = Backend(CPUBackend, CPUDriver)
+OURS = Backend(CPUCompiler, CPUDriver)
 DRIVER = CPUDriver()
 # One for each `activate()` that is not undone yet.
 undo: list[ExitStack] = []

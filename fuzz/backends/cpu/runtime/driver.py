@@ -16,7 +16,7 @@ from triton.backends.driver import DriverBase
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
-from fuzz.backends.cpu.runtime.instruments import device
+from fuzz.backends.cpu.instruments import device
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import instruments
 from fuzz.backends.triton_host.fake_cuda import Patch

@@ -9,16 +9,23 @@ from os.path import basename
 from struct import Struct
 from typing import Any
 
-from fuzz.backends.cpu.analysis.constants import constants
+from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.codegen.launch import HEADER
-from fuzz.backends.cpu.codegen.sites import Counter, Site
-from fuzz.backends.cpu.runtime.assertions import DeviceAssertion, Failure
+from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.descriptors import expanded
 from fuzz.backends.cpu.runtime.observation import OBSERVED, Observation
-from fuzz.backends.cpu.runtime.replay import Launched
+from fuzz.backends.cpu.runtime.recorded_launch import RecordedLaunch
 from fuzz.backends.cpu.runtime.shadow import NOTHING
-from fuzz.backends.cpu.runtime.violations import PROBLEMS, MemoryFault, OutOfBounds, Program, Violation
+from fuzz.backends.cpu.runtime.violations import (
+    PROBLEMS,
+    DeviceAssertion,
+    Failure,
+    MemoryFault,
+    OutOfBounds,
+    Program,
+    Violation,
+)
 from fuzz.backends.triton_host.knobs import knobs
 
 Extent = tuple[int, int]
@@ -72,15 +79,15 @@ class Launcher:
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
         self.file = source_file(src)
-        self.sites = [Site.from_json(site) for site in metadata.sites]
+        self.sites = [CheckSite.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
         self.wraps: list[list[Any]] = metadata.wraps
         self.instruments = frozenset(metadata.instruments)
         constants.add(metadata.compared)
         self.counted = 0
         if "counters" in self.instruments:
-            counted = [Counter.from_json(counter) for counter in metadata.counters]
-            self.counted = counters.place(metadata.hash, self.name, self.file, counted)
+            counted = [CounterSite.from_json(counter) for counter in metadata.counters]
+            self.counted = counters.allocate(metadata.hash, self.name, self.file, counted)
         self.run = self.compiled(list(src.signature.values()))
 
     def compiled(self, types: list[Any]) -> Callable[..., None]:
@@ -131,7 +138,7 @@ class Launcher:
         left = watch.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
         packed = pack(address, max(left, 1), knobs.modes)
-        log.launched.append(Launched(function, packed, self.slots, prod(grid), "unwritten" in self.instruments))
+        log.launched.append(RecordedLaunch(function, packed, self.slots, prod(grid), "unwritten" in self.instruments))
         report = function(packed)
         if report:
             count, found, failure = self.read(function, report, grid, extents)
@@ -186,7 +193,7 @@ class Launcher:
         """Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file."""
         return self.file if basename(self.file) == basename(file) else file
 
-    def cause(self, number: int, site: Site) -> str:
+    def cause(self, number: int, site: CheckSite) -> str:
         """The place of the arithmetic, where it is not that of the access."""
         file, line = self.wraps[number]
         return "" if (file, line) == (site.file, site.line) else f"{self.shown(file)}:{line}"

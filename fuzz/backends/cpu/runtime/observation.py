@@ -8,9 +8,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from fuzz.backends.cpu.runtime.instruments import Instruments, ordered
-from fuzz.backends.cpu.runtime.program_order import permutation
-from fuzz.backends.cpu.runtime.replay import Launched
+from fuzz.backends.cpu.instruments import Instruments, ordered
+from fuzz.backends.cpu.runtime.recorded_launch import RecordedLaunch, permutation
 from fuzz.backends.cpu.runtime.violations import Violation
 from fuzz.backends.triton_host.knobs import knobs
 
@@ -25,7 +24,7 @@ class Log:
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
-    launched: list[Launched] = field(default_factory=list)
+    launched: list[RecordedLaunch] = field(default_factory=list)
     count: int = 0
 
     def take(self, found: Sequence[Violation], most: int) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
 
-from fuzz.backends.cpu.codegen.emit import translate
+from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.compiler import build, version
-from fuzz.backends.cpu.runtime.instruments import PLAIN
 from fuzz.backends.cpu.runtime.observation import instruments
+from fuzz.backends.cpu.translate import translate
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class CPUOptions:
         return hashlib.sha256(repr(self).encode()).hexdigest()
 
 
-class CPUBackend(BaseBackend):  # type: ignore[misc]
+class CPUCompiler(BaseBackend):  # type: ignore[misc]
     """Compiles for the processor this runs on."""
 
     binary_ext = "so"
@@ -149,3 +149,8 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
 
 def make_so(c: str, metadata: dict[str, Any]) -> bytes:
     return build(c, metadata["name"])
+
+
+def c_source(compiled: Any) -> str:
+    """The C text of a compiled kernel: of what `kernel[grid](...)` or `kernel.warmup(...)` returned."""
+    return str(compiled.asm["c"])

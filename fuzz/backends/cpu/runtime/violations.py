@@ -1,4 +1,4 @@
-"""What may be wrong with an access to memory."""
+"""Describes what a kernel did wrong: accesses to memory, and assertions that failed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import linecache
 from dataclasses import dataclass
 
 PROBLEMS = ("out-of-bounds", "unwritten", "conflict", "race", "overflow", "failed")
-"""In the order of the C enumeration in prelude.c. What `failed` is no access, but an assertion (failures.py)."""
+"""In the order of the C enumeration in prelude.c. What `failed` is no access, but an assertion (`Failure`)."""
 
 Program = tuple[int, int, int]
 
@@ -70,3 +70,30 @@ class MemoryFault(RuntimeError):
 
 class OutOfBounds(MemoryFault):
     """A kernel accessed memory outside of an argument."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One `device_assert` (kind `assert`) or `assume` that was false in one lane of one program."""
+
+    kernel: str
+    file: str
+    line: int
+    kind: str
+    message: str
+    program: tuple[int, int, int]
+    lane: tuple[int, ...]
+
+    def __str__(self) -> str:
+        what = "device_assert failed" if self.kind == "assert" else "tl.assume of what is false"
+        text = f"{what} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
+        details = [self.message, linecache.getline(self.file, self.line).strip()]
+        return ": ".join([text, *(detail for detail in details if detail)])
+
+
+class DeviceAssertion(RuntimeError):
+    """A kernel's assertion failed. As on a GPU nothing after it ran; also inside `observe()`."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(str(failure))
+        self.failure = failure

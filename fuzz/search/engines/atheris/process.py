@@ -22,7 +22,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 
 from fuzz.backends.base import Backend
-from fuzz.backends.cpu.runtime.features import features
+from fuzz.backends.cpu.runtime.counters import features
 from fuzz.backends.execute import Fatal, run
 from fuzz.errors import UsageError
 from fuzz.model.case import Case

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fuzz.backends.cpu.runtime.prelude import LIBDEVICE, PRELUDE
+from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE
 
 KEYWORDS = """auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm typeof

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import TRITON, assert_same, floats, integers
+from bit_values import TRITON, assert_same, floats, integers
 
 ALL = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.int16, torch.int32, torch.int64]
 # Until 3.8 `cat` insists that it may, from 3.9 on that it does not.

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import assert_same
+from bit_values import assert_same
 
 from fuzz.backends import cpu
 

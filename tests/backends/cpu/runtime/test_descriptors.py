@@ -6,7 +6,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import TRITON, assert_same
+from bit_values import TRITON, assert_same
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from fuzz.backends import cpu

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_lines import line_of
+from source_lines import line_of
 
 from fuzz.backends import cpu
 from fuzz.backends.poison import POISON

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import assert_same, bit_patterns, floats, integers
+from bit_values import assert_same, bit_patterns, floats, integers
 from triton.language.extra import libdevice
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from fuzz.backends.cpu.analysis.affine import TooLong
 from fuzz.backends.cpu.codegen.lower import Lowering
-from fuzz.backends.cpu.codegen.views import Index, Lane, Loop, Operand, Uniform, identity, remapped
+from fuzz.backends.cpu.codegen.operands import Index, Lane, Loop, Operand, Uniform, identity, remapped
 from fuzz.backends.cpu.frontend.ir import Location, Op, Value
 
 OPERATORS = {"arith.addi": "+", "arith.subi": "-", "arith.muli": "*"}

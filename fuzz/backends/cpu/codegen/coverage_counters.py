@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fuzz.backends.cpu.codegen.lower import Lowering
-from fuzz.backends.cpu.codegen.sites import Counter
+from fuzz.backends.cpu.codegen.metadata import CounterSite
 from fuzz.backends.cpu.frontend.ir import Op, Value, walk
 
 TWO_WAYS = ("taken", "not taken")
@@ -48,7 +48,7 @@ class Tally:
         """A new counter at the current line; the number of its first outcome."""
         first = sum(len(counter.outcomes) for counter in self.lowering.counters)
         place = self.lowering.location
-        self.lowering.counters.append(Counter(kind, place.file, place.line, outcomes))
+        self.lowering.counters.append(CounterSite(kind, place.file, place.line, outcomes))
         return first
 
     def scalar(self, kind: str, outcomes: tuple[str, ...], which: str) -> None:

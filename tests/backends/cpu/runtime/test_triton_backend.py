@@ -75,7 +75,7 @@ def test_the_stages_are_kept():
     assert torch.equal(out, 2 * x)
     source = cpu.c_source(compiled)
     assert source == compiled.asm["c"]
-    assert "test_cpu_plugin.py" in source and "tl.load(x + i, mask=i < n) * 2" in source
+    assert "test_triton_backend.py" in source and "tl.load(x + i, mask=i < n) * 2" in source
     assert "tt.func" in compiled.asm["ttir"]
     assert compiled.asm["so"][:4] == b"\x7fELF"
 
@@ -98,7 +98,7 @@ def test_a_cached_kernel_is_not_compiled_again(tmp_path):
 FRESH = """
     import torch, triton, triton.language as tl
     from fuzz.backends import cpu
-    from fuzz.backends.cpu import backend
+    from fuzz.backends.cpu.runtime import triton_backend as backend
     build = backend.build
     def announced(*args):
         print("built")

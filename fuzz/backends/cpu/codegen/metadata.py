@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CheckSite:
     """One load, store, atomic or assertion: where it is, its tensor's shape, and the parameters it may address."""
 
     kind: str
@@ -22,12 +22,12 @@ class Site:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Site:
+    def from_json(cls, data: dict[str, Any]) -> CheckSite:
         return cls(**data | {"shape": tuple(data["shape"]), "arguments": tuple(data["arguments"])})
 
 
 @dataclass(frozen=True, slots=True)
-class Counter:
+class CounterSite:
     """One place that is counted, with a counter for each of its outcomes."""
 
     kind: str
@@ -39,5 +39,5 @@ class Counter:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Counter:
+    def from_json(cls, data: dict[str, Any]) -> CounterSite:
         return cls(**data | {"outcomes": tuple(data["outcomes"])})

@@ -1,7 +1,8 @@
-"""Launches that have run, and how to run them again on other memory without Triton and without Python."""
+"""Repeats launches on other memory, without Triton and without Python."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import numpy
 
 from fuzz.backends.base import Pointer
-from fuzz.backends.cpu.runtime.program_order import permutation
 
 LENGTH, SHADOW = 1, 2
 """How many slots behind an address its length stands, and where memory is watched the distance of its shadow."""
@@ -17,10 +17,18 @@ ORDER, LIMIT = 3, 4
 """Slots of a launch: the address of the programs' order, and how many violations to keep."""
 
 
+@functools.lru_cache(maxsize=256)
+def permutation(seed: int, programs: int) -> numpy.ndarray:
+    """The order in which the programs of a launch run, int64 (programs): seeded, -1 reverses them."""
+    if seed == -1:
+        return numpy.arange(programs - 1, -1, -1, dtype=numpy.int64)
+    return numpy.random.default_rng(seed).permutation(programs).astype(numpy.int64)
+
+
 @dataclass(frozen=True)
-class Launched:
+class RecordedLaunch:
     """One launch: the compiled function, its packed arguments, which of their 8-byte slots hold an address, how many
-    programs ran, and whether memory is watched."""
+    programs ran, and whether its pointers carry shadows."""
 
     function: Any
     packed: bytes

@@ -5,10 +5,10 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import assert_same, bit_patterns
+from bit_values import assert_same, bit_patterns
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.codegen.emit import translate
+from fuzz.backends.cpu.translate import translate
 
 
 @triton.jit(noinline=True)

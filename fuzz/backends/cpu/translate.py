@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fuzz.backends.cpu.analysis.affine import Intervals
-from fuzz.backends.cpu.analysis.constants import Number, compared
-from fuzz.backends.cpu.analysis.inline import merge
+from fuzz.backends.cpu.analysis.compared_constants import Number, compared
+from fuzz.backends.cpu.analysis.inline_calls import merge
 from fuzz.backends.cpu.analysis.provenance import trace
-from fuzz.backends.cpu.codegen.coverage import Tally
+from fuzz.backends.cpu.codegen.coverage_counters import Tally
 from fuzz.backends.cpu.codegen.launch import launch_text, pointer_parameters
 from fuzz.backends.cpu.codegen.lower import Lowering
-from fuzz.backends.cpu.codegen.sites import Counter, Site
-from fuzz.backends.cpu.codegen.views import Loop, Uniform, current, loop_heads
+from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
+from fuzz.backends.cpu.codegen.operands import Loop, Uniform, current, loop_heads
+from fuzz.backends.cpu.codegen.prelude import prelude
 from fuzz.backends.cpu.frontend.ir import Location
 from fuzz.backends.cpu.frontend.parser import parse
 from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.instruments import PLAIN, Instruments
 from fuzz.backends.cpu.ops import (  # noqa: F401  (they register)
     atomics,
     casts,
@@ -29,8 +31,6 @@ from fuzz.backends.cpu.ops import (  # noqa: F401  (they register)
     reductions,
 )
 from fuzz.backends.cpu.ops.control import lower_blocks
-from fuzz.backends.cpu.runtime.instruments import PLAIN, Instruments
-from fuzz.backends.cpu.runtime.prelude import prelude
 
 STACK_BYTES = 256 * 1024
 
@@ -42,9 +42,9 @@ class Program:
 
     name: str
     c: str
-    sites: list[Site]
+    sites: list[CheckSite]
     parameters: list[tuple[str, str]]
-    counters: list[Counter]
+    counters: list[CounterSite]
     wraps: list[Location]
     compared: list[Number]
 

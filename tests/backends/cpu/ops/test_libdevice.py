@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from cpu_values import bit_patterns, integers
+from bit_values import bit_patterns, integers
 
 from fuzz.backends import cpu
 

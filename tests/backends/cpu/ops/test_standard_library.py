@@ -7,7 +7,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import TRITON, assert_same, floats
+from bit_values import TRITON, assert_same, floats
 
 
 @triton.jit

@@ -7,7 +7,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import BITS, TRITON, bit_patterns, floats
+from bit_values import BITS, TRITON, bit_patterns, floats
 
 from fuzz.backends import cpu
 

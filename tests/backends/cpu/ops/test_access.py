@@ -4,11 +4,11 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_lines import line_of
+from source_lines import line_of
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.codegen.emit import translate
+from fuzz.backends.cpu.translate import translate
 
 
 @triton.jit

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import assert_same, floats, integers
+from bit_values import assert_same, floats, integers
 
 from fuzz.backends import cpu
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
-from cpu_values import BITS, assert_same, bit_patterns, floats, integers
+from bit_values import BITS, assert_same, bit_patterns, floats, integers
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 INTS = [torch.int8, torch.int16, torch.int32, torch.int64]
