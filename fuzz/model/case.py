@@ -225,5 +225,4 @@ def _recipe_key(values: Values) -> tuple[object, ...]:
         return (9, tuple(values.bits))
     if isinstance(values, Patched):
         return (8, len(values.overrides), *_recipe_key(values.recipe), values.overrides)
-    rank = {"zeros": 0, "ones": 1, "constant": 2, "integers": 3, "normal": 4}.get(values.name, 5)
-    return (rank, values.name, tuple(map(str, values.params)), values.seed)
+    return (values.kind.simplicity, values.name, tuple(map(str, values.params)), values.seed, values.version)

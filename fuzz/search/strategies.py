@@ -20,7 +20,7 @@ from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.recipes import RECIPES, Recipe, RecipeKind, recipe
+from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
 from fuzz.target.indices import legal_call
 from fuzz.target.spec import Target, TensorArgument
 
@@ -231,14 +231,13 @@ def draw_locations(draw: Draw) -> Recipe:
 @lru_cache
 def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
     """(weight, recipe) for a kind of dtype."""
-    fitting = [recipe for recipe in RECIPES.values() if kind in recipe.fits and recipe.general]
-    return tuple((WEIGHTS.get(recipe.name, 3), recipe) for recipe in fitting if recipe.finite or nonfinite)
+    fitting = [recipe for recipe in CURRENT.values() if kind in recipe.fits and recipe.general]
+    return tuple((recipe.weight, recipe) for recipe in fitting if recipe.finite or nonfinite)
 
 
 INDICES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
 WITH_SENTINEL = (*INDICES, (5, "indices_sentinel"))
 LOCATIONS = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
-WEIGHTS = {"normal": 12, "mean_shift": 8, "integers": 6, "exponents": 5, "zeros": 2, "constant": 4}
 
 
 def draw_split(draw: Draw, rows: int) -> Split | None:

@@ -16,7 +16,7 @@ from fuzz.model.case import REPLICA, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
-from fuzz.model.recipes import RECIPES, Recipe
+from fuzz.model.recipes import CURRENT, Recipe
 from fuzz.search.engines import EngineScheduler, RandomEngine
 from fuzz.search.engines.random import ALONE, NARROW, WIDTHS, ReplicaLimits
 from fuzz.search.statistics import LARGE
@@ -67,7 +67,7 @@ def test_sizes_beside_powers_of_two_are_common(built_in: Target) -> None:
 
 
 def test_every_recipe_that_fits_is_in_one_case_of_two_hundred(built_in: Target) -> None:
-    general = {name: kind for name, kind in RECIPES.items() if "float" in kind.fits and kind.general}
+    general = {name: kind for name, kind in CURRENT.items() if "float" in kind.fits and kind.general}
     fitting = {name for name, kind in general.items() if kind.finite or built_in.nonfinite}
     found = Counter(
         name

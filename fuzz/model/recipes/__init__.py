@@ -6,9 +6,10 @@
 from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, exact, override
 from fuzz.model.recipes.generation import generate, replicas
 from fuzz.model.recipes.recipe import Params, Recipe, recipe
-from fuzz.model.recipes.table import RECIPES, RecipeKind
+from fuzz.model.recipes.table import CURRENT, RECIPES, RecipeKind
 
 __all__ = [
+    "CURRENT",
     "RECIPES",
     "Exact",
     "Overrides",

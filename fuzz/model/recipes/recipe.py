@@ -1,4 +1,4 @@
-"""Recipe: a tensor's values as data, a name with its version, a seed and a few numbers; and its one-line text:
+"""A recipe is a tensor's values as data: a name with its version, a seed and a few numbers. Its one-line text:
 
     normal/1 seed=7 exponent=-3
     boundaries/1 seed=1 spread=1 builtin=0 c0=-3.7
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import isfinite
 
-from fuzz.model.recipes.table import RECIPES, RecipeKind
+from fuzz.model.recipes.table import CURRENT, RECIPES, RecipeKind
 
 Params = tuple[tuple[str, int | float], ...]
 
@@ -39,19 +39,19 @@ class Recipe:
     params: Params = ()
 
     def __post_init__(self) -> None:
-        kind = _kind(self.name, self.version)
+        kind = _known(self.name, self.version)
         if not 0 <= self.seed < SEEDS:
             raise ValueError(f"{self.name}: seed {self.seed} is not in 0 .. 2^63 - 1")
         names = [name for name, _ in self.params]
         wanted = [*kind.params, *(f"c{i}" for i in range(len(names) - len(kind.params)))]
         if names != wanted or len(names) > len(kind.params) + kind.constants:
-            raise ValueError(f"{self.name}: parameters {names} should be {_takes(kind)}, in this order")
+            raise ValueError(f"{self.name}: parameters {names} should be {_accepted_parameters(kind)}, in this order")
         for name, value in self.params:
             _check_value(kind, name, value)
 
     @property
     def kind(self) -> RecipeKind:
-        return RECIPES[self.name]
+        return RECIPES[self.name, self.version]
 
     def reseeded(self, seed: int) -> Recipe:
         """The same with another seed; what holds of this one's parameters is not checked again."""
@@ -71,42 +71,43 @@ class Recipe:
         head = _HEAD.match(text) if len(text) <= _LONGEST else None
         if head is None:
             raise ValueError(f"recipe {text[:80]!r} should look like 'normal/1 seed=7 exponent=-3'")
-        kind = _kind(head[1], int(head[2]))
+        kind = _known(head[1], int(head[2]))
         rest = text[head.end() :]
         if rest and not rest.startswith(" "):
             raise ValueError(f"recipe {text[:80]!r}: the seed is followed by {rest[:20]!r}")
-        given: dict[str, int | float] = {}
+        params: dict[str, int | float] = {}
         for item in rest[1:].split(" ") if rest else ():
-            name, value = _parameter(kind, item)
-            if name in given:
+            name, value = _parse_parameter(kind, item)
+            if name in params:
                 raise ValueError(f"{kind.name}: {name} is given twice")
-            given[name] = value
-        return recipe(kind.name, int(head[3]), **given)
+            params[name] = value
+        return _with_defaults(kind, int(head[3]), params)
 
 
 def recipe(name: str, seed: int = 0, **params: int | float) -> Recipe:
     """A recipe of the current version, with defaults for the parameters that are not given."""
-    kind = _known(name)
+    return _with_defaults(_known(name), seed, params)
+
+
+def _with_defaults(kind: RecipeKind, seed: int, params: Mapping[str, int | float]) -> Recipe:
     filled: Mapping[str, int | float] = {**kind.defaults, **params}
     ordered = [*kind.params, *sorted(key for key in params if key not in kind.params)]
-    return Recipe(name, kind.version, seed, tuple((key, filled[key]) for key in ordered))
+    return Recipe(kind.name, kind.version, seed, tuple((key, filled[key]) for key in ordered))
 
 
-def _known(name: str) -> RecipeKind:
-    kind = RECIPES.get(name)
-    if kind is None:
-        raise ValueError(f"unknown recipe {name!r}: known are {', '.join(RECIPES)}")
-    return kind
+def _known(name: str, version: int | None = None) -> RecipeKind:
+    """The kind of that name and version, the newest where none is given."""
+    if name not in CURRENT:
+        raise ValueError(f"unknown recipe {name!r}: known are {', '.join(CURRENT)}")
+    if version is None:
+        return CURRENT[name]
+    if (name, version) not in RECIPES:
+        known = ", ".join(f"{name}/{number}" for key, number in RECIPES if key == name)
+        raise ValueError(f"unknown recipe {name}/{version}: known is {known}")
+    return RECIPES[name, version]
 
 
-def _kind(name: str, version: int) -> RecipeKind:
-    kind = _known(name)
-    if version != kind.version:
-        raise ValueError(f"unknown recipe {name}/{version}: known is {name}/{kind.version}")
-    return kind
-
-
-def _takes(kind: RecipeKind) -> str:
+def _accepted_parameters(kind: RecipeKind) -> str:
     """A kind's parameters for a message: 'exponent in -24..15, ulps in 1..8'."""
     parts = [f"{name} in {low}..{high}" for name, (low, high) in kind.params.items()]
     parts += [f"up to {kind.constants} constants c0, c1, .."] * bool(kind.constants)
@@ -127,11 +128,13 @@ def _check_value(kind: RecipeKind, name: str, value: int | float) -> None:
         raise ValueError(f"{kind.name}: {name}={value!r} should be an integer in {low}..{high}")
 
 
-def _parameter(kind: RecipeKind, item: str) -> tuple[str, int | float]:
+def _parse_parameter(kind: RecipeKind, item: str) -> tuple[str, int | float]:
     """One 'name=value' of a text."""
     match = _PARAM.fullmatch(item)
     if match is None or (match[1] not in kind.params and not _is_constant(kind, match[1])):
-        raise ValueError(f"{kind.name}: {item[:40]!r} is none of its parameters, which are: {_takes(kind)}")
+        raise ValueError(
+            f"{kind.name}: {item[:40]!r} is none of its parameters, which are: {_accepted_parameters(kind)}"
+        )
     name, value = match[1], match[2]
     if _is_constant(kind, name):
         if not _FLOAT.fullmatch(value):

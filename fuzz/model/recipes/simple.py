@@ -18,11 +18,11 @@ def ones(g: Grid) -> Array:
 
 
 def constant(g: Grid) -> Array:
-    return g.fill(_constant_word(g["mantissa"], g["exponent"], g.dtype.name))
+    return g.fill(_constant_bits(g["mantissa"], g["exponent"], g.dtype.name))
 
 
 @lru_cache(maxsize=1024)
-def _constant_word(mantissa: int, exponent: int, name: str) -> int:
+def _constant_bits(mantissa: int, exponent: int, name: str) -> int:
     d = DTYPES[name]
     value = mantissa * 2.0**exponent
     return int(to_bits(max(-d.largest, min(d.largest, value)) if d.is_float else value, d))

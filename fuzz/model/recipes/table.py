@@ -1,12 +1,13 @@
-"""The list of recipes: for each what it makes, the parameters it takes and the formats it fits.
+"""Lists the recipes: what each makes, the parameters it takes and the formats it fits.
 
-A recipe's bits never change. Whoever must change one adds a kind with the next version and keeps the old one.
+A recipe's bits never change. To change one, add a line with the next version after the old line, which stays for ever:
+entries that name the old version are read with it, and new cases are drawn with the new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -29,7 +30,8 @@ class RecipeKind:
 
     `constants` is the number of free float parameters c0, c1, .. that it takes. `finite` recipes make no infinity or
     NaN in any format that they fit: where a value is too large for it, they stop at its largest. Those that are not
-    `general` are for an argument kind of their own.
+    `general` are for an argument kind of their own. `simplicity` is the rank in the order of cases, the simplest first;
+    `weight` is how often the recipe is drawn, in proportion to the others'.
     """
 
     name: str
@@ -42,6 +44,8 @@ class RecipeKind:
     constants: int = 0
     version: int = 1
     general: bool = True
+    simplicity: int = 5
+    weight: int = 3
 
 
 def _kind(
@@ -49,17 +53,20 @@ def _kind(
     make: Callable[[Grid], Array],
     meaning: str,
     fits: frozenset[Kind] = FLOAT,
+    *,
+    finite: bool = True,
+    constants: int = 0,
+    version: int = 1,
+    general: bool = True,
+    simplicity: int = 5,
+    weight: int = 3,
     **params: tuple[int, int, int],
 ) -> RecipeKind:
     """A kind with each parameter given as (low, high, default)."""
-    return RecipeKind(
-        name,
-        meaning,
-        make,
-        fits,
-        MappingProxyType({name: (low, high) for name, (low, high, _) in params.items()}),
-        MappingProxyType({name: default for name, (_, _, default) in params.items()}),
-    )
+    ranges = MappingProxyType({name: (low, high) for name, (low, high, _) in params.items()})
+    defaults = MappingProxyType({name: default for name, (_, _, default) in params.items()})
+    flags = (finite, constants, version, general, simplicity, weight)
+    return RecipeKind(name, meaning, make, fits, ranges, defaults, *flags)
 
 
 _SCALE = (-24, 13, 0)  # 6.01 * 2^13, the largest normal value then, is still below the largest of float16
@@ -69,17 +76,21 @@ _WHOLE = (0, 1, 0)
 _GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * locations.LEVELS)}
 
 _KINDS = (
-    _kind("zeros", simple.zeros, "0 everywhere", ANY),
-    _kind("ones", simple.ones, "1 everywhere", ANY),
+    _kind("zeros", simple.zeros, "0 everywhere", ANY, simplicity=0, weight=2),
+    _kind("ones", simple.ones, "1 everywhere", ANY, simplicity=1),
     _kind(
         "constant",
         simple.constant,
         "mantissa * 2^exponent everywhere",
         NUMBER,
+        simplicity=2,
+        weight=4,
         mantissa=(-256, 256, 1),
         exponent=(-40, 40, 0),
     ),
-    _kind("normal", normals.normal, "normal of standard deviation 2^exponent", exponent=_SCALE),
+    _kind(
+        "normal", normals.normal, "normal of standard deviation 2^exponent", simplicity=4, weight=12, exponent=_SCALE
+    ),
     _kind(
         "uniform",
         normals.uniform_values,
@@ -91,6 +102,7 @@ _KINDS = (
         "exponents",
         edges.exponents,
         "every exponent of the format (or 2^-width .. 2^width) as likely as any other",
+        weight=5,
         width=(1, 1100, 1100),
         subnormals=(0, 1, 1),
     ),
@@ -106,6 +118,7 @@ _KINDS = (
         "mean_shift",
         normals.mean_shift,
         "normal around a mean 2^mean times its standard deviation",
+        weight=8,
         exponent=(-24, 3, 0),
         mean=(4, 12, 8),
     ),
@@ -126,7 +139,13 @@ _KINDS = (
     ),
     _kind("sparse", normals.sparse, "one in 2^rarity normal, the others 0", exponent=_SCALE, rarity=_RARE),
     _kind(
-        "integers", simple.integers, "whole numbers in -bound .. bound: exact sums, ties", NUMBER, bound=(1, 1000, 4)
+        "integers",
+        simple.integers,
+        "whole numbers in -bound .. bound: exact sums, ties",
+        NUMBER,
+        simplicity=3,
+        weight=6,
+        bound=(1, 1000, 4),
     ),
     _kind("ties", simple.ties, "a few distinct normal values, again and again", exponent=_SCALE, distinct=(1, 8, 3)),
     _kind("subnormals", edges.subnormals, "subnormals of all sizes, both signs"),
@@ -135,6 +154,7 @@ _KINDS = (
         "boundaries",
         edges.boundaries,
         "values within `spread` steps of constants where functions turn, and of the caller's c0 .. c7",
+        constants=edges.CONSTANTS,
         spread=(0, 16, 1),
         builtin=(0, 1, 1),
     ),
@@ -147,6 +167,7 @@ _KINDS = (
         "nonfinite",
         normals.nonfinite,
         "normal; one in 2^rarity, at least one, of `kinds`: 1 inf + 2 -inf + 4 NaN; rarity 0: all",
+        finite=False,
         exponent=_SCALE,
         rarity=(0, 8, 3),
         kinds=(1, 7, 7),
@@ -162,12 +183,25 @@ _KINDS = (
         sentinel=(-(1 << 31), (1 << 31) - 1, -100),
         rarity=_RARE,
     ),
-    _kind("locations", locations.locations, "anywhere in a grid, or up to a quarter of it outside", signed=_WHOLE),
-    _kind("location_outside", locations.location_outside, "outside of a grid, up to 8 times its size", signed=_WHOLE),
+    _kind(
+        "locations",
+        locations.locations,
+        "anywhere in a grid, or up to a quarter of it outside",
+        general=False,
+        signed=_WHOLE,
+    ),
+    _kind(
+        "location_outside",
+        locations.location_outside,
+        "outside of a grid, up to 8 times its size",
+        general=False,
+        signed=_WHOLE,
+    ),
     _kind(
         "location_edges",
         locations.location_edges,
         "where a cell's neighbours change, and a grid's border, within `spread` steps",
+        general=False,
         signed=_WHOLE,
         align=_WHOLE,
         spread=(0, 16, 1),
@@ -178,8 +212,7 @@ _KINDS = (
     _kind("random_bits", simple.random_bits, "every bit random", BITS),
 )
 
-RECIPES: dict[str, RecipeKind] = {kind.name: kind for kind in _KINDS}
-RECIPES["boundaries"] = replace(RECIPES["boundaries"], constants=edges.CONSTANTS)
-RECIPES["nonfinite"] = replace(RECIPES["nonfinite"], finite=False)
-for _name in ("locations", "location_outside", "location_edges"):
-    RECIPES[_name] = replace(RECIPES[_name], general=False)
+RECIPES: dict[tuple[str, int], RecipeKind] = {(kind.name, kind.version): kind for kind in _KINDS}
+"""Every recipe that an entry may name, by name and version."""
+CURRENT: dict[str, RecipeKind] = {kind.name: kind for kind in _KINDS}
+"""The newest version of each recipe, which new cases are drawn with, in the order of the list."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from fuzz.model.dtypes import DTYPES, dtype, from_bits, ordinal, to_bits
-from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, bits_of, exact, generate, override, recipe
+from fuzz.model.recipes import CURRENT, RECIPES, Exact, Patched, Recipe, bits_of, exact, generate, override, recipe
 
 F32 = dtype("float32")
 FLOATS = [d for d in DTYPES.values() if d.is_float]
@@ -20,9 +22,9 @@ def values(name: str, shape: tuple[int, ...], d=F32, seed: int = 3, **params) ->
 # ---------------------------------------------------------------- text
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", CURRENT)
 def test_text_reads_back_at_both_ends_of_every_range(name: str) -> None:
-    kind = RECIPES[name]
+    kind = CURRENT[name]
     for end in (0, 1):
         made = recipe(name, 2**63 - 1, **{key: bounds[end] for key, bounds in kind.params.items()})
         assert Recipe.parse(made.text()) == made and hash(made) == hash(Recipe.parse(made.text()))
@@ -90,10 +92,10 @@ def test_recipes_that_are_refused() -> None:
 
 
 @EACH_FLOAT
-@pytest.mark.parametrize("name", [name for name, kind in RECIPES.items() if kind.finite and "float" in kind.fits])
+@pytest.mark.parametrize("name", [name for name, kind in CURRENT.items() if kind.finite and "float" in kind.fits])
 def test_finite_recipes_stay_finite_at_the_ends_of_their_ranges(name: str, d) -> None:
     for end in (0, 1):
-        params = {key: bounds[end] for key, bounds in RECIPES[name].params.items()}
+        params = {key: bounds[end] for key, bounds in CURRENT[name].params.items()}
         assert np.isfinite(values(name, (40, 30), d, **params)).all()
 
 
@@ -101,19 +103,19 @@ PLACED = {"outliers", "cancelling", "onehot", "nonfinite"}
 """Recipes that place something by the number of rows or columns."""
 
 
-@pytest.mark.parametrize("name", sorted(set(RECIPES) - PLACED))
+@pytest.mark.parametrize("name", sorted(set(CURRENT) - PLACED))
 def test_an_element_depends_on_its_place_only(name: str) -> None:
-    d = dtype("float32" if "float" in RECIPES[name].fits else "int32")
+    d = dtype("float32" if "float" in CURRENT[name].fits else "int32")
     whole = generate(recipe(name, 1), (6, 40), d)
     np.testing.assert_array_equal(generate(recipe(name, 1), (2, 7), d), whole[:2, :7])
     np.testing.assert_array_equal(generate(recipe(name, 1), (2, 3, 40), d).reshape(6, 40), whole)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", CURRENT)
 def test_blocks_do_not_show(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from fuzz.model.recipes.namespace import NUMPY
 
-    d = dtype("float32" if "float" in RECIPES[name].fits else "int32")
+    d = dtype("float32" if "float" in CURRENT[name].fits else "int32")
     whole = generate(recipe(name, 1), (9, 41), d)
     for block in (8, 64, 100):
         monkeypatch.setattr(NUMPY, "block", block)
@@ -276,3 +278,21 @@ def test_overrides() -> None:
     ):
         with pytest.raises(ValueError):
             bad()
+
+
+# ---------------------------------------------------------------- versions
+
+
+def test_an_older_version_stays_readable_when_a_recipe_gets_a_newer_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = recipe("normal", 7, exponent=-3)
+    bits = generate(old, (3, 4), dtype("float32"))
+    newer = replace(CURRENT["normal"], version=2, make=CURRENT["ones"].make)
+    monkeypatch.setitem(RECIPES, ("normal", 2), newer)
+    monkeypatch.setitem(CURRENT, "normal", newer)
+    read = Recipe.parse(old.text())
+    assert read == old and read.text() == "normal/1 seed=7 exponent=-3"
+    np.testing.assert_array_equal(generate(read, (3, 4), dtype("float32")), bits)
+    new = recipe("normal", 7)
+    assert new.text() == "normal/2 seed=7 exponent=0" and (values("normal", (2,)) == 1).all()
+    with pytest.raises(ValueError, match="normal/3: known is normal/1, normal/2"):
+        Recipe.parse("normal/3 seed=7")

@@ -10,16 +10,16 @@ import torch
 
 import fuzz.model.recipes
 from fuzz.model.dtypes import DTYPES, DType, dtype, to_bits
-from fuzz.model.recipes import RECIPES, Exact, Patched, Recipe, bits_of, generate, recipe, replicas
+from fuzz.model.recipes import CURRENT, Exact, Patched, Recipe, bits_of, generate, recipe, replicas
 from fuzz.model.recipes import torch_values as tv
 
 SHAPES = [(), (0,), (1,), (7,), (4, 0), (0, 4), (3, 5), (2, 3, 4), (1, 300), (300, 1), (3, 70001)]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-PAIRS = [(name, d) for name, kind in RECIPES.items() for d in DTYPES.values() if d.kind in kind.fits]
+PAIRS = [(name, d) for name, kind in CURRENT.items() for d in DTYPES.values() if d.kind in kind.fits]
 
 
 def _variants(name: str) -> list[Recipe]:
-    params = RECIPES[name].params
+    params = CURRENT[name].params
     ends = [recipe(name, end, **{key: bounds[end] for key, bounds in params.items()}) for end in (0, 1)]
     return [recipe(name, 5), *ends]
 
@@ -38,7 +38,7 @@ def test_same_bits(name: str, d: DType, device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", CURRENT)
 def test_stacked_replicas_are_the_tensors_of_their_seeds(name: str, device: str) -> None:
     made = recipe(name, 99)
     d = dtype("bfloat16" if "float" in made.kind.fits else "int16")
