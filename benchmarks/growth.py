@@ -33,9 +33,9 @@ from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
-from fuzz.oracles.examine import service
+from fuzz.oracles.examine import make_handler
 from fuzz.search.engines.random import ReplicaLimits
-from fuzz.worker.protocol import Setting
+from fuzz.worker.protocol import WorkerConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 PLANTED = ("gelu_bw", "erf_saturates")
@@ -146,7 +146,7 @@ def run_table(samples: list[Sample]) -> list[str]:
 
 def costs(target: str) -> list[tuple[int, int, float]]:
     """(elements, rows, seconds a case) of plans of mixed sizes, each run as a wave, the second time counted."""
-    handle = service(Setting(target, None, "cpu"))
+    handle = make_handler(WorkerConfig(target, None, "cpu"))
     found = []
     for wave in itertools.islice(waves(target, "mixed", ReplicaLimits(REPLICAS, 1 << 20)), PLANS):
         handle(wave)

@@ -23,7 +23,7 @@ from scoreboard_page import page, plot
 
 from fuzz.backends import backend
 from fuzz.backends.execute import run
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
@@ -36,7 +36,7 @@ from fuzz.reference.envelope import Expected
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.protocol import Question
+from fuzz.worker.protocol import Examine
 
 ROOT = Path(__file__).parents[1]
 EAGER = ROOT / "targets" / "torch_eager" / "operations.py"
@@ -118,7 +118,7 @@ def exam_inputs(inputs: dict[str, Any]) -> list[torch.Tensor]:
 
 def need(out: torch.Tensor, expected: Expected, exam: Examination) -> float:
     """The least safety factor with which this output passes: error beyond the output's rounding, over the spread."""
-    kind = named_dtype(NAMES[out.dtype])
+    kind = named_dtype(DTYPE_NAMES[out.dtype])
     value, slack, _ = error_bounds(expected, kind, exam.precision)
     rounding = half_ulp(value.abs() + slack, kind) + max(exam.precision.eta, kind.smallest_subnormal)
     excess = ((out.double() - value).abs() - rounding).clamp(min=0.0)
@@ -191,7 +191,7 @@ def seen(target: Target, bug: str, oracle: str, count: int) -> bool:
     for number in range(count):
         case = engine.case(number)
         outcome = run(target, launcher, case.calls, cpu)
-        answer = examine(Examination(target, launcher, case, cpu, outcome), Question(case, ALL, True))
+        answer = examine(Examination(target, launcher, case, cpu, outcome), Examine(case, ALL, True))
         if any(found.oracle == oracle for found in answer.findings):
             return True
     return False

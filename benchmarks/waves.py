@@ -29,11 +29,11 @@ from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import replicas
 from fuzz.oracles.comparison import screening
-from fuzz.oracles.examine import service, set_up_process
+from fuzz.oracles.examine import make_handler, set_up_process
 from fuzz.run.fuzzer import sampled_oracles
 from fuzz.search.engines import random as engine
 from fuzz.target.loader import load
-from fuzz.worker.protocol import Question, Setting, Wave
+from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
 
 FIFTHS = 5
 """Stretches of each measurement, of which the median and the range are told."""
@@ -49,7 +49,7 @@ PARTS = {
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 
 
-def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
+def waves(name: str, shapes: str, width: engine.Width) -> Iterator[ReplicaGroup]:
     """Plans of one call without huge layouts, each with its replicas."""
     drawn = engine.RandomEngine(load(name), 0)
     draw = drawn._drawer(SHAPES[shapes])
@@ -61,7 +61,7 @@ def waves(name: str, shapes: str, width: engine.Width) -> Iterator[Wave]:
             if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
                 count = max(1, min(width.replicas, width.elements // max(plan.elements(), 1)))
                 asked = tuple(sampled_oracles(index + place, count) for place in range(count))
-                yield Wave(plan, asked, index)
+                yield ReplicaGroup(plan, asked, index)
                 index += count
 
 
@@ -85,13 +85,13 @@ def spread(what: str, rates: list[float]) -> dict[str, Any]:
 
 def naive(name: str, backend: str) -> Callable[[Case], int]:
     """One case as a person would write it: values, launch, float64 reference, allclose; no oracle, no guards."""
-    target, launcher, made = set_up_process(Setting(name, None, backend))
+    target, launcher, made = set_up_process(WorkerConfig(name, None, backend))
     assert target.reference is not None
 
     def step(case: Case) -> int:
         call = case.last
         inputs = {key: tensor(v.values, call.shape(key), v.dtype, made.device) for key, v in call.arguments.items()}
-        with made.unwatched():
+        with made.uninstrumented():
             outputs = launcher(**inputs, **call.options)
         exact = {key: value.double() for key, value in inputs.items()}
         for key, value in target.reference(**exact, **call.options).items():  # type: ignore[misc]
@@ -101,7 +101,7 @@ def naive(name: str, backend: str) -> Callable[[Case], int]:
     return step
 
 
-def shares(handle: Callable[[Any], Any], items: list[Wave], device: str) -> dict[str, float]:
+def shares(handle: Callable[[Any], Any], items: list[ReplicaGroup], device: str) -> dict[str, float]:
     """The share of time in each part, the device waited for at the end of each."""
     spent: defaultdict[str, float] = defaultdict(float)
     inner: list[float] = []
@@ -138,7 +138,7 @@ def shares(handle: Callable[[Any], Any], items: list[Wave], device: str) -> dict
 
 
 def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
-    handle = service(Setting(name, None, backend))
+    handle = make_handler(WorkerConfig(name, None, backend))
     warm = list(itertools.islice(waves(name, shapes, width), plans))
     examined: Counter[str] = Counter()
     findings = 0
@@ -148,17 +148,17 @@ def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: f
             findings += bool(report.findings)
     cases = sum(len(wave.sampled) for wave in warm)
 
-    def together(wave: Wave) -> int:
+    def together(wave: ReplicaGroup) -> int:
         handle(wave)
         return len(wave.sampled)
 
     by_hand = naive(name, backend)
-    questions = [question for wave in warm for question in wave.questions()[:: max(len(wave.sampled) // 8, 1)]]
+    requests = [request for wave in warm for request in wave.requests()[:: max(len(wave.sampled) // 8, 1)]]
     for wave in warm:
         by_hand(wave.plan)
 
-    def alone(question: Question) -> int:
-        handle(question)
+    def alone(request: Examine) -> int:
+        handle(request)
         return 1
 
     start = time.perf_counter()
@@ -167,8 +167,8 @@ def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: f
     found = {
         "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
         **spread("waves", timed(together, itertools.cycle(warm), seconds)),
-        **spread("one at a time", timed(alone, itertools.cycle(questions), seconds / 2)),
-        **spread("hand-written loop", timed(by_hand, itertools.cycle(q.case for q in questions), seconds / 4)),
+        **spread("one at a time", timed(alone, itertools.cycle(requests), seconds / 2)),
+        **spread("hand-written loop", timed(by_hand, itertools.cycle(q.case for q in requests), seconds / 4)),
         "microseconds a case to draw plans": engine_seconds * 1e6,
         "share of time": shares(handle, warm, backend),
         "share of cases": {oracle: round(count / cases, 4) for oracle, count in examined.items()},

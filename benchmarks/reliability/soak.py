@@ -120,7 +120,7 @@ class Ahead(Clock):
 
     now: list[float] = field(default_factory=lambda: [0.0])
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         return self.now[0]
 
     def wall(self) -> float:
@@ -143,7 +143,7 @@ class Pretended:
 
     def send(self, number: int, request: Request) -> None:
         assert isinstance(request, Slice)
-        self.requests[number] = request, self.clock.ticks()
+        self.requests[number] = request, self.clock.monotonic()
         self.waiting.append((number, {"kind": "started", "possible": 400, "backend": "cpu"}))
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
@@ -152,7 +152,7 @@ class Pretended:
         yield from said
         for number, (request, began) in list(self.requests.items()):
             yield number, {"kind": "beat"}
-            yield from self._progress(number, request, self.clock.ticks() - began)
+            yield from self._progress(number, request, self.clock.monotonic() - began)
         if self.clock.now[0] % 60 < seconds:
             self.samples.taken.append((self.clock.now[0] / self.total, use(os.getpid())))
 

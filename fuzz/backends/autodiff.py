@@ -1,4 +1,4 @@
-"""Gradients: what is done with a launcher while it runs: it is called, or called and differentiated."""
+"""Calls a launcher, or calls and differentiates it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import torch
 
 Tensors = Mapping[str, torch.Tensor]
 Launch = Callable[[Tensors], Tensors]
-"""Calls the launcher with these tensors by name, and the call's options and sizes."""
+"""Calls the launcher with tensors by name, and with the call's options and sizes; returns its outputs by name."""
 Computation = Callable[[Launch, Tensors, Tensors], Tensors]
-"""(launch, inputs, cotangents by output) -> tensors by name, all in guarded memory."""
+"""(launch, inputs by name, cotangents by output) -> tensors by name, all in guarded memory."""
 
 
 def forward(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
-    """The outputs."""
+    """The outputs by name."""
     return launch(inputs)
 
 
@@ -26,22 +26,22 @@ def gradients(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
 
 
 def floating(tensors: Tensors) -> dict[str, torch.Tensor]:
-    """Those that may have a gradient."""
+    """The tensors that may have a gradient."""
     return {name: value for name, value in tensors.items() if value.is_floating_point()}
 
 
 def backward(
-    outputs: Tensors, wanted: Tensors, cotangents: Tensors, *, retain: bool = False
+    outputs: Tensors, leaves: Tensors, cotangents: Tensors, *, retain: bool = False
 ) -> dict[str, torch.Tensor]:
-    """Under ``dNAME`` the gradient of each of these tensors; without it where autograd says None.
+    """Under ``dNAME`` the gradient of each of the leaves for which autograd has one.
 
-    Outputs that have a cotangent and require a gradient are those that are differentiated.
+    Differentiated are the outputs that have a cotangent and require a gradient.
     """
     heads = {name: outputs[name] for name in cotangents if name in outputs and outputs[name].requires_grad}
-    if not heads or not wanted:
+    if not heads or not leaves:
         return {}
-    along = [cotangents[name] for name in heads]
-    found = torch.autograd.grad(
-        list(heads.values()), list(wanted.values()), along, retain_graph=retain, allow_unused=True
+    grad_outputs = [cotangents[name] for name in heads]
+    grads = torch.autograd.grad(
+        list(heads.values()), list(leaves.values()), grad_outputs, retain_graph=retain, allow_unused=True
     )
-    return {f"d{name}": value for name, value in zip(wanted, found, strict=True) if value is not None}
+    return {f"d{name}": value for name, value in zip(leaves, grads, strict=True) if value is not None}

@@ -1,4 +1,4 @@
-"""Backend: a way to run a Case. One method opens a session in which launches are observed; the rest is shared."""
+"""Defines what a backend is: a way to run a Case. Everything that depends on a device stands here and in its folder."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fuzz.model.outcome import Access, Returned
 
 @dataclass(frozen=True)
 class Pointer:
-    """An argument of a launch that is an address: its slot, the addresses from `start` to `end` that it stands for, and
-    the slot of the distance of its shadow, 0 where it has none."""
+    """An argument of a launch that is an address: its slot, the addresses from `start` to `end` that it points to, and
+    the slot that holds the distance of its shadow, 0 where it has none."""
 
     slot: int
     start: int
@@ -23,19 +23,21 @@ class Pointer:
     shadow: int = 0
 
 
-class Launched(Protocol):
+class RecordedLaunch(Protocol):
     """A launch that can be repeated with other addresses. `pointers` is None where it cannot."""
 
     @property
     def pointers(self) -> Sequence[Pointer] | None: ...
 
-    def repeat(self, count: int, moved: Mapping[int, np.ndarray], order: int | None) -> np.ndarray | None:
-        """So many launches; `moved` tells by slot how far its value is moved in each. Which of them had something to
-        report, None where the backend has no reports."""
+    def repeat(self, count: int, offsets: Mapping[int, np.ndarray], order: int | None) -> np.ndarray | None:
+        """Launches `count` times. By slot, `offsets`, int64 (count), are added to the address that it holds.
+
+        Returns, uint8 (count), which launches had something to report; None where the backend has no reports.
+        """
 
 
-class Watched(Protocol):
-    """Memory from `start` to `end` with a shadow, a byte for each byte."""
+class ShadowedMemory(Protocol):
+    """Memory from `start` to `end` with a shadow of one byte for each of its bytes."""
 
     @property
     def start(self) -> int: ...
@@ -45,19 +47,26 @@ class Watched(Protocol):
     def shadow(self) -> np.ndarray: ...
 
 
+OperationHook = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
+"""Is called after every operation of torch with the operation, its arguments and keywords, and its result."""
+
+
 @dataclass
 class Session:
-    """What a backend saw while a call ran: accesses that are wrong, and kernels launched, in order. `after` is to be
-    told of every operation of torch: the operation, its arguments and keywords, its result. `launched` are the launches
-    as the backend can repeat them, `watched` the allocations whose shadows they were given.
-    `counted` are the counters of what kernels did since it began, empty where nothing counts."""
+    """What a backend observed while a call ran.
+
+    `accesses` gives the wrong accesses and `kernels` the names of the kernels launched, in order. `on_operation` is to
+    be called after every operation of torch. `launches` are the launches, for repeating them, and `shadowed` the
+    allocations whose shadows they were given. `read_counters` gives the counters of what the kernels did since the
+    session began, empty where the backend does not count.
+    """
 
     accesses: Callable[[], list[Access]] = list
     kernels: Callable[[], list[str]] = list
-    after: Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None] | None = None
-    launched: Sequence[Launched] = ()
-    watched: Sequence[Watched] = ()
-    counted: Callable[[], bytes] = bytes
+    on_operation: OperationHook | None = None
+    launches: Sequence[RecordedLaunch] = ()
+    shadowed: Sequence[ShadowedMemory] = ()
+    read_counters: Callable[[], bytes] = bytes
 
 
 class Backend(Protocol):
@@ -66,7 +75,7 @@ class Backend(Protocol):
     name: str
     device: str
 
-    def unusable(self) -> str:
+    def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
 
     def prepare(self, counters: bool = False) -> None:
@@ -75,21 +84,21 @@ class Backend(Protocol):
         With `counters` what kernels do is counted from then on, where the backend can.
         """
 
-    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """What is new in this process for the search: features of what kernels did in a run, and numbers that kernels
-        compare with. What was told once is not told again."""
+    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Feedback for the search that is new in this process: numbers of features of what kernels did in a run, and
+        constants that kernels compare with. Nothing is returned twice."""
 
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
 
-    def unwatched(self) -> AbstractContextManager[None]:
-        """Runs what is inside on this backend at full speed: what is wrong with an access raises, if it is seen."""
+    def uninstrumented(self) -> AbstractContextManager[None]:
+        """Runs what is inside on this backend at full speed: a wrong access raises, if it is noticed at all."""
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         """Waits until everything launched has ended, and raises what it raised."""
 
-    def fatal(self, error: BaseException) -> bool:
+    def is_fatal(self, error: BaseException) -> bool:
         """Whether the process cannot go on after this error."""
 
-    def crowded(self, error: BaseException) -> str:
-        """Why it is not the kernel's fault that memory ran out: others hold it. Empty where it is, or nobody knows."""
+    def external_oom_reason(self, error: BaseException) -> str:
+        """Why memory ran out through no fault of the kernel: other processes hold it. Empty where that is not known."""

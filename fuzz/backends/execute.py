@@ -1,4 +1,4 @@
-"""Execute: one Case on one backend, to an Outcome."""
+"""Runs one Case on one backend and returns its Outcome."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients
 from fuzz.backends.base import Backend, Session
-from fuzz.backends.memory import NAMES, Buffer, place, poisoned
+from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
@@ -24,19 +24,19 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
 
 
 class TooLarge(Exception):
-    """The inputs themselves do not fit, which no kernel can help."""
+    """The inputs themselves do not fit into memory, which is no fault of the kernel."""
 
 
 @dataclass
-class Fatal(Exception):
+class FatalError(Exception):
     """The process cannot run another kernel; holds the outcome to report before it ends."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True)
-class Ran:
-    """One call that came back: its tensors in memory, what it returned and allocated, what the backend saw."""
+class CompletedCall:
+    """One call that came back: its tensors in memory, what it returned and allocated, what the backend observed."""
 
     buffers: Mapping[str, Buffer]
     outputs: Mapping[str, torch.Tensor]
@@ -52,30 +52,30 @@ def run(
     order: int | None = None,
     words: Words | None = None,
     computation: Computation | None = None,
-    kept: list[Ran] | None = None,
+    completed: list[CompletedCall] | None = None,
 ) -> Outcome:
     """Runs the calls in turn. `words` replaces the values of arguments; they have the layout's stored shape.
 
-    `computation` says what is done with the launcher: without it, that it is called, and where the target is an
-    autograd function, differentiated. To `kept` is added what is left of each call that came back.
-    Raises TargetError for a target that contradicts itself.
+    `order` permutes the order of programs where the backend can. `computation` runs the launcher; by default it is
+    called and, where the target is an autograd function, differentiated. Each call that came back is appended to
+    `completed`. Raises TargetError for a target that contradicts itself, FatalError where the process cannot go on.
     """
     results = []
     try:
         for call in calls:
-            ran = launch(target, launcher, call, backend, order, words or {}, computation)
-            results.append(observe(target, ran))
-            if kept is not None:
-                kept.append(ran)
+            call_run = launch(target, launcher, call, backend, order, words or {}, computation)
+            results.append(observe(target, call_run))
+            if completed is not None:
+                completed.append(call_run)
         return Returned(tuple(results))
     except UsageError:
         raise
     except TooLarge as error:
         return Rejected(f"the inputs do not fit into memory here: {error}")
     except Exception as error:
-        outcome = _failure(error, backend)
-        if backend.fatal(error):
-            raise Fatal(outcome) from error
+        outcome = _failure_outcome(error, backend)
+        if backend.is_fatal(error):
+            raise FatalError(outcome) from error
         return outcome
 
 
@@ -87,11 +87,12 @@ def launch(
     order: int | None,
     words: Words,
     computation: Computation | None = None,
-) -> Ran:
-    """One call in guarded, poisoned memory, which nobody has looked at yet."""
+) -> CompletedCall:
+    """Runs one call in guarded, poisoned memory; `observe` then inspects that memory."""
     try:
         buffers = {
-            name: place(name, value, call.dims, backend.device, words.get(name)) for name, value in call.tensors.items()
+            name: allocate_buffer(name, value, call.dims, backend.device, words.get(name))
+            for name, value in call.tensors.items()
         }
     except (torch.OutOfMemoryError, MemoryError, OSError) as error:
         raise TooLarge(one_line(error)) from None
@@ -99,62 +100,62 @@ def launch(
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
     scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
 
-    def started(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        return checked(target, launcher(**tensors, **scalars))
+    def launch_with(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
+        return check_outputs(target, launcher(**tensors, **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
-    with backend.session(order) as session, GuardedAllocations(session.after) as allocations:
-        outputs = compute(started, inputs, cotangents)
-        backend.finish()
-    return Ran(buffers, outputs, allocations, session)
+    with backend.session(order) as session, GuardedAllocations(session.on_operation) as allocations:
+        outputs = compute(launch_with, inputs, cotangents)
+        backend.synchronize()
+    return CompletedCall(buffers, outputs, allocations, session)
 
 
-def observe(target: Target, ran: Ran) -> CallResult:
-    """What the call did to memory, beside what it returned."""
-    writes, strays = [], []
-    for buffer in ran.buffers.values():
+def observe(target: Target, call_run: CompletedCall) -> CallResult:
+    """The outputs of a call, and what it did to memory beside them."""
+    writes, accesses = [], call_run.session.accesses()
+    for buffer in call_run.buffers.values():
         changed, outside = buffer.inspect()
-        strays += outside
+        accesses += outside
         writes += [] if buffer.name in target.in_place else changed
-    outputs = ran.outputs
-    strays += ran.allocations.strays({output.data_ptr(): name for name, output in outputs.items()})
-    storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in ran.buffers.values()}
+    outputs = call_run.outputs
+    accesses += call_run.allocations.outside_writes({output.data_ptr(): name for name, output in outputs.items()})
+    storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in call_run.buffers.values()}
     aliases = [
         (name, storages[output.untyped_storage().data_ptr()])
         for name, output in outputs.items()
         if output.numel() and output.untyped_storage().data_ptr() in storages
     ]
     if target.differentiable:  # A gradient may be the cotangent itself, as that of torch's addition is.
-        gradients_of = [f"d{name}" for name in ran.buffers]
+        gradients_of = [f"d{name}" for name in call_run.buffers]
         aliases = [pair for pair in aliases if not (pair[0] in gradients_of and pair[1].startswith("grad "))]
-    unwritten = {name: place for name, output in outputs.items() if (place := poisoned(output)) is not None}
+    unwritten = {name: index for name, output in outputs.items() if (index := find_poison(output)) is not None}
     return CallResult(
         outputs={name: output.detach().clone() for name, output in outputs.items()},
-        accesses=tuple(ran.session.accesses() + strays),
+        accesses=tuple(accesses),
         writes=tuple(writes),
         unwritten=unwritten,
         aliases=tuple(pair for pair in aliases if pair[1] not in target.in_place),
-        kernels=tuple(ran.session.kernels()),
-        counted=ran.session.counted(),
+        kernels=tuple(call_run.session.kernels()),
+        counted=call_run.session.read_counters(),
     )
 
 
-def checked(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
+def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
     """The launcher's outputs. TargetError where they are not tensors by name."""
     if not isinstance(outputs, Mapping) or not outputs:
-        kind = type(outputs).__name__
-        raise TargetError(f"target {target.name!r}: the launcher returns {kind}, not a dict of tensors")
+        returned = type(outputs).__name__
+        raise TargetError(f"target {target.name!r}: the launcher returns {returned}, not a dict of tensors")
     for name, value in outputs.items():
-        if not isinstance(value, torch.Tensor) or value.dtype not in NAMES:
-            what = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
-            raise TargetError(f"target {target.name!r}: output {name!r} is {what}, not a tensor of a known dtype")
+        if not isinstance(value, torch.Tensor) or value.dtype not in DTYPE_NAMES:
+            kind = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise TargetError(f"target {target.name!r}: output {name!r} is {kind}, not a tensor of a known dtype")
     return outputs
 
 
-def _failure(error: Exception, backend: Backend) -> Outcome:
-    crowded = backend.crowded(error)
-    if crowded:
-        return Rejected(f"no memory is left here: {crowded}")
+def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
+    external = backend.external_oom_reason(error)
+    if external:
+        return Rejected(f"no memory is left here: {external}")
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return OutOfMemory(one_line(error))
     kind = type(error).__name__
@@ -164,13 +165,13 @@ def _failure(error: Exception, backend: Backend) -> Outcome:
         raise UsageError(one_line(error)) from None
     if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
         return CompileError(one_line(error))
-    if isinstance(error, REFUSALS) and not _from_machinery(error):
+    if isinstance(error, REFUSALS) and not _raised_by_triton(error):
         return Rejected(one_line(error))
     return Raised(one_line(error))
 
 
-def _from_machinery(error: Exception) -> bool:
-    """Whether Triton or this package raised the error, not the launcher or what it calls."""
+def _raised_by_triton(error: Exception) -> bool:
+    """Whether Triton or this package raised the error, rather than the launcher or code that it calls."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next

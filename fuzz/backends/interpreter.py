@@ -1,4 +1,4 @@
-"""The `interpreter` backend: Triton's own interpreter, as a second witness. It is slow and checks nothing.
+"""The `interpreter` backend: Triton's own interpreter, for cross-checks. It is slow and checks nothing.
 
 Triton decides when it is imported whether kernels are interpreted, so it needs a process of its own, started with
 ENVIRONMENT.
@@ -17,10 +17,12 @@ ENVIRONMENT = {"TRITON_INTERPRET": "1"}
 
 
 class Interpreter:
+    """Runs kernels by Triton's interpreter. It observes nothing."""
+
     name = "interpreter"
     device = "cpu"
 
-    def unusable(self) -> str:
+    def unavailable_reason(self) -> str:
         if os.environ.get("TRITON_INTERPRET") != "1":
             return "backend interpreter is a witness in a process of its own; choose cpu or cuda"
         return ""
@@ -28,7 +30,7 @@ class Interpreter:
     def prepare(self, counters: bool = False) -> None:
         """Nothing: sessions need nothing."""
 
-    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         return (), ()
 
     @contextmanager
@@ -36,14 +38,14 @@ class Interpreter:
         yield Session()
 
     @contextmanager
-    def unwatched(self) -> Iterator[None]:
+    def uninstrumented(self) -> Iterator[None]:
         yield
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         """Nothing: a launch has ended when it returns."""
 
-    def fatal(self, error: BaseException) -> bool:
+    def is_fatal(self, error: BaseException) -> bool:
         return False
 
-    def crowded(self, error: BaseException) -> str:
+    def external_oom_reason(self, error: BaseException) -> str:
         return ""

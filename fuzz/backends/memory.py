@@ -1,7 +1,7 @@
-"""Memory: a Case's tensors in guarded, poisoned buffers, and what a run did to them.
+"""Allocates a Case's tensors in guarded, poisoned buffers, and inspects what a run did to them.
 
 Every buffer holds poison before, after and between its elements. Poison is a signalling NaN: arithmetic quiets it, so
-that the exact word in an output was never written by a computation. A huge layout maps its memory lazily without
+that an element with exactly that word was written by no computation. A huge layout maps its memory lazily without
 reserving it; there only the elements themselves are filled and compared.
 """
 
@@ -24,13 +24,17 @@ from fuzz.model.outcome import Access, Write
 GUARD = 64
 """Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""
 TORCH_DTYPES: Mapping[str, torch.dtype] = {name: getattr(torch, name) for name in POISON}
-NAMES: Mapping[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
-WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+DTYPE_NAMES: Mapping[torch.dtype, str] = {value: key for key, value in TORCH_DTYPES.items()}
+WORD_DTYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 @dataclass
 class Buffer:
-    """One argument in memory. `base` are all its words on the host, `pristine` a copy, None where it is huge."""
+    """One argument in memory, a view of `stored` shape, `strides` and `start`, in words, into its base.
+
+    `base` holds all words of the buffer on the host and `device_base` on the device; `pristine` is a copy from before
+    the run, None where the buffer is huge. `words` are the elements as they were before the run.
+    """
 
     name: str
     dtype: str
@@ -45,19 +49,19 @@ class Buffer:
     start: int
 
     def inspect(self) -> tuple[list[Write], list[Access]]:
-        """Elements whose bytes changed, and words outside the elements that changed."""
+        """Writes to elements, and accesses that wrote words outside the elements."""
         if self.device_base.device.type != "cpu":
             if self.pristine is None:
-                return self._inspect_elements(self._fetched()), []
+                return self._inspect_elements(self._fetch_elements()), []
             self.base = _host_words(self.device_base)
         if self.pristine is None:
             return self._inspect_elements(self._elements(self.base)), []
         if np.array_equal(self.base, self.pristine):
             return [], []
         writes = self._inspect_elements(self._elements(self.base))
-        return writes, self._strays()
+        return writes, self._outside_writes()
 
-    def _fetched(self) -> np.ndarray:
+    def _fetch_elements(self) -> np.ndarray:
         view = torch.as_strided(self.device_base, self.stored, self.strides, self.start)
         return _host_words(view).reshape(self.stored)
 
@@ -73,21 +77,23 @@ class Buffer:
         first = tuple(int(i) for i in np.argwhere(changed)[0])
         return [Write(self.name, first, int(now[first]), int(self.words[first]), count)]
 
-    def _strays(self) -> list[Access]:
+    def _outside_writes(self) -> list[Access]:
         assert self.pristine is not None
         outside = self.base != self.pristine
         self._elements(outside)[...] = False
-        places = np.flatnonzero(outside)
-        if not places.size:
+        positions = np.flatnonzero(outside)
+        if not positions.size:
             return []
-        offset = int(places[0]) - self.start
-        return [Access(self.name, "store", f"{places.size} words outside {self.name!r} written, first at {offset:+d}")]
+        offset = int(positions[0]) - self.start
+        return [
+            Access(self.name, "store", f"{positions.size} words outside {self.name!r} written, first at {offset:+d}")
+        ]
 
 
-def place(
+def allocate_buffer(
     name: str, argument: Argument, dims: Mapping[str, int], device: str, words: np.ndarray | None = None
 ) -> Buffer:
-    """The argument's tensor in a buffer of its own on the device; `words`, of the stored shape, replace its values."""
+    """Puts an argument into a buffer of its own on a device; `words`, of the stored shape, replace its values."""
     shape = resolve(argument.shape, dims)
     layout = argument.layout
     stored, strides, span = layout.stored(shape), layout.strides(shape), layout.span(shape)
@@ -96,7 +102,7 @@ def place(
     start = GUARD // (kind.bits // 8) + layout.offset
     length = start + span + GUARD // (kind.bits // 8)
     if layout.reach and span > 1 << 24:
-        return _place_huge(name, argument, words, shape, stored, strides, start, length, device)
+        return _allocate_huge(name, argument, words, shape, stored, strides, start, length, device)
     base = np.full(length, POISON[argument.dtype], dtype=kind.unsigned)
     view_strides = tuple(stride * base.itemsize for stride in strides)
     np.lib.stride_tricks.as_strided(base[start:], stored, view_strides)[...] = words
@@ -107,7 +113,7 @@ def place(
     return Buffer(name, argument.dtype, tensor, base, moved, pristine, words, shape, stored, strides, start)
 
 
-def _place_huge(
+def _allocate_huge(
     name: str,
     argument: Argument,
     words: np.ndarray,
@@ -146,48 +152,48 @@ def _as_torch(words: np.ndarray, dtype: str) -> torch.Tensor:
 
 
 def _host_words(tensor: torch.Tensor) -> np.ndarray:
-    """The words of a tensor, contiguous and flat, on the host."""
+    """The words of a tensor on the host, contiguous and flat."""
     flat = tensor.detach().contiguous().reshape(-1).cpu()
     if flat.dtype is torch.bool:
         return flat.view(torch.uint8).numpy()
-    words: np.ndarray = flat.view(WORDS[flat.element_size()]).numpy()
+    words: np.ndarray = flat.view(WORD_DTYPES[flat.element_size()]).numpy()
     return words.view(words.dtype.str.replace("i", "u"))
 
 
-def words_of(tensor: torch.Tensor) -> np.ndarray:
-    """The words of a tensor as an array of its shape, on the host."""
+def read_words(tensor: torch.Tensor) -> np.ndarray:
+    """The words of a tensor on the host, as unsigned integers in an array of its shape."""
     return _host_words(tensor).reshape(tuple(tensor.shape))
 
 
-def poisoned(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """The index of the first element that still holds poison, or None. Eight-bit types cannot be told."""
-    if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in NAMES:
+def find_poison(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The index of the first element that still holds poison, or None. Eight-bit types have no word to spare."""
+    if tensor.element_size() == 1 or tensor.numel() == 0 or tensor.dtype not in DTYPE_NAMES:
         return None
-    same = tensor.detach().contiguous().view(WORDS[tensor.element_size()]) == signed_poison(tensor.dtype)
+    same = tensor.detach().contiguous().view(WORD_DTYPES[tensor.element_size()]) == signed_poison(tensor.dtype)
     if not bool(same.any()):
         return None
     return tuple(int(i) for i in same.nonzero()[0])
 
 
-def extent(tensor: torch.Tensor) -> tuple[int, int]:
-    """The addresses of a tensor's elements, which are not none."""
+def address_range(tensor: torch.Tensor) -> tuple[int, int]:
+    """The first address of a tensor's elements and the one behind the last; it must have elements."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (reach + 1) * tensor.element_size()
 
 
 def fill_poison(tensor: torch.Tensor) -> None:
     """Overwrites every element of a dense tensor with poison."""
-    name = NAMES.get(tensor.dtype)
+    name = DTYPE_NAMES.get(tensor.dtype)
     if name is None or tensor.numel() == 0:
         return
     if tensor.dtype is torch.bool:
         tensor.fill_(True)
         return
-    tensor.view(WORDS[tensor.element_size()]).fill_(signed_poison(tensor.dtype))
+    tensor.view(WORD_DTYPES[tensor.element_size()]).fill_(signed_poison(tensor.dtype))
 
 
 @lru_cache
 def signed_poison(dtype: torch.dtype) -> int:
     """The poison of a dtype as the value of a word of `WORDS`: signed where that has more than 8 bits."""
-    word, bits = POISON[NAMES[dtype]], 8 * dtype.itemsize
+    word, bits = POISON[DTYPE_NAMES[dtype]], 8 * dtype.itemsize
     return word - (1 << bits) if bits > 8 and word >> (bits - 1) else word

@@ -1,4 +1,4 @@
-"""Poison: what memory holds that nobody wrote. A float's is a signalling NaN, which no arithmetic gives."""
+"""Defines poison, the words of memory that nobody wrote. A float's is a signalling NaN, which no arithmetic gives."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ POISON = {
     "uint8": 0x5A,
     "bool": 1,
 }
-"""Words by dtype name."""
+"""Poison by dtype name, as unsigned words."""

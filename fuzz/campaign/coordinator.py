@@ -20,7 +20,7 @@ from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
 from fuzz.report.notify import finding_document
 from fuzz.run.options import total_memory
-from fuzz.worker.clock import Clock, boot
+from fuzz.worker.clock import Clock, boot_id
 
 BEAT = 5.0
 """Seconds between two heartbeats in the store."""
@@ -86,11 +86,11 @@ class Conductor:
     @property
     def elapsed(self) -> float:
         """Seconds that this campaign has run, earlier runs of it included."""
-        return self.base + self.clock.ticks() - self.start
+        return self.base + self.clock.monotonic() - self.start
 
     def run(self) -> str:
         """Runs until the budget ends, Ctrl-C, or an error; returns ``finished`` or ``stopped``."""
-        self.base, self.start = self.ledger.campaign.seconds, self.clock.ticks()
+        self.base, self.start = self.ledger.campaign.seconds, self.clock.monotonic()
         self.shown = self.start
         self.ledger.last_new = self.base
         for lane in self.ledger.lanes:
@@ -207,12 +207,13 @@ class Conductor:
     # Events.
 
     def _hears(self, post: Post, state: str) -> None:
-        post.state, post.began, post.heard, post.wall = state, self.clock.ticks(), self.clock.ticks(), self.clock.wall()
+        post.state, post.wall = state, self.clock.wall()
+        post.began = post.heard = self.clock.monotonic()
 
     def _listen(self, seconds: float) -> None:
         for number, event in self.hosts.collect(seconds):
             post = self.posts[number]
-            post.heard, post.wall = self.clock.ticks(), self.clock.wall()
+            post.heard, post.wall = self.clock.monotonic(), self.clock.wall()
             post.beats += 1
             handle = getattr(self, f"_on_{event['kind']}", None)
             if handle is not None:
@@ -322,7 +323,7 @@ class Conductor:
     # Time.
 
     def _look_after(self) -> None:
-        now = self.clock.ticks()
+        now = self.clock.monotonic()
         for post in self.posts:
             limit = 2 * post.request.seconds + SLACK if isinstance(post.request, Slice) else SLACK * TOGETHER
             late = post.state == "busy" and now - post.began > limit
@@ -343,7 +344,7 @@ class Conductor:
         for post in self.posts:
             lane = self.ledger.lanes[post.lane].target if post.lane >= 0 else ""
             name, pid = f"{host}/{post.number}", self.hosts.pid(post.number)
-            times = post.beats, post.wall, post.heard, boot()
+            times = post.beats, post.wall, post.heard, boot_id()
             beat = Heartbeat(number, name, host, pid, post.state, lane, *times)
             self.ledger.recorder.put(("beat", name), lambda beat=beat: store.save_heartbeat(beat))  # type: ignore[misc]
 
@@ -365,19 +366,19 @@ class Conductor:
 
     def _let_finish(self) -> None:
         """Shrinking may go on for half of a slice's time beyond the budget."""
-        until = self.clock.ticks() + self.config.slice / 2
-        while any(post.state == "busy" for post in self.posts) and self.clock.ticks() < until and not self.stuck:
+        until = self.clock.monotonic() + self.config.slice / 2
+        while any(post.state == "busy" for post in self.posts) and self.clock.monotonic() < until and not self.stuck:
             self._listen(LOOK)
 
     def _stop(self) -> None:
         """Ends slices in an orderly way, so that what is being shrunk is saved as it is; then the hosts."""
         self.stopping = True
-        until = self.clock.ticks() + FAREWELL
+        until = self.clock.monotonic() + FAREWELL
         for post in self.posts:
             if post.state == "busy":
                 self.hosts.interrupt(post.number)
         with suppress(KeyboardInterrupt):
-            while any(post.state == "busy" for post in self.posts) and self.clock.ticks() < until:
+            while any(post.state == "busy" for post in self.posts) and self.clock.monotonic() < until:
                 self._listen(LOOK)
         self.hosts.close()
         for index in range(len(self.ledger.lanes)):

@@ -1,6 +1,6 @@
-"""Journal: which waves run, written down before they do, so that what ended a process is known after it.
+"""Journal: which groups run, written down before they do, so that what ended a process is known after it.
 
-One file for each worker of a campaign. A line ``+ number text`` stands before a wave runs, a line ``- number`` after
+One file for each worker of a campaign. A line ``+ number text`` stands before a group runs, a line ``- number`` after
 it was judged. What has the first and not the second ran when the process ended: these cases are the suspects.
 """
 
@@ -18,7 +18,7 @@ from fuzz.corpus.folder import sync
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.worker.protocol import Wave
+from fuzz.worker.protocol import ReplicaGroup
 
 LONGEST = 1 << 20
 """Bytes after which the file is begun anew with what runs now."""
@@ -26,7 +26,7 @@ LONGEST = 1 << 20
 
 @dataclass
 class Journal:
-    """Written by one process. With `durable`, a line is on disk before the wave runs, even if the machine stops.
+    """Written by one process. With `durable`, a line is on disk before the group runs, even if the machine stops.
 
     `told` hears each line, for a copy elsewhere: `note` takes it there.
     """
@@ -37,14 +37,14 @@ class Journal:
     _open: dict[int, str] = field(default_factory=dict)
     _file: IO[bytes] | None = None
 
-    def asked(self, wave: Wave) -> None:
-        """Writes a wave down."""
-        text = codec.dumps(Entry(wave.plan), digest=False)
-        self.note(f"+ {wave.first} {json.dumps({'text': text, 'replicas': len(wave.sampled)})}")
+    def asked(self, group: ReplicaGroup) -> None:
+        """Writes a group down."""
+        text = codec.dumps(Entry(group.plan), digest=False)
+        self.note(f"+ {group.first} {json.dumps({'text': text, 'replicas': len(group.sampled)})}")
 
-    def judged(self, wave: Wave) -> None:
-        """Notes that a wave has run and everything about it is kept."""
-        self.note(f"- {wave.first}")
+    def judged(self, group: ReplicaGroup) -> None:
+        """Notes that a group has run and everything about it is kept."""
+        self.note(f"- {group.first}")
 
     def note(self, line: str) -> None:
         """Takes up a line."""
@@ -123,5 +123,5 @@ def _cases(told: str) -> list[Case]:
         plan = codec.loads(value["text"].encode(), digest=False).case
         return [plan.replica(number) for number in range(int(value["replicas"]))]
     except (ValueError, KeyError, TypeError, CorpusError):
-        # A line of a version with other fields: its wave is proposed again from where the lane stands.
+        # A line of a version with other fields: its group is proposed again from where the lane stands.
         return []

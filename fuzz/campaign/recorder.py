@@ -39,7 +39,7 @@ class Recorder:
 
     def flush(self, *, now: bool = False) -> bool:
         """Writes what waits, unless the store failed a short time ago; whether nothing waits any more."""
-        if self._pause and not now and self.clock.ticks() < self._next:
+        if self._pause and not now and self.clock.monotonic() < self._next:
             return self._drop()
         while self.waiting:
             key = next(iter(self.waiting))
@@ -49,7 +49,7 @@ class Recorder:
                 if not self._pause:
                     self.complain(f"{error}; going on, what is to be written waits")
                 self._pause = min(max(2 * self._pause, 1.0), LONGEST_WAIT)
-                self._next = self.clock.ticks() + self._pause
+                self._next = self.clock.monotonic() + self._pause
                 return self._drop()
             del self.waiting[key]
         if self._pause:

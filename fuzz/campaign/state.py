@@ -127,7 +127,7 @@ class Ledger:
             cells=tuple(sorted(visited)),
         )
         self.lanes[index] = lane
-        now = self.clock.ticks()
+        now = self.clock.monotonic()
         if ended or now - sums.written > WRITTEN:
             sums.written = now
             self.save(index)

@@ -38,15 +38,15 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.worker.process import PARENT_DEATH, preload
-from fuzz.worker.protocol import Wave
+from fuzz.worker.process import PR_SET_PDEATHSIG, preload
+from fuzz.worker.protocol import ReplicaGroup
 
 BEAT = 2.0
 """Seconds between two signs of life."""
 TOLD = 0.5
 """Seconds between two events about progress."""
 DURABLE = ("cuda",)
-"""Backends whose kernels can take the machine down: each wave is on disk before it runs."""
+"""Backends whose kernels can take the machine down: each group is on disk before it runs."""
 
 
 @dataclass
@@ -68,22 +68,22 @@ class Listener:
         self.backend = backend
         self.voice.say("started", possible=possible(target), backend=backend)
 
-    def on_group_start(self, wave: Wave) -> None:
-        self.journal.asked(wave)
+    def on_group_start(self, group: ReplicaGroup) -> None:
+        self.journal.asked(group)
 
-    def on_group_done(self, wave: Wave) -> None:
-        """Everything about this wave is kept by now."""
-        path = self.suspects.pop(wave.plan.key, None)
+    def on_group_done(self, group: ReplicaGroup) -> None:
+        """Everything about this group is kept by now."""
+        path = self.suspects.pop(group.plan.key, None)
         if path is not None:
             self.voice.say("cleared", path=path)
         elif self.seeds:
             self.seeds -= 1
         else:
             self.plans += 1
-        new = cells(wave.plan) - self.visited
+        new = cells(group.plan) - self.visited
         self.visited |= new
         self.fresh += sorted(new)
-        self.journal.judged(wave)
+        self.journal.judged(group)
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if time.monotonic() - self.told > TOLD:
@@ -197,7 +197,7 @@ def answer(request: Request, voice: Voice) -> None:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     out = os.fdopen(os.dup(1), "wb")
     voice = AwayVoice(out, root=Path(sys.argv[1]).resolve(), ears=sys.stdin) if len(sys.argv) > 1 else Voice(out)
     # What a target prints must not end up among the events.

@@ -48,7 +48,7 @@ def described(target: Target) -> dict[str, Any]:
         "name": target.name,
         "outputs": list(probe_reference(target)),
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
-        "backends": [name for name, backend in BACKENDS.items() if not backend.unusable()],
+        "backends": [name for name, backend in BACKENDS.items() if not backend.unavailable_reason()],
         "planted": list(target.planted_bugs),
     }
 

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import checked
-from fuzz.backends.memory import NAMES
+from fuzz.backends.execute import check_outputs
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.case import Argument
@@ -69,8 +69,8 @@ class LayerStack:
         sizes = {name: self.plan.dims[name] for name in self.target.passed_sizes if name != self.plan.batch}
         if self.plan.batch in self.target.passed_sizes:
             sizes[self.plan.batch] = len(arguments[self.plan.state])
-        outputs = checked(self.target, self.launcher(**arguments, **self.plan.options, **sizes))
-        self.backend.finish()
+        outputs = check_outputs(self.target, self.launcher(**arguments, **self.plan.options, **sizes))
+        self.backend.synchronize()
         return outputs[self.output_of({name: tuple(one.shape) for name, one in outputs.items()}, arguments)].detach()
 
     def output_of(self, shapes: Mapping[str, tuple[int, ...]], arguments: Mapping[str, Tensor]) -> str:
@@ -98,7 +98,7 @@ def measured(stack: LayerStack, size: int) -> BatchDrift:
     rows, state = [], None
     whole = layers[0][stack.plan.state]
     alone = whole[-1:].clone()
-    with stack.backend.unwatched():
+    with stack.backend.uninstrumented():
         for number, arguments in enumerate(layers):
             before = whole
             whole = stack.layer({**arguments, stack.plan.state: whole})
@@ -113,7 +113,7 @@ def measured(stack: LayerStack, size: int) -> BatchDrift:
 def compared(stack: LayerStack, size: int, number: int, row: Tensor, alone: Tensor, expected: Expected) -> LayerDrift:
     """One layer's last row beside the same row computed alone, and beside the truth."""
     one, other = row.cpu().double(), alone.cpu().double()
-    kind = named_dtype(NAMES[row.dtype])
+    kind = named_dtype(DTYPE_NAMES[row.dtype])
     bound = error_bounds(expected, kind, stack.precision, stack.target.contract)[2].reshape(-1)
     apart = (one - other).abs()
     beyond = (apart > 2 * bound) & torch.isfinite(bound)

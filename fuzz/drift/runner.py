@@ -9,9 +9,9 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.model.recipes import Exact
-from fuzz.worker.process import Fate, Worker
+from fuzz.worker.process import Worker, WorkerCrash
 
-ENTRY = "fuzz.drift.measure:make_handler"
+HANDLER = "fuzz.drift.measure:make_handler"
 PATIENCE = 600.0
 """Seconds that one batch size may take: all its layers, and their reference."""
 WRITTEN = 1 << 16
@@ -21,10 +21,10 @@ WRITTEN = 1 << 16
 def drifted(plan: DriftPlan, memory: int, told: Callable[[BatchDrift], None]) -> list[BatchDrift]:
     """The rows of every batch size, in order. UsageError where the kernel does not return."""
     found = []
-    with Worker(ENTRY, plan, memory, PATIENCE) as worker:
+    with Worker(HANDLER, plan, memory, PATIENCE) as worker:
         for size in plan.batches:
-            answer = worker.ask(size)
-            if isinstance(answer, Fate):
+            answer = worker.call(size)
+            if isinstance(answer, WorkerCrash):
                 raise UsageError(f"{plan.target} with {size} rows: {describe(answer.outcome)}; fuzz run shows more")
             found.append(answer)
             told(answer)

@@ -14,7 +14,7 @@ import torch
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
@@ -138,7 +138,7 @@ def _finding(
 def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Comparison) -> list[Element]:
     """The worst elements of one output."""
     ratio = torch.where(judged.symptom > 0, judged.ratio, -1.0).reshape(-1)
-    kind = named_dtype(NAMES[output.dtype])
+    kind = named_dtype(DTYPE_NAMES[output.dtype])
     found = []
     for place in ratio.topk(min(SHOWN, int((judged.symptom > 0).sum()))).indices.tolist():
         # torch's own unravel_index imports sympy, half a second of every clean worker.
@@ -182,4 +182,4 @@ def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
     with exam.backend.session(None):
         outputs = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
     assert isinstance(outputs, Returned)
-    return {name: NAMES[value.dtype] for name, value in outputs.calls[call].outputs.items()}
+    return {name: DTYPE_NAMES[value.dtype] for name, value in outputs.calls[call].outputs.items()}

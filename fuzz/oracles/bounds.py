@@ -3,7 +3,7 @@ what nobody wrote, and the programs of a launch do not write different values to
 
 from __future__ import annotations
 
-from fuzz.backends.allocations import otherwise_filled
+from fuzz.backends.allocations import fill_without_poison
 from fuzz.backends.execute import run
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
@@ -45,7 +45,7 @@ class Bounds:
 
 def _matters(exam: Examination) -> bool:
     """Whether what nobody wrote changes a bit of what is returned: lanes that are read with others may be dropped."""
-    with otherwise_filled():
+    with fill_without_poison():
         again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
     if not isinstance(again, Returned):
         return True

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import Ran, run
-from fuzz.backends.memory import words_of
+from fuzz.backends.execute import CompletedCall, run
+from fuzz.backends.memory import read_words
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.reference.envelope import Precision, make_precision, working_dtype
@@ -39,7 +39,7 @@ class Stack:
     @cached_property
     def words(self) -> Mapping[str, np.ndarray]:
         """The values' words on the host."""
-        return {name: words_of(tensor) for name, tensor in self.values.items()}
+        return {name: read_words(tensor) for name, tensor in self.values.items()}
 
 
 @dataclass(frozen=True)
@@ -111,13 +111,13 @@ class Examination:
         made: T = self.stack.made[what]
         return made
 
-    def rerun(self, asked: Rerun, kept: list[Ran] | None = None) -> Outputs | None:
+    def rerun(self, asked: Rerun, kept: list[CompletedCall] | None = None) -> Outputs | None:
         """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.
 
         A run that writes or reads outside its buffers is a case of its own for the oracles of memory.
         """
         calls = (asked.call or self.case.last,)
-        outcome = run(self.target, self.launcher, calls, self.backend, asked.order, asked.words, kept=kept)
+        outcome = run(self.target, self.launcher, calls, self.backend, asked.order, asked.words, completed=kept)
         if not isinstance(outcome, Returned):
             return None
         result = outcome.calls[-1]

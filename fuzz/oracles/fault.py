@@ -9,7 +9,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import fault
+from fuzz.worker.protocol import fault_finding
 
 
 class Fault:
@@ -20,4 +20,4 @@ class Fault:
         return True
 
     def examine(self, exam: Examination) -> Finding | None:
-        return fault(exam.outcome)
+        return fault_finding(exam.outcome)

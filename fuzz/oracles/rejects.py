@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.memory import place
+from fuzz.backends.memory import allocate_buffer
 from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -52,21 +52,23 @@ class Rejects:
         assert callable(spoil)
         call = exam.case.last
         device = exam.backend.device
-        buffers = {key: place(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()}
+        buffers = {
+            key: allocate_buffer(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()
+        }
         inputs = {key: buffers[key].tensor for key in call.arguments} | dict(call.options)
         inputs |= {key: call.dims[dim] for key, dim in exam.target.passed_sizes.items()}
-        with exam.backend.session(None) as session, GuardedAllocations(session.after) as allocations:
+        with exam.backend.session(None) as session, GuardedAllocations(session.on_operation) as allocations:
             try:
                 changed = spoil(**inputs)
             except Exception as error:
                 where = f"target {exam.target.name!r}: rejects[{name!r}]"
                 raise TargetError(f"{where} itself fails: {one_line(error)}") from None
             if not changed or 0 in [value.numel() for value in inputs.values() if isinstance(value, torch.Tensor)]:
-                return False, allocations.computed
+                return False, allocations.has_computed
             try:
                 exam.launcher(**{**inputs, **changed})
-                exam.backend.finish()
+                exam.backend.synchronize()
             except Exception as error:
-                launched = exam.backend.fatal(error) or bool(session.kernels())
-                return launched, allocations.computed or launched
-        return True, allocations.computed
+                launched = exam.backend.is_fatal(error) or bool(session.kernels())
+                return launched, allocations.has_computed or launched
+        return True, allocations.has_computed

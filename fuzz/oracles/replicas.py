@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import Ran, run
-from fuzz.backends.replay.trace import Played, Recording, alike, recorded
+from fuzz.backends.execute import CompletedCall, run
+from fuzz.backends.replay.trace import LaunchTrace, ReplayResult, matches_single_run, record_trace
 from fuzz.model.case import REPLICA, Argument, Call, Case
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
@@ -55,46 +55,46 @@ class ReplicaRunner:
     target: Target
     launcher: Launcher
     backend: Backend
-    recordings: dict[object, Recording | None] = field(default_factory=dict)
+    traces: dict[object, LaunchTrace | None] = field(default_factory=dict)
 
     def run(self, plan: Case, count: int) -> list[Examination]:
         """The first replicas of a plan: together, those apart of which something is wrong with memory.
 
         Only the first one where they cannot run together, which its run tells.
         """
-        kept: list[Ran] = []
+        kept: list[CompletedCall] = []
         call = plan.last
-        first = run(self.target, self.launcher, plan.calls, self.backend, kept=kept)
+        first = run(self.target, self.launcher, plan.calls, self.backend, completed=kept)
         alone = [Examination(self.target, self.launcher, plan, self.backend, first)]
         if count == 1 or len(plan.calls) > 1 or not isinstance(first, Returned):
             return alone
         device = self.backend.device
         values = {name: replica_values(value, call.dims, count, device) for name, value in call.tensors.items()}
-        played = self._recorded(call, kept[0], values, first.calls[0].outputs)
-        if played is None:
+        result = self._recorded(call, kept[0], values, first.calls[0].outputs)
+        if result is None:
             return alone
-        stack = Stack(values, played.outputs)
+        stack = Stack(values, result.outputs)
         # What all of them did is told of the first: nobody counted which of them did it.
-        all_of_them = CallResult(Row(stack, 0), kernels=first.calls[0].kernels, counted=kept[0].session.counted())
+        all_of_them = CallResult(Row(stack, 0), kernels=first.calls[0].kernels, counted=kept[0].session.read_counters())
         first = Returned((all_of_them,))
-        return [self._exam(plan, row, stack, intact, first) for row, intact in enumerate(played.intact.tolist())]
+        return [self._exam(plan, row, stack, intact, first) for row, intact in enumerate(result.intact.tolist())]
 
     def _recorded(
-        self, call: Call, ran: Ran, values: Values, outputs: Outputs, order: int | None = None
-    ) -> Played | None:
+        self, call: Call, ran: CompletedCall, values: Values, outputs: Outputs, order: int | None = None
+    ) -> ReplayResult | None:
         """What the replicas give by the recording of the first of them, which has to give what it gave alone."""
-        recording = None if sum(part.nbytes for part in values.values()) > LARGEST else recorded(ran)
-        played = self._play(recording, values, order) if recording else None
-        if played is not None and not alike(played, 0, outputs):
-            recording = played = None
-        self.recordings[structure(call)] = recording
-        return played
+        trace = None if sum(part.nbytes for part in values.values()) > LARGEST else record_trace(ran)
+        result = self._replay(trace, values, order) if trace else None
+        if result is not None and not matches_single_run(result, 0, outputs):
+            trace = result = None
+        self.traces[structure(call)] = trace
+        return result
 
-    def _play(self, recording: Recording, values: Values, order: int | None) -> Played:
+    def _replay(self, trace: LaunchTrace, values: Values, order: int | None) -> ReplayResult:
         try:
-            return recording.play(values, order)
+            return trace.replay(values, order)
         except Exception as error:
-            if self.backend.fatal(error):
+            if self.backend.is_fatal(error):
                 raise Unattributed from error
             raise
 
@@ -136,29 +136,29 @@ class ReplicaRunner:
         open_: set[int] = set()
         for several in oracle.asks_together(exams):
             mine = [exams[place] for place in several.places]
-            played = self._play_several(several, mine)
-            if played is None:
+            result = self._replay_several(several, mine)
+            if result is None:
                 open_.update(several.places)
                 continue
-            agreed = agreeing(played, mine, several.rerun.pairs)
-            for row, (place, intact) in enumerate(zip(several.places, played.intact.tolist(), strict=True)):
+            agreed = agreeing(result, mine, several.rerun.pairs)
+            for row, (place, intact) in enumerate(zip(several.places, result.intact.tolist(), strict=True)):
                 if intact:
-                    one = None if agreed[row] else {name: part[row] for name, part in played.outputs.items()}
+                    one = None if agreed[row] else {name: part[row] for name, part in result.outputs.items()}
                     known[place, key(several.rerun)] = one
                 if not (intact and agreed[row]):
                     open_.add(place)
         return known, sorted(open_)
 
-    def _play_several(self, several: Several, exams: Sequence[Examination]) -> Played | None:
+    def _replay_several(self, several: Several, exams: Sequence[Examination]) -> ReplayResult | None:
         """The reruns together; None where they cannot run so."""
         exam, request = exams[0], several.rerun
         call = request.call or exam.plan.last
-        recording = self.recordings.get(structure(call))
-        if recording is not None:
-            return self._play(recording, several.values, request.order)
-        if len(exams) == 1 or structure(call) in self.recordings:
+        trace = self.traces.get(structure(call))
+        if trace is not None:
+            return self._replay(trace, several.values, request.order)
+        if len(exams) == 1 or structure(call) in self.traces:
             return None
-        kept: list[Ran] = []
+        kept: list[CompletedCall] = []
         words = {name: to_bits(part[0]) for name, part in several.values.items()}
         outputs = exam.rerun(replace(request, words=words), kept)
         return None if outputs is None else self._recorded(call, kept[0], several.values, outputs, request.order)
@@ -181,41 +181,41 @@ class ReplicaRunner:
         (exam, request), *others = asked
         call, order = request.call or exam.plan.last, request.order
         key = structure(call)
-        recording = self.recordings.get(key)
-        if recording is not None:
-            return answers(self._play(recording, stacked(asked, self.backend.device), order), asked)
-        if len(asked) == 1 or key in self.recordings:
+        trace = self.traces.get(key)
+        if trace is not None:
+            return answers(self._replay(trace, stacked(asked, self.backend.device), order), asked)
+        if len(asked) == 1 or key in self.traces:
             return [exam.rerun(request) for exam, request in asked]
-        kept: list[Ran] = []
+        kept: list[CompletedCall] = []
         outputs = exam.rerun(request, kept)
-        played = None
+        result = None
         if outputs is not None:
-            played = self._recorded(call, kept[0], stacked(asked, self.backend.device), outputs, order)
-        if played is None:
+            result = self._recorded(call, kept[0], stacked(asked, self.backend.device), outputs, order)
+        if result is None:
             return [outputs, *(exam.rerun(request) for exam, request in others)]
-        return answers(played, asked)
+        return answers(result, asked)
 
 
-def answers(played: Played, asked: Sequence[Asked]) -> list[Outputs | None]:
+def answers(result: ReplayResult, asked: Sequence[Asked]) -> list[Outputs | None]:
     """Each rerun's outputs, None where they are the same bits as the first; alone those that harm memory."""
-    agreed = agreeing(played, [exam for exam, _ in asked], asked[0][1].pairs)
+    agreed = agreeing(result, [exam for exam, _ in asked], asked[0][1].pairs)
     found: list[Outputs | None] = []
     for row, (exam, request) in enumerate(asked):
-        if not played.intact[row]:
+        if not result.intact[row]:
             found.append(exam.rerun(request))
         else:
-            found.append(None if agreed[row] else {name: tensor[row] for name, tensor in played.outputs.items()})
+            found.append(None if agreed[row] else {name: tensor[row] for name, tensor in result.outputs.items()})
     return found
 
 
-def agreeing(played: Played, exams: Sequence[Examination], pairs: Compared | None) -> list[bool]:
+def agreeing(result: ReplayResult, exams: Sequence[Examination], pairs: Compared | None) -> list[bool]:
     """Of which replicas everything that has to be the same bits is."""
     stack = common(exams)
     if pairs is None or stack is None:
         return [False] * len(exams)
     first = chosen(stack.outputs, [exam.row for exam in exams])
     agreed = torch.ones(len(exams), dtype=torch.bool, device=next(iter(first.values())).device)
-    for got, other in pairs(first, played.outputs).values():
+    for got, other in pairs(first, result.outputs).values():
         agreed &= same_bits(got, other).reshape(len(exams), -1).all(1)
     found: list[bool] = agreed.tolist()
     return found

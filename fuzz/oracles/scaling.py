@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.case import Case
 from fuzz.model.dtypes import DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
@@ -180,7 +180,7 @@ def changed_together(
     count = len(values)
     if not values.is_floating_point():
         return values, torch.zeros(count, dtype=torch.bool)
-    kind, before = named_dtype(NAMES[values.dtype]), values.double()
+    kind, before = named_dtype(DTYPE_NAMES[values.dtype]), values.double()
     after = change(before)
     moved = after.to(values.dtype)
     exactly = torch.isfinite(before) & (moved.double() == after) & (undo(after) == before)
@@ -216,7 +216,7 @@ def subnormal(values: np.ndarray, kind: DType) -> bool:
 
 
 def format_of(exam: Examination, output: str) -> DType:
-    return named_dtype(NAMES[exam.returned.calls[-1].outputs[output].dtype])
+    return named_dtype(DTYPE_NAMES[exam.returned.calls[-1].outputs[output].dtype])
 
 
 def underflow(exam: Examination, words: Words, name: str) -> Outputs:

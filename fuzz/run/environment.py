@@ -44,7 +44,7 @@ def diagnosis() -> Mapping[str, object]:
     """What runs here and what does not, with the reason."""
     from fuzz.backends import BACKENDS
 
-    backends = {name: backend.unusable() or "ready" for name, backend in BACKENDS.items()}
+    backends = {name: backend.unavailable_reason() or "ready" for name, backend in BACKENDS.items()}
     backends["interpreter"] = "not a backend yet: Triton's own interpreter computes bfloat16 on its bit patterns"
     return {
         "machine": unsupported() or f"{sys.platform} {platform.machine()}",

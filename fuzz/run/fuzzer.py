@@ -29,9 +29,9 @@ from fuzz.triage.conditions import non_defaults
 from fuzz.triage.cross_check import cross_check, only_on_cpu
 from fuzz.triage.triage import Triage
 from fuzz.worker.pool import Pool
-from fuzz.worker.precompile import Scout
+from fuzz.worker.precompile import Precompiler
 from fuzz.worker.process import Worker
-from fuzz.worker.protocol import ENTRY, Report, Setting, Wave
+from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 
 SHARES = {
     "deterministic": (4, 16),
@@ -44,7 +44,7 @@ SHARES = {
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more.
 Invariance and layout do not apply to cases without a split and to contiguous ones; of all cases each is asked about one
 in 16 at least, where plans have several replicas."""
-EXPLORE = "fuzz.search.engines.atheris.process:service"
+EXPLORE = "fuzz.search.engines.atheris.process:make_handler"
 """What the process of the engine atheris runs."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
@@ -58,11 +58,11 @@ SHRINKING = 0.5
 
 
 class Watcher(Protocol):
-    """Who is told what happens while a campaign runs: of each wave before it runs, and when it has been judged."""
+    """Who is told what happens while a campaign runs: of each group before it runs, and when it has been judged."""
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None: ...
-    def on_group_start(self, wave: Wave) -> None: ...
-    def on_group_done(self, wave: Wave) -> None: ...
+    def on_group_start(self, group: ReplicaGroup) -> None: ...
+    def on_group_done(self, group: ReplicaGroup) -> None: ...
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
     def on_saved(self, bug: Bug, replaced: str) -> None: ...
@@ -120,29 +120,29 @@ class Fuzzer:
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would."""
-        setting = self.setting
+        worker_config = self.worker_config
         self.bugs += known_bugs(self.folder, self.target, self.options.planted)
         interrupted = False
         start = time.monotonic()
         self.watcher.on_start(self.options, self.target, self.backend)
-        worker = Worker(ENTRY, setting, self.options.worker_memory, self.target.timeout)
+        worker = Worker(HANDLER, worker_config, self.options.worker_memory, self.target.timeout)
         limits = self.options.worker_memory, self.target.timeout
-        pool = Pool(ENTRY, setting, *limits, self.options.workers)
-        scout = Scout.beside(self.options.workers, setting, *limits)
+        pool = Pool(HANDLER, worker_config, *limits, self.options.workers)
+        precompiler = Precompiler.for_run(self.options.workers, worker_config, *limits)
         asked = self._make_scheduler()
-        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, scout, asked:
+        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, precompiler, asked:
             try:
-                plans = scout.before(asked.plans())
-                for wave, reports in pool.answers(self._noted(self._waves(plans, start))):
-                    paused, number = self.paused_seconds, self._learn(triage, wave, reports)
-                    self._remember(wave.plan, number)
-                    asked.learn(wave.plan, reports[: number + 1], self.paused_seconds - paused)
+                plans = precompiler.compile_ahead(asked.plans())
+                for group, reports in pool.examine(self._noted(self._groups(plans, start))):
+                    paused, number = self.paused_seconds, self._learn(triage, group, reports)
+                    self._remember(group.plan, number)
+                    asked.learn(group.plan, reports[: number + 1], self.paused_seconds - paused)
                     self.watcher.on_progress(
                         self.statistics, time.monotonic() - start - self.paused_seconds, self._found_count
                     )
                     if self._is_full:
                         break
-                    self.watcher.on_group_done(wave)
+                    self.watcher.on_group_done(group)
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused_seconds
@@ -154,8 +154,8 @@ class Fuzzer:
         return Result(self.options, self.backend, self.statistics, hit, seconds, *told)
 
     @property
-    def setting(self) -> Setting:
-        return Setting(
+    def worker_config(self) -> WorkerConfig:
+        return WorkerConfig(
             str(self.options.target), self.options.planted, self.backend, self.options.engine not in UNGUIDED
         )
 
@@ -172,7 +172,7 @@ class Fuzzer:
 
     def _explorer(self, folder: Path) -> Worker:
         """The process of the engine atheris, with its inputs in a folder."""
-        exploration = AtherisConfig(self.setting, self.options.seed, folder, self._numbers)
+        exploration = AtherisConfig(self.worker_config, self.options.seed, folder, self._numbers)
         return Worker(EXPLORE, exploration, self.options.worker_memory, self.target.timeout)
 
     @property
@@ -183,50 +183,52 @@ class Fuzzer:
     def _is_full(self) -> bool:
         return bool(self.options.max_findings) and self._found_count >= (self.options.max_findings or 0)
 
-    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
+    def _groups(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
         index = self.options.first_case
         limit = self.options.time_limit
         end = None if self.options.cases is None else index + self.options.cases
         first = seed_cases(self.target) if self.options.first_plan == 0 else ()
         for case in (*self.suspects, *first)[: self.options.cases]:
-            yield Wave(case, (tuple(SHARES),), index)
+            yield ReplicaGroup(case, (tuple(SHARES),), index)
             index += 1
         for plan, size in plans:
             if end is not None:
                 size = min(size, end - index)
             if not size or limit is not None and time.monotonic() - start - self.paused_seconds >= limit:
                 return
-            yield Wave(plan, tuple(sampled_oracles(index + place, size) for place in range(size)), index)
+            yield ReplicaGroup(plan, tuple(sampled_oracles(index + place, size) for place in range(size)), index)
             index += size
 
-    def _noted(self, waves: Iterator[Wave]) -> Iterator[Wave]:
-        for wave in waves:
-            self.watcher.on_group_start(wave)
-            yield wave
+    def _noted(self, groups: Iterator[ReplicaGroup]) -> Iterator[ReplicaGroup]:
+        for group in groups:
+            self.watcher.on_group_start(group)
+            yield group
 
-    def _learn(self, triage: Triage, wave: Wave, reports: Sequence[Report]) -> int:
-        """Takes in the reports on a wave, up to that with which enough is found; its number, or the last one's."""
+    def _learn(self, triage: Triage, group: ReplicaGroup, reports: Sequence[Report]) -> int:
+        """Takes in the reports on a group, up to that with which enough is found; its number, or the last one's."""
         # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
         begin = 0
         for number, report in enumerate(reports):
-            if report.filings:
-                self.statistics.learn(wave.plan, *reports[begin : number + 1])
+            if report.filed_findings:
+                self.statistics.learn(group.plan, *reports[begin : number + 1])
                 begin = number + 1
-                self._learn_filed(triage, wave, number, report)
+                self._learn_filed(triage, group, number, report)
                 if self._is_full:
                     break
         else:
-            self.statistics.learn(wave.plan, *reports[begin:])
+            self.statistics.learn(group.plan, *reports[begin:])
         self.last_rejection = reports[number].outcome
         return number
 
-    def _learn_filed(self, triage: Triage, wave: Wave, number: int, report: Report) -> None:
-        index, case = wave.first + number, wave.plan.replica(number)
+    def _learn_filed(self, triage: Triage, group: ReplicaGroup, number: int, report: Report) -> None:
+        index, case = group.first + number, group.plan.replica(number)
         if number:
-            self._remember(wave.plan, number - 1)
+            self._remember(group.plan, number - 1)
         has = non_defaults(case, self.target)
-        unknown = (found for found in report.filings if not any(one.covers(found, has, case) for one in self.bugs))
-        self._found(triage, index, case, next(unknown, report.filings[0]))
+        unknown = (
+            found for found in report.filed_findings if not any(one.covers(found, has, case) for one in self.bugs)
+        )
+        self._found(triage, index, case, next(unknown, report.filed_findings[0]))
 
     def _remember(self, plan: Case, number: int) -> None:
         """Of each plan the last replica that ran."""
@@ -265,7 +267,7 @@ class Fuzzer:
         self._drop(finding, index, NOT_REPRODUCED)
         if finding.oracle == "fault":
             # Something else ended the worker, before it could say what else there is to the case.
-            other = triage.examine(case, finding.oracle, clean=True, everything=True).filed
+            other = triage.examine(case, finding.oracle, clean=True, everything=True).primary_finding
             if other and other.oracle != "fault" and not self._known(triage, index, seconds, case, other):
                 self._new(triage, index, seconds, case, other)
 
@@ -344,7 +346,7 @@ class Fuzzer:
         """Asks other backends about the bug's case."""
         if bug.verdict.name != "reference":
             bug.cross_checks = cross_check(
-                bug.case, bug.finding, self.setting, self.options.worker_memory, self.target.timeout
+                bug.case, bug.finding, self.worker_config, self.options.worker_memory, self.target.timeout
             )
             bug.only_on_cpu = only_on_cpu(bug.cross_checks)
 

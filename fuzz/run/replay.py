@@ -12,7 +12,7 @@ from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import Worker
-from fuzz.worker.protocol import ENTRY, Setting
+from fuzz.worker.protocol import HANDLER, WorkerConfig
 
 
 def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
@@ -28,7 +28,7 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
-            return triage.examine(entry.case, "accuracy", clean=True).filed is not None
+            return triage.examine(entry.case, "accuracy", clean=True).primary_finding is not None
         like, rate = entry.finding.as_accuracy, Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
         return any(triage.reproduce(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
@@ -47,6 +47,6 @@ def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
 def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
     """Triage of an entry's target, with its planted bug."""
     worker = Worker(
-        ENTRY, Setting(text, entry.planted or None, backend), RunOptions(text).worker_memory, target.timeout
+        HANDLER, WorkerConfig(text, entry.planted or None, backend), RunOptions(text).worker_memory, target.timeout
     )
     return Triage(target, worker, tuple(SHARES))

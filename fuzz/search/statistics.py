@@ -42,7 +42,7 @@ class RunStatistics:
             self.oracles.update(dict.fromkeys(examined, times))
         self.large += count * (case.elements() > LARGE)
         self.several_calls += count * (len(case.calls) > 1)
-        self.symptoms.update(report.filed.symptom for report in kept if report.filed)
+        self.symptoms.update(report.primary_finding.symptom for report in kept if report.primary_finding)
         for value in case.last.tensors.values():
             self.recipes[getattr(value.values, "name", "exact")] += count
             self.dtypes[value.dtype] += count

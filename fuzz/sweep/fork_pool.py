@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fuzz.worker.process import PARENT_DEATH
+from fuzz.worker.process import PR_SET_PDEATHSIG
 
 MOST = 12
 """ForkPool at most."""
@@ -80,7 +80,7 @@ def _received(answer: tuple[bool, Any]) -> Any:
 def _serve(pipe: Connection[Any, Any], others: Ends, work: Callable[[Any], Any]) -> None:
     """A hand's process: answers until the pipe closes. It never returns."""
     try:
-        ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         for end in others:
             end.close()
         while True:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.elements import SYMPTOMS
@@ -65,7 +65,7 @@ Runs = list[tuple[int, int]]
 Watch = Callable[[str], AbstractContextManager[None]]
 
 
-def unwatched(_: str) -> AbstractContextManager[None]:
+def uninstrumented(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
@@ -78,7 +78,7 @@ class SelectedValues:
 
     @property
     def kind(self) -> DType:
-        return named_dtype(NAMES[self.output.dtype])
+        return named_dtype(DTYPE_NAMES[self.output.dtype])
 
     def batches(self) -> Iterator[SelectedValues]:
         for start in range(0, len(self.flat), AT_ONCE):
@@ -113,7 +113,7 @@ class GpuSweep:
     bench: KernelRunner
     size: int = SIZE
     span: int = SPAN
-    watch: Watch = unwatched
+    watch: Watch = uninstrumented
     functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
@@ -195,7 +195,7 @@ class GpuSweep:
                 tensors = self.parts.tensors(self._function("words", lambda: words_of(self.parts))(number))
             with self.watch("kernel"):
                 output = self.bench.launched(tensors).contiguous()
-            kind = named_dtype(NAMES[output.dtype])
+            kind = named_dtype(DTYPE_NAMES[output.dtype])
             with self.watch("screen"):
                 screen = self._function(kind.name, lambda kind=kind: screen_of(self.parts, self.bench.truth, kind))  # type: ignore[misc]
                 told = screen(number, output, allowance)

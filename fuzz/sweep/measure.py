@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import checked
-from fuzz.backends.memory import NAMES
+from fuzz.backends.execute import check_outputs
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.dtypes import Bits, DType, decimal
 from fuzz.model.dtypes import dtype as named_dtype
@@ -27,7 +27,7 @@ from fuzz.sweep.counts import EACH, OVER, REGIONS, SweepCounts, WrongValue, binn
 from fuzz.sweep.plan import SweepPlan, place_of
 from fuzz.sweep.ulps import ordinals, ulps
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.process import Final
+from fuzz.worker.process import LastResponse
 
 
 @dataclass
@@ -54,13 +54,13 @@ class KernelRunner:
     def run(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The output that is looked at, finished. TargetError where it does not fit."""
         output = self.launched(tensors)
-        self.backend.finish()
+        self.backend.synchronize()
         return output
 
     def launched(self, tensors: Mapping[str, Tensor]) -> Tensor:
         """The same while it may still be computed: what fails there is told by whoever waits for it."""
-        with self.backend.unwatched():
-            outputs = checked(self.target, self.launcher(**tensors, **self.plan.options))
+        with self.backend.uninstrumented():
+            outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.options))
         name = self.truth.output = self.truth.output or next(iter(outputs))
         if name not in outputs:
             raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")
@@ -96,7 +96,7 @@ class ComparedValues:
         return torch.where(further | self.low.isnan(), self.low, self.high)
 
 
-def measured(bench: KernelRunner, part: int) -> SweepCounts | Final:
+def measured(bench: KernelRunner, part: int) -> SweepCounts | LastResponse:
     """Everything that is counted of one part."""
     words = bench.plan.words(part)
     tensors = bench.tensors(words)
@@ -106,7 +106,7 @@ def measured(bench: KernelRunner, part: int) -> SweepCounts | Final:
         raise
     except Exception as error:
         return failed(bench, part, error)
-    kind = named_dtype(NAMES[output.dtype])
+    kind = named_dtype(DTYPE_NAMES[output.dtype])
     inputs = {name: one.cpu().double() for name, one in tensors.items()}
     low, high, settled = bench.truth.rounded(inputs, kind)
     compared = ComparedValues(inputs, output, low, high, kind, inputs[bench.plan.swept[0]].numpy())
@@ -118,10 +118,10 @@ def measured(bench: KernelRunner, part: int) -> SweepCounts | Final:
     return tally
 
 
-def failed(bench: KernelRunner, part: int, error: Exception) -> SweepCounts | Final:
+def failed(bench: KernelRunner, part: int, error: Exception) -> SweepCounts | LastResponse:
     """A part in which the kernel raised; after some errors the process cannot go on."""
     tally = SweepCounts(failed=[(part, one_line(error))])
-    return Final(tally) if bench.backend.fatal(error) else tally
+    return LastResponse(tally) if bench.backend.is_fatal(error) else tally
 
 
 def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Bits, ...]) -> SweepCounts:

@@ -12,10 +12,10 @@ from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.search.engines import EngineScheduler
 from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.plan import SweepPlan
-from fuzz.worker.process import Fate, Worker
-from fuzz.worker.protocol import Wave
+from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.protocol import ReplicaGroup
 
-ENTRY = "fuzz.sweep.worker:make_handler"
+HANDLER = "fuzz.sweep.worker:make_handler"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2
@@ -29,16 +29,18 @@ FAILED = 4
 def swept(plan: SweepPlan, memory: int, timeout: float, told: Callable[[SweepCounts, int], None]) -> SweepCounts:
     """The tally of all parts. `told` is called after each with what there is so far and the number of requests done."""
     total = SweepCounts()
-    with Worker(ENTRY, plan, memory, timeout + PATIENCE) as worker:
+    with Worker(HANDLER, plan, memory, timeout + PATIENCE) as worker:
         upcoming = 0
         for part in range(plan.requests):
             while upcoming < min(plan.requests, part + AHEAD):
                 worker.submit(upcoming)
                 upcoming += 1
-            while (answer := worker.answer(0.05)) is None:
+            while (answer := worker.receive(0.05)) is None:
                 continue
             found = answer[1]
-            total.add(SweepCounts(failed=[(part, describe(found.outcome))]) if isinstance(found, Fate) else found)
+            total.add(
+                SweepCounts(failed=[(part, describe(found.outcome))]) if isinstance(found, WorkerCrash) else found
+            )
             told(total, part + 1)
             if len(total.failed) >= FAILED:
                 break
@@ -71,9 +73,9 @@ class FixedCasesFuzzer(Fuzzer):
     def _make_scheduler(self) -> EngineScheduler:
         return EngineScheduler(())
 
-    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[Wave]:
+    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
         for index, case in enumerate(self.cases):
-            yield Wave(case, (self.sampled,), index)
+            yield ReplicaGroup(case, (self.sampled,), index)
 
 
 class FindingsProgress(Progress):

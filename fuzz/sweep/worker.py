@@ -15,10 +15,10 @@ from fuzz.sweep.gpu_sweep import GpuSweep
 from fuzz.sweep.measure import KernelRunner, measured
 from fuzz.sweep.plan import SweepPlan
 from fuzz.target.loader import load, load_planted
-from fuzz.worker.process import Final
+from fuzz.worker.process import LastResponse
 
 
-def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | Final]:
+def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | LastResponse]:
     """The worker's handler, request -> tally: a part of the plan, or a span of large parts on a GPU."""
     bench = benched(plan)
     if plan.large:

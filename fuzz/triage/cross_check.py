@@ -12,8 +12,8 @@ from fuzz.backends import BACKENDS
 from fuzz.backends.interpreter import ENVIRONMENT
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.worker.process import Fate, Worker
-from fuzz.worker.protocol import ENTRY, Question, Setting, report_of
+from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 
 SOUND = ("float32", "float16", "int32", "int64", "int16", "int8", "uint8", "bool")
 """Dtypes that Triton's interpreter computes with."""
@@ -24,16 +24,16 @@ TOLD = 60
 AGREES, DISAGREES = "agrees", "disagrees"
 
 
-def cross_check(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> dict[str, str]:
+def cross_check(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> dict[str, str]:
     """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
     if finding.oracle != "accuracy":
         return {}
     said = {}
     for name in ("cpu", "cuda", "interpreter"):
-        if name == setting.backend or (name != "interpreter" and BACKENDS[name].unusable()):
+        if name == config.backend or (name != "interpreter" and BACKENDS[name].unavailable_reason()):
             continue
         refusal = interpreter_refusal(case) if name == "interpreter" else ""
-        said[name] = refusal or asked(case, finding, replace(setting, backend=name), memory, timeout)
+        said[name] = refusal or asked(case, finding, replace(config, backend=name), memory, timeout)
     return said
 
 
@@ -47,12 +47,12 @@ def interpreter_refusal(case: Case) -> str:
     return "would take too long" if case.elements() > LARGEST else ""
 
 
-def asked(case: Case, finding: Finding, setting: Setting, memory: int, timeout: float) -> str:
+def asked(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> str:
     """What a new process with that backend says."""
-    environment = ENVIRONMENT if setting.backend == "interpreter" else {}
-    with Worker(ENTRY, setting, memory, timeout, environment=environment) as worker:
-        answer = worker.ask(Question(case))
-    report = report_of(answer.outcome) if isinstance(answer, Fate) else answer
+    environment = ENVIRONMENT if config.backend == "interpreter" else {}
+    with Worker(HANDLER, config, memory, timeout, environment=environment) as worker:
+        answer = worker.call(Examine(case))
+    report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
     if report.outcome != "returned":
         return f"cannot run it: {report.outcome[:TOLD]}"
     agrees = any(found.same_bug(finding) for found in report.findings)

@@ -18,8 +18,8 @@ from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
 from fuzz.triage.bug import MUTATION, NONFINITE, REFERENCE, Bug
 from fuzz.triage.conditions import describe_triggers, non_defaults
-from fuzz.worker.process import Fate, Worker
-from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, report_of
+from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
 
 TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
@@ -59,8 +59,8 @@ class Triage:
         if clean:
             self._renew()
         sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
-        answer = self.worker.ask(Question(case, sampled, everything))
-        return report_of(answer.outcome) if isinstance(answer, Fate) else answer
+        answer = self.worker.call(Examine(case, sampled, everything))
+        return report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
 
     def _renew(self) -> None:
         """Puts a new process in the worker's place, and starts the next one while this one works."""
@@ -75,13 +75,13 @@ class Triage:
 
         What a kernel leaves behind from an earlier call may show in any output.
         """
-        filings = self.examine(case, like.oracle, clean=clean).filings
+        filings = self.examine(case, like.oracle, clean=clean).filed_findings
         filed = next((found for found in filings if found.oracle == like.oracle), None)
         return filed if filed and (stateful or filed.same_bug(like)) else None
 
     def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle is asked, not only those of its share."""
-        found = self.examine(case, finding.oracle, clean=True, everything=True).filed
+        found = self.examine(case, finding.oracle, clean=True, everything=True).primary_finding
         return found if found and finding_order(found) < finding_order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Bug | None:
@@ -161,7 +161,7 @@ class Triage:
             if len(case.calls) > 1:
                 self._renew()
             self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
-            answer = self.worker.ask(Appeal(case, ADJUDICATION))
+            answer = self.worker.call(Adjudicate(case, ADJUDICATION))
             self.worker.timeout = timeout
             if not isinstance(answer, Verdict):
                 return Verdict("unadjudicated", "the worker ended before it had an exact value")
@@ -177,8 +177,8 @@ class Triage:
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
             for case in bug.diagnosis_cases:
                 if not found and case.elements() <= PICTURED:
-                    answer = self.worker.ask(Inquiry(case, bug.case))
-                    found = () if isinstance(answer, Fate | Report) else answer
+                    answer = self.worker.call(Diagnose(case, bug.case))
+                    found = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
         bug.diagnosis = (*found, *describe_triggers(bug.case, self.target))
 

@@ -1,4 +1,4 @@
-"""Clock: what a campaign takes for the time. What is counted comes from `ticks`; `wall` is only shown to people."""
+"""Reads this machine's clocks: one that never jumps for durations, one that shows the time of day to people."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Clock:
-    """This machine's clocks, in seconds. Another one stands in for them where a test makes them jump."""
+    """This machine's clocks, in seconds. Tests replace it by one that they can make jump."""
 
     def wall(self) -> float:
         """Seconds since 1970 by a clock that anyone may set, backwards too."""
         return time.time()
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         """Seconds by a clock that never jumps: the same one for all processes from a machine's start to its end."""
         return time.monotonic()
 
 
-def boot() -> str:
-    """What tells one start of one machine from every other; empty where nothing does."""
+def boot_id() -> str:
+    """An identifier of the machine's present boot; empty where the system has none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:

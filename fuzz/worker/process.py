@@ -1,6 +1,6 @@
-"""Worker: the process in which a backend runs. A segfault, a hang or a full memory kills a worker, never a run.
+"""Runs a handler in a process of its own, so that a segfault, a hang or a full memory ends a worker, never a run.
 
-Requests and answers travel as Python objects over a pipe between processes of one run. Workers are forked from a
+Requests and responses travel as Python objects over a pipe between processes of one run. Workers are forked from a
 server process that has imported what they need, so that a clean one costs milliseconds.
 """
 
@@ -26,16 +26,16 @@ from fuzz.errors import UsageError, one_line
 from fuzz.model.outcome import Died, Hung, Outcome, OutOfMemory
 
 CONTEXT = get_context("forkserver")
-PAGE = os.sysconf("SC_PAGE_SIZE")
-SLICE = 0.05
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+POLL_SECONDS = 0.05
 """Seconds between two looks at a worker's memory and clock."""
-PARENT_DEATH = 1
-"""prctl's PR_SET_PDEATHSIG."""
-GROWN = 32 << 20
-"""Bytes by which a process may grow before malloc has to give back to the system what is free."""
+PR_SET_PDEATHSIG = 1
+"""prctl's option that sends a signal to a process when its parent ends."""
+TRIM_BYTES = 32 << 20
+"""Bytes by which a process may grow before malloc has to give free memory back to the system."""
 FAILED = object()
-STARTING = 120.0
-"""Seconds a worker may take to import everything and load its target."""
+START_SECONDS = 120.0
+"""Seconds that a worker may take to import everything and load its target."""
 
 
 class InternalError(Exception):
@@ -43,30 +43,30 @@ class InternalError(Exception):
 
 
 @dataclass(frozen=True)
-class Fate:
-    """A worker ended instead of answering."""
+class WorkerCrash:
+    """What `Worker` returns in the place of a response where the process ended instead; `outcome` says how."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True)
-class Final:
-    """An answer after which the worker's process cannot go on."""
+class LastResponse:
+    """A handler returns this around a response after which its process cannot go on."""
 
-    answer: Any
+    response: Any
 
 
 @dataclass
 class Worker:
-    """One process that answers requests in order. `entry` is ``module:function``, called once with `settings`.
+    """One process that answers requests in order. `handler` is ``module:function``, called once with `config`.
 
-    The function returns a handler, request -> answer. `memory` limits resident bytes; address space is unlimited.
-    `timeout` is the watchdog's time for one request in seconds. With an `environment` the process is not forked from
-    the server but started anew with those variables, for what must be set before anything is imported.
+    The function returns the handler, request -> response. `memory` limits resident bytes; address space is unlimited.
+    `timeout` limits the seconds of one request. With an `environment` the process is not forked from the server but
+    started anew with those variables, for what must be set before anything is imported.
     """
 
-    entry: str
-    settings: Any
+    handler: str
+    config: Any
     memory: int
     timeout: float
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -77,6 +77,7 @@ class Worker:
     _ready: bool = False
 
     def start(self) -> None:
+        """Starts the process; `submit` does so where there is none."""
         context: Any = get_context("spawn") if self.environment else CONTEXT
         ours, theirs = context.Pipe()
         try:
@@ -88,42 +89,41 @@ class Worker:
         self._pipe, self._ready, self.started = ours, False, time.monotonic()
 
     def _launch(self, context: Any, pipe: Connection[Any, Any]) -> None:
-        self._process = context.Process(target=serve, args=(pipe, self.entry, self.settings), daemon=True)
+        self._process = context.Process(target=serve, args=(pipe, self.handler, self.config), daemon=True)
         with _without_main(), _environment(self.environment):
             self._process.start()
 
     def submit(self, request: Any) -> None:
-        """Queues a request; the answer is fetched by `answer`, in the order of requests."""
+        """Queues a request; `receive` fetches the responses in the order of requests."""
         if self._pipe is None:
             self.start()
         assert self._pipe is not None
         if not self.pending:
             self.started = time.monotonic()
         self.pending.append(request)
-        try:
+        # The end of a process is noticed and reported where its response is fetched.
+        with suppress(BrokenPipeError, ConnectionResetError):
             self._pipe.send(request)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # The death is noticed, and told, where the answer is fetched.
 
-    def ask(self, request: Any) -> Any:
-        """The answer to one request, or the Fate of the worker."""
+    def call(self, request: Any) -> Any:
+        """The response to one request, or a WorkerCrash."""
         self.submit(request)
-        while (answer := self.answer(SLICE)) is None:
+        while (answered := self.receive(POLL_SECONDS)) is None:
             continue
-        return answer[1]
+        return answered[1]
 
-    def answer(self, seconds: float) -> tuple[Any, Any] | None:
-        """(request, answer or Fate) for the oldest pending request, or None where it is not there after `seconds`."""
+    def receive(self, seconds: float) -> tuple[Any, Any] | None:
+        """(request, response or WorkerCrash) of the oldest pending request, None where it has not come by then."""
         assert self._pipe is not None
         try:
             if not self._pipe.poll(seconds):
-                return self._watched()
+                return self._enforce_limits()
             kind, value = self._pipe.recv()
         except (EOFError, ConnectionResetError, OSError):
-            return self._ended(self._cause())
-        return self._received(kind, value)
+            return self._end(self._exit_outcome())
+        return self._accept(kind, value)
 
-    def _received(self, kind: str, value: Any) -> tuple[Any, Any] | None:
+    def _accept(self, kind: str, value: Any) -> tuple[Any, Any] | None:
         if kind == "usage":
             self.stop()
             raise UsageError(value)
@@ -135,41 +135,41 @@ class Worker:
             return None
         self.started = time.monotonic()
         request = self.pending.popleft()
-        if isinstance(value, Final):
+        if isinstance(value, LastResponse):
             self.restart()
-            return request, value.answer
+            return request, value.response
         return request, value
 
-    def _watched(self) -> tuple[Any, Any] | None:
-        limit = self.timeout if self._ready else STARTING
+    def _enforce_limits(self) -> tuple[Any, Any] | None:
+        limit = self.timeout if self._ready else START_SECONDS
         if self.pending and time.monotonic() - self.started > limit:
-            return self._ended(Hung(limit))
+            return self._end(Hung(limit))
         if resident(self._process.pid) > self.memory:
-            return self._ended(OutOfMemory(f"over {self.memory >> 20} MiB resident"))
+            return self._end(OutOfMemory(f"over {self.memory >> 20} MiB resident"))
         return None
 
-    def _cause(self) -> Outcome:
+    def _exit_outcome(self) -> Outcome:
         self._process.join(5)
         code = self._process.exitcode
         return Died(signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}")
 
-    def _ended(self, outcome: Outcome) -> tuple[Any, Any]:
+    def _end(self, outcome: Outcome) -> tuple[Any, Any]:
         if not self._ready and not isinstance(outcome, Hung):
             self.stop()
             raise InternalError(f"a worker ended before it was ready: {outcome}")
         request = self.pending.popleft()
         self.restart()
-        return request, Fate(outcome)
+        return request, WorkerCrash(outcome)
 
     def restart(self) -> None:
-        """A clean process; requests that were pending are sent to it again."""
+        """Replaces the process by a clean one and sends it the requests that are pending."""
         again = list(self.pending)
         self.stop()
         for request in again:
             self.submit(request)
 
     def stop(self) -> None:
-        """Ends the process at once."""
+        """Ends the process at once and drops the requests that are pending."""
         self.pending.clear()
         if self._process is not None and self._process.pid is not None:
             self._process.kill()
@@ -179,7 +179,13 @@ class Worker:
         self._process = self._pipe = None
 
     @property
+    def pid(self) -> int | None:
+        """The process's number; None where none runs."""
+        return self._process.pid if self._process is not None and self._process.is_alive() else None
+
+    @property
     def pipe(self) -> Connection[Any, Any] | None:
+        """The parent's end of the pipe, to wait for; None where no process runs."""
         return self._pipe
 
     def __enter__(self) -> Worker:
@@ -189,8 +195,8 @@ class Worker:
         self.stop()
 
 
-def any_answer(workers: list[Worker], seconds: float) -> Worker | None:
-    """A worker whose answer has come, or that needs looking at, after at most `seconds`."""
+def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
+    """A worker whose pipe holds a response or has closed; None where none does after so many seconds."""
     pipes = {worker.pipe: worker for worker in workers if worker.pipe is not None}
     ready = wait(list(pipes), seconds)
     return pipes[ready[0]] if ready else None  # type: ignore[index]
@@ -232,39 +238,42 @@ def resident(pid: int) -> int:
     """Bytes of memory that a process holds; 0 where it has ended."""
     try:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * PAGE
+            return int(file.read().split()[1]) * PAGE_BYTES
     except (OSError, IndexError):
         return 0
 
 
-def serve(pipe: Connection[Any, Any], entry: str, settings: Any) -> None:
-    """The worker's process: make the handler, then answer until the pipe closes."""
+def serve(pipe: Connection[Any, Any], handler: str, config: Any) -> None:
+    """The program of a worker's process: makes the handler, then answers requests until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_the_run()
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
-    handle = _guarded(pipe, lambda _: _handler(entry, settings), None)
+    handle = _send_errors(pipe, lambda _: _load_handler(handler, config), None)
     if handle is FAILED:
         return
-    least = resident(os.getpid())
+    base = resident(os.getpid())
     # The pipe breaks where the run ends before its worker does.
     with suppress(EOFError, ConnectionResetError, BrokenPipeError):
         pipe.send(("ready", None))
-        while (answer := _guarded(pipe, handle, pipe.recv())) is not FAILED:
-            pipe.send(("answer", answer))
-            if isinstance(answer, Final):
+        while (response := _send_errors(pipe, handle, pipe.recv())) is not FAILED:
+            pipe.send(("response", response))
+            if isinstance(response, LastResponse):
                 sys.stdout.flush()
                 os._exit(0)
-            least = _gave_back(least)
+            base = _trim_heap(base)
 
 
-def _gave_back(least: int) -> int:
-    """Resident bytes from which on growth counts: after large tensors malloc keeps what lies between small ones."""
+def _trim_heap(base: int) -> int:
+    """Gives free memory back to the system where the process has grown beyond `base` resident bytes; the next base.
+
+    After large tensors malloc keeps the memory that lies between small ones.
+    """
     now = resident(os.getpid())
-    if now > least + GROWN:
+    if now > base + TRIM_BYTES:
         ctypes.CDLL(None).malloc_trim(0)
         return resident(os.getpid())
-    return min(least, now)
+    return min(base, now)
 
 
 def _end_with_the_run() -> None:
@@ -272,7 +281,7 @@ def _end_with_the_run() -> None:
 
     The server lives as long as anyone holds one end of a pipe, which every worker would otherwise inherit.
     """
-    ctypes.CDLL(None).prctl(PARENT_DEATH, signal.SIGKILL)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     server = getattr(forkserver, "_forkserver", None)
     alive = getattr(server, "_forkserver_alive_fd", None)
     if server is not None and alive is not None:
@@ -280,14 +289,14 @@ def _end_with_the_run() -> None:
         server._forkserver_alive_fd = None
 
 
-def _handler(entry: str, settings: Any) -> Callable[[Any], Any]:
-    module, _, function = entry.partition(":")
-    made: Callable[[Any], Any] = getattr(importlib.import_module(module), function)(settings)
-    return made
+def _load_handler(handler: str, config: Any) -> Callable[[Any], Any]:
+    module, _, function = handler.partition(":")
+    handle: Callable[[Any], Any] = getattr(importlib.import_module(module), function)(config)
+    return handle
 
 
-def _guarded(pipe: Connection[Any, Any], function: Callable[[Any], Any], argument: Any) -> Any:
-    """The function's value, or FAILED after the error was sent: a worker never swallows one."""
+def _send_errors(pipe: Connection[Any, Any], function: Callable[[Any], Any], argument: Any) -> Any:
+    """The function's value; FAILED where it raised, after the error was sent: a worker never swallows one."""
     try:
         return function(argument)
     except UsageError as error:

@@ -1,4 +1,4 @@
-"""Question: what a worker is asked about a case or a wave, and the Report it answers. Data between processes."""
+"""Defines the requests that a run sends to its workers, and the reports that they send back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import CompileError, Died, Hung, Outcome, OutOfMemory, Raised, Rejected, describe
 
-ENTRY = "fuzz.oracles.examine:service"
-"""What a worker runs to answer questions."""
-FAULTS: dict[type, str] = {
+HANDLER = "fuzz.oracles.examine:make_handler"
+"""The function that makes the handler of these requests, as ``module:function``."""
+FAULT_SYMPTOMS: dict[type, str] = {
     Raised: "raised",
     CompileError: "compile-error",
     OutOfMemory: "out-of-memory",
@@ -20,9 +20,9 @@ FAULTS: dict[type, str] = {
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What a worker is for: a target as a person names it, a planted bug or none, a backend's name, and whether what
-    kernels do is counted."""
+class WorkerConfig:
+    """How a worker is set up: a target as a person names it, a planted bug or None, the name of a backend, and whether
+    the counters of what kernels do are compiled in."""
 
     target: str
     planted: str | None
@@ -31,8 +31,12 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A case, the sampled oracles to ask, and whether to ask those that come after the first that fires."""
+class Examine:
+    """A request to run one case and examine its outcome. The response is a Report.
+
+    Of the oracles that are sampled only those named in `sampled` examine it. After the first oracle that fires the
+    others do so only with `everything`.
+    """
 
     case: Case
     sampled: tuple[str, ...] = ()
@@ -40,37 +44,39 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Wave:
-    """A plan whose replicas run together: for each the sampled oracles to ask. `first` is the first one's index.
+class ReplicaGroup:
+    """A request to run and examine the replicas of a plan together. The response is a tuple of one Report a replica.
 
-    The answer is one report a replica, in order, and ends with the one that ended the process, if any did.
+    `sampled` names for each replica the sampled oracles that examine it, as in `Examine`; `first` is the index of the
+    first replica in the run. The response ends with the replica that ended the process, if any did.
     """
 
     plan: Case
     sampled: tuple[tuple[str, ...], ...]
     first: int = 0
 
-    def question(self, number: int) -> Question:
-        """What is asked about one replica."""
-        return Question(self.plan.replica(number), self.sampled[number])
+    def request(self, number: int) -> Examine:
+        """The request that examines one replica alone."""
+        return Examine(self.plan.replica(number), self.sampled[number])
 
-    def questions(self) -> tuple[Question, ...]:
-        return tuple(self.question(number) for number in range(len(self.sampled)))
+    def requests(self) -> tuple[Examine, ...]:
+        """The requests that examine each replica alone."""
+        return tuple(self.request(number) for number in range(len(self.sampled)))
 
 
 @dataclass(frozen=True)
-class Appeal:
-    """A case that is filed under accuracy, to be adjudicated within so many seconds. The answer is a Verdict."""
+class Adjudicate:
+    """A request to adjudicate the accuracy finding of a case within a number of seconds. The response is a Verdict."""
 
     case: Case
     seconds: float
 
 
 @dataclass(frozen=True)
-class Inquiry:
-    """A case whose outputs are to be looked at as a whole. The answer is a tuple of sentences, the diagnosis.
+class Diagnose:
+    """A request to diagnose the outputs of a case. The response is a tuple of sentences, the diagnosis.
 
-    `least` is the least case of the same cause, which must not contradict them.
+    `least` is the smallest case of the same cause; sentences that its outputs contradict are left out.
     """
 
     case: Case
@@ -79,12 +85,11 @@ class Inquiry:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of one case: findings in the order in which they are filed, and which oracles examined it.
+    """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 
-    `worst` is its error over the bound; of replicas that ran together only the nearest to it tells it.
-
-    What the worker had not told before: `features` are numbers of what the kernel did (cpu/runtime/features.py),
-    `constants` are numbers that it compares with.
+    `worst` is its largest error as a multiple of the bound; of replicas that ran together only the worst one has it.
+    `features` are numbers of what the kernel did (fuzz/backends/cpu/runtime), `constants` are numbers that it compares
+    with; both hold only what this worker has not reported before.
     """
 
     outcome: str
@@ -96,25 +101,25 @@ class Report:
     constants: tuple[float, ...] = ()
 
     @property
-    def filed(self) -> Finding | None:
+    def primary_finding(self) -> Finding | None:
         """The finding under which the case is filed, if any."""
         return self.findings[0] if self.findings else None
 
     @property
-    def filings(self) -> tuple[Finding, ...]:
-        """The filed finding; and where it is a write over an input, which need not harm, the next one as well."""
-        written = self.filed is not None and self.filed.oracle == "mutation"
+    def filed_findings(self) -> tuple[Finding, ...]:
+        """The primary finding and, where that is a write over an input, which may be harmless, the next one as well."""
+        written = self.primary_finding is not None and self.primary_finding.oracle == "mutation"
         return self.findings[: 1 + written]
 
 
-def fault(outcome: Outcome) -> Finding | None:
-    """The finding that an outcome is by itself, if any."""
-    symptom = FAULTS.get(type(outcome))
+def fault_finding(outcome: Outcome) -> Finding | None:
+    """The finding that an outcome is by itself; None where the case returned or was rejected."""
+    symptom = FAULT_SYMPTOMS.get(type(outcome))
     return Finding("fault", ("launcher",), symptom, describe(outcome)) if symptom else None
 
 
-def report_of(outcome: Outcome) -> Report:
+def report_outcome(outcome: Outcome) -> Report:
     """The report of a case that did not return."""
-    found = fault(outcome)
+    finding = fault_finding(outcome)
     rejected = isinstance(outcome, Rejected)
-    return Report(describe(outcome), rejected, (found,) if found else (), () if rejected else ("fault",))
+    return Report(describe(outcome), rejected, (finding,) if finding else (), () if rejected else ("fault",))

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend
-from fuzz.backends.cuda.backend import shortage
-from fuzz.backends.execute import Fatal, run
+from fuzz.backends.cuda.backend import external_shortage
+from fuzz.backends.execute import FatalError, run
 from fuzz.errors import BackendError, TargetError
 from fuzz.model.case import Argument, Call
 from fuzz.model.layout import CONTIGUOUS, Layout
@@ -19,7 +19,7 @@ from fuzz.model.recipes import recipe
 from fuzz.target.spec import Launcher, Target, declare, option, size, tensor
 
 N = size("N", 1, 64)
-USABLE = [name for name, one in BACKENDS.items() if not one.unusable()]
+USABLE = [name for name, one in BACKENDS.items() if not one.unavailable_reason()]
 
 
 def target(launcher: Launcher, **more: Any) -> Target:
@@ -61,7 +61,7 @@ def test_every_backend_gives_the_same_bits_again(name: str, gelu: Target) -> Non
 
 @pytest.mark.parametrize("name", sorted(BACKENDS))
 def test_every_backend_says_in_one_line_why_it_cannot_run(name: str) -> None:
-    reason = BACKENDS[name].unusable()
+    reason = BACKENDS[name].unavailable_reason()
     assert BACKENDS[name].name == name and "\n" not in reason
     if reason:
         with pytest.raises(BackendError, match=r"backend"):
@@ -100,15 +100,17 @@ def test_what_a_launcher_raises_becomes_an_outcome(error: Exception, kind: type)
 
 
 def test_an_error_after_which_no_kernel_can_run_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(BACKENDS["cpu"]), "fatal", lambda self, error: True)
-    with pytest.raises(Fatal) as caught:
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "is_fatal", lambda self, error: True)
+    with pytest.raises(FatalError) as caught:
         executed(raising(RuntimeError("CUDA error: an illegal memory access")))
     assert isinstance(caught.value.outcome, Raised)
 
 
 def test_memory_that_others_hold_is_not_the_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        type(BACKENDS["cpu"]), "crowded", lambda self, error: "others hold it" if "full" in str(error) else ""
+        type(BACKENDS["cpu"]),
+        "external_oom_reason",
+        lambda self, error: "others hold it" if "full" in str(error) else "",
     )
     assert isinstance(executed(raising(torch.OutOfMemoryError("full"))), Rejected)
     assert isinstance(executed(raising(torch.OutOfMemoryError("too much"))), OutOfMemory)
@@ -117,9 +119,9 @@ def test_memory_that_others_hold_is_not_the_kernels_fault(monkeypatch: pytest.Mo
 def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:
     gib = 2**30
     message = "CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has"
-    assert shortage(message, 10 * gib, 5 * gib, 40 * gib) == "of the GPU's 40960 MiB others hold 25600"
-    assert shortage(message, 30 * gib, 5 * gib, 40 * gib) == ""
-    assert shortage("CUDA error: out of memory", 1 * gib, 0, 40 * gib)
+    assert external_shortage(message, 10 * gib, 5 * gib, 40 * gib) == "of the GPU's 40960 MiB others hold 25600"
+    assert external_shortage(message, 30 * gib, 5 * gib, 40 * gib) == ""
+    assert external_shortage("CUDA error: out of memory", 1 * gib, 0, 40 * gib)
 
 
 RETURNS: list[tuple[Callable[[torch.Tensor], Any], str]] = [

@@ -10,7 +10,16 @@ import pytest
 import torch
 
 from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.memory import GUARD, POISON, TORCH_DTYPES, Buffer, fill_poison, place, poisoned, words_of
+from fuzz.backends.memory import (
+    GUARD,
+    POISON,
+    TORCH_DTYPES,
+    Buffer,
+    allocate_buffer,
+    fill_poison,
+    find_poison,
+    read_words,
+)
 from fuzz.model.case import Argument
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
@@ -25,7 +34,7 @@ DIMS = {"M": 3, "N": 5}
 
 def buffer(layout: Layout = CONTIGUOUS, dtype: str = "float32", dims: dict[str, int] = DIMS) -> Buffer:
     made = recipe("normal", 1) if TORCH_DTYPES[dtype].is_floating_point else recipe("random_bits", 1)
-    return place("x", Argument(SHAPE, dtype, made, layout), dims, "cpu")
+    return allocate_buffer("x", Argument(SHAPE, dtype, made, layout), dims, "cpu")
 
 
 @pytest.mark.parametrize("dtype", sorted(POISON))
@@ -34,7 +43,7 @@ def test_a_tensor_has_the_words_and_strides_of_its_case(layout: Layout, dtype: s
     made = buffer(layout, dtype)
     assert made.tensor.dtype == TORCH_DTYPES[dtype] and tuple(made.tensor.shape) == (3, 5)
     assert made.tensor.stride() == layout.strides((3, 5))
-    assert np.array_equal(words_of(made.tensor), np.broadcast_to(made.words, (3, 5)))
+    assert np.array_equal(read_words(made.tensor), np.broadcast_to(made.words, (3, 5)))
     assert made.inspect() == ([], [])
 
 
@@ -83,14 +92,14 @@ def test_a_word_written_in_the_gaps_of_a_layout_is_a_stray(layout: Layout, gap: 
 
 
 def test_the_bits_of_signed_zeros_and_nans_count_as_writes() -> None:
-    made = place("x", Argument(("N",), "float32", recipe("zeros")), {"N": 2}, "cpu")
+    made = allocate_buffer("x", Argument(("N",), "float32", recipe("zeros")), {"N": 2}, "cpu")
     made.tensor[1] = -0.0
     assert made.inspect()[0][0].first == (1,)
 
 
 def test_words_can_replace_a_cases_values() -> None:
     words = np.arange(15, dtype=np.uint32).reshape(3, 5)
-    made = place("x", Argument(SHAPE, "int32", recipe("zeros")), DIMS, "cpu", words)
+    made = allocate_buffer("x", Argument(SHAPE, "int32", recipe("zeros")), DIMS, "cpu", words)
     assert made.tensor.tolist() == words.tolist() and made.inspect() == ([], [])
 
 
@@ -125,23 +134,23 @@ def test_a_huge_layout_is_compared_element_by_element() -> None:
 def test_an_element_that_was_never_written_is_seen(dtype: str) -> None:
     tensor = torch.empty(3, 4, dtype=TORCH_DTYPES[dtype])
     fill_poison(tensor)
-    assert poisoned(tensor) == (0, 0)
+    assert find_poison(tensor) == (0, 0)
     tensor.zero_()
-    assert poisoned(tensor) is None
+    assert find_poison(tensor) is None
     fill_poison(tensor[2])
-    assert poisoned(tensor) == (2, 0)
+    assert find_poison(tensor) == (2, 0)
 
 
 def test_an_ordinary_nan_is_not_poison() -> None:
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
-        assert poisoned(torch.full((4,), float("nan"), dtype=dtype)) is None
+        assert find_poison(torch.full((4,), float("nan"), dtype=dtype)) is None
 
 
 def test_arithmetic_on_poison_leaves_none() -> None:
     tensor = torch.empty(8)
     fill_poison(tensor)
-    assert poisoned(tensor + 0.0) is None
-    assert poisoned(tensor.clone()) == (0,)
+    assert find_poison(tensor + 0.0) is None
+    assert find_poison(tensor.clone()) == (0,)
 
 
 def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
@@ -152,7 +161,7 @@ def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
             torch.zeros(3).new_empty(2),
             torch.empty_strided((2, 3), (3, 1)),
         ]
-    assert [poisoned(tensor) for tensor in made] == [(0,), (0,), (0,), (0, 0)]
+    assert [find_poison(tensor) for tensor in made] == [(0,), (0,), (0,), (0, 0)]
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:
@@ -164,7 +173,7 @@ def test_allocations_keep_what_torch_fills_them_with() -> None:
             torch.zeros_like(torch.ones(2)),
         ]
     assert [tensor.tolist() for tensor in made] == [[0, 0, 0], [1, 1], [[7.5, 7.5], [7.5, 7.5]], [0, 0]]
-    assert allocations.strays({}) == []
+    assert allocations.outside_writes({}) == []
 
 
 @pytest.mark.parametrize(
@@ -176,14 +185,14 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
     with GuardedAllocations() as allocations:
         tensor = allocate()
     torch.as_strided(tensor, (1,), (1,), tensor.storage_offset() + offset).fill_(3.0)
-    strays = allocations.strays({tensor.data_ptr(): "dx"})
+    strays = allocations.outside_writes({tensor.data_ptr(): "dx"})
     assert [stray.buffer for stray in strays] == ["dx"]
     assert f"first at element {offset:+d}" in strays[0].where
-    assert allocations.strays({})[0].buffer == "a buffer of the launcher"
+    assert allocations.outside_writes({})[0].buffer == "a buffer of the launcher"
 
 
 def test_allocations_end_with_the_run() -> None:
     with GuardedAllocations() as allocations:
         torch.empty(4)
     torch.empty(4)
-    assert len(allocations.made) == 1
+    assert len(allocations.guarded) == 1

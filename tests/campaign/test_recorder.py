@@ -18,7 +18,7 @@ class Hand(Clock):
 
     now: list[float] = field(default_factory=lambda: [0.0])
 
-    def ticks(self) -> float:
+    def monotonic(self) -> float:
         return self.now[0]
 
 

@@ -132,7 +132,7 @@ def test_wrong_arguments(
 def test_a_backend_that_cannot_run_here(fuzz: Fuzz) -> None:
     from fuzz.backends import BACKENDS
 
-    reason = BACKENDS["cuda"].unusable()
+    reason = BACKENDS["cuda"].unavailable_reason()
     if not reason:
         pytest.skip("this machine has a GPU")
     refused(fuzz("run", "gelu_bw", "--backend", "cuda"), "backend cuda", reason)

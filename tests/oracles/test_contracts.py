@@ -27,7 +27,7 @@ from fuzz.oracles.scaling import changed
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import Contract
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import Question, Report
+from fuzz.worker.protocol import Examine, Report
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]
@@ -44,8 +44,8 @@ def matrix(made: Target, name: str = "normal", split: Split | None = None, **par
 def judged(made: Target, case: Case) -> Report:
     cpu = backend("cpu")
     outcome = run(made, made.launcher, case.calls, cpu)
-    question = Question(case, tuple(oracle.name for oracle in SAMPLED), everything=True)
-    return examine(Examination(made, made.launcher, case, cpu, outcome), question)
+    request = Examine(case, tuple(oracle.name for oracle in SAMPLED), everything=True)
+    return examine(Examination(made, made.launcher, case, cpu, outcome), request)
 
 
 def fired(made: Target, case: Case) -> list[tuple[str, str]]:

@@ -10,12 +10,12 @@ import pytest
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import Exact, recipe
-from fuzz.oracles.examine import service
+from fuzz.oracles.examine import make_handler
 from fuzz.report.progress import Quiet
 from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
 from fuzz.target.loader import load
-from fuzz.worker.protocol import Question, Report, Setting
+from fuzz.worker.protocol import Examine, Report, WorkerConfig
 
 TARGET = """
 import torch
@@ -109,5 +109,5 @@ def test_a_cotangent_is_rounded_to_its_outputs_dtype_before_a_backward_gets_it(t
     # bfloat16 has no -1.2226562, of which cancellation leaves the error.
     dy = Argument(("N",), "float32", Exact((0xBF9C8000, 0x3F800000), "float32"))
     case = Case("shifted", (Call({"N": 2}, {"x": x, "by": replace(x, shape=())}, {}, {"y": dy}),))
-    report = service(Setting(str(place), None, "cpu"))(Question(case, ()))
+    report = make_handler(WorkerConfig(str(place), None, "cpu"))(Examine(case, ()))
     assert isinstance(report, Report) and "accuracy" in report.examined and report.findings == ()

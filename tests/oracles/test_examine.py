@@ -11,7 +11,7 @@ from fuzz.backends import cpu
 from fuzz.model.case import Case
 from fuzz.model.finding import Verdict
 from fuzz.oracles import examine
-from fuzz.worker.protocol import Appeal, Inquiry, Question, Report, Setting, Wave
+from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
 
 
 @pytest.fixture(autouse=True)
@@ -28,12 +28,12 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     def full(*_: object) -> None:
         raise error("no space left")
 
-    handle = examine.service(Setting("gelu_bw", None, "cpu"))
+    handle = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu"))
     monkeypatch.setattr(examine, "judged", full)
     monkeypatch.setattr(examine, "described", full)
     monkeypatch.setattr(examine, "screen", full)
     told = Report(f"no memory to examine it: {error.__name__}: no space left", True, (), ())
-    assert handle(Question(case)) == told
-    assert handle(Wave(case, ((), ()))) == (told, told)
-    assert handle(Appeal(case, 1.0)) == Verdict("unadjudicated", told.outcome)
-    assert handle(Inquiry(case, case)) == ()
+    assert handle(Examine(case)) == told
+    assert handle(ReplicaGroup(case, ((), ()))) == (told, told)
+    assert handle(Adjudicate(case, 1.0)) == Verdict("unadjudicated", told.outcome)
+    assert handle(Diagnose(case, case)) == ()

@@ -23,7 +23,7 @@ from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
 from fuzz.search.engines import RandomEngine
 from fuzz.target.spec import Launcher, Target, declare, size, tensor
-from fuzz.worker.protocol import Question, Report
+from fuzz.worker.protocol import Examine, Report
 
 Outputs = dict[str, torch.Tensor]
 M, N = size("M", 1, 64), size("N", 1, 64)
@@ -46,8 +46,8 @@ def judged(target: Target, case: Case, launcher: Launcher | None = None, *, ever
     backend = BACKENDS["cpu"]
     chosen = launcher or target.launcher
     outcome = run(target, chosen, case.calls, backend)
-    question = Question(case, tuple(oracle.name for oracle in SAMPLED), everything)
-    return examine(Examination(target, chosen, case, backend, outcome), question)
+    request = Examine(case, tuple(oracle.name for oracle in SAMPLED), everything)
+    return examine(Examination(target, chosen, case, backend, outcome), request)
 
 
 def off(y: torch.Tensor) -> torch.Tensor:
@@ -258,7 +258,7 @@ def test_findings_are_filed_in_the_order_of_oracles() -> None:
 
     report = judged(made(everything_wrong), matrix())
     assert [finding.oracle for finding in report.findings][:3] == ["bounds", "mutation", "accuracy"]
-    assert report.filed and report.filed.oracle == "bounds"
+    assert report.primary_finding and report.primary_finding.oracle == "bounds"
 
 
 def test_the_first_call_that_shows_a_bug_is_named() -> None:
@@ -269,11 +269,11 @@ def test_the_first_call_that_shows_a_bug_is_named() -> None:
         return {"y": x * (2 if len(runs) < 3 else -2)}
 
     report = judged(made(wrong_later), matrix(calls=3))
-    assert report.filed and (report.filed.oracle, report.filed.call) == ("accuracy", 2)
+    assert report.primary_finding and (report.primary_finding.oracle, report.primary_finding.call) == ("accuracy", 2)
 
 
 def test_an_accuracy_finding_holds_the_evidence() -> None:
-    found = judged(made(wrong_sign), matrix()).filed
+    found = judged(made(wrong_sign), matrix()).primary_finding
     assert found and (found.outputs, found.symptom, found.disagreeing, found.compared) == (("y",), "sign", 32, 32)
     first = found.elements[0]
     assert first.output == "y" and float(first.got) == pytest.approx(-float(first.want)) != 0

@@ -19,44 +19,44 @@ from fuzz.oracles.examine import examine
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.protocol import Question, Report, Wave
+from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 
 N = size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]
 
 
-def exams(made: Target, launcher: Launcher, wave: Wave) -> list[Examination]:
+def exams(made: Target, launcher: Launcher, group: ReplicaGroup) -> list[Examination]:
     cpu = backend("cpu")
     return [
-        Examination(made, launcher, question.case, cpu, run(made, launcher, question.case.calls, cpu))
-        for question in wave.questions()
+        Examination(made, launcher, request.case, cpu, run(made, launcher, request.case.calls, cpu))
+        for request in group.requests()
     ]
 
 
-def reports(made: Target, launcher: Launcher, wave: Wave, *, together: bool) -> list[Report]:
-    all_of_it = exams(made, launcher, wave)
+def reports(made: Target, launcher: Launcher, group: ReplicaGroup, *, together: bool) -> list[Report]:
+    all_of_it = exams(made, launcher, group)
     if together:
         screen(all_of_it)
     # What a process tells once is told by whichever comes first.
-    return [replace(examine(exam, Question(exam.case)), features=(), constants=()) for exam in all_of_it]
+    return [replace(examine(exam, Examine(exam.case)), features=(), constants=()) for exam in all_of_it]
 
 
-def waves(made: Target, count: int) -> list[Wave]:
+def groups(made: Target, count: int) -> list[ReplicaGroup]:
     """Later plans, of up to six replicas, that are small."""
     engine = RandomEngine(made, 0)
     plans = (engine.case(number) for number in range(1000))
     small = (plan for plan in plans if plan.elements() < 500 and len(plan.calls) == 1)
-    return [Wave(plan, ((),) * 6) for plan in islice(small, count)]
+    return [ReplicaGroup(plan, ((),) * 6) for plan in islice(small, count)]
 
 
 @pytest.mark.parametrize("bug", ["", "bessel", "low_precision_accumulate"])
 def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
     launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
     found = 0
-    for wave in waves(layernorm, 15):
-        alone = reports(layernorm, launcher, wave, together=False)
-        assert reports(layernorm, launcher, wave, together=True) == alone
-        found += sum(report.filed is not None for report in alone)
+    for group in groups(layernorm, 15):
+        alone = reports(layernorm, launcher, group, together=False)
+        assert reports(layernorm, launcher, group, together=True) == alone
+        found += sum(report.primary_finding is not None for report in alone)
     assert bool(found) == bool(bug)
 
 
@@ -71,13 +71,13 @@ def test_replicas_with_labels_of_their_own_are_screened_at_once(name: str, bug: 
     made = load(name)
     launcher = load_planted(made, bug)[1] if bug else made.launcher
     found = 0
-    for wave in waves(made, 12):
-        alone = reports(made, launcher, wave, together=False)
-        all_of_it = exams(made, launcher, wave)
+    for group in groups(made, 12):
+        alone = reports(made, launcher, group, together=False)
+        all_of_it = exams(made, launcher, group)
         screen(all_of_it)
         assert bug or all(exam.cleared for exam in all_of_it)
-        assert reports(made, launcher, wave, together=True) == alone
-        found += sum(report.filed is not None for report in alone)
+        assert reports(made, launcher, group, together=True) == alone
+        found += sum(report.primary_finding is not None for report in alone)
     assert bool(found) == bool(bug)
 
 
@@ -86,10 +86,10 @@ def test_a_reference_that_fails_on_all_at_once_is_asked_replica_by_replica() -> 
     def counted(x: torch.Tensor, labels: torch.Tensor) -> Outputs:
         return dict(y=x * labels.bincount().numel())
 
-    made = exams(counted, counted.launcher, waves(counted, 1)[0])
+    made = exams(counted, counted.launcher, groups(counted, 1)[0])
     screen(made)
     assert not any(exam.cleared for exam in made)
-    assert all(examine(exam, Question(exam.case)).filed is None for exam in made)
+    assert all(examine(exam, Examine(exam.case)).primary_finding is None for exam in made)
 
 
 def test_one_wrong_replica_is_not_hidden_by_the_others() -> None:
@@ -101,7 +101,7 @@ def test_one_wrong_replica_is_not_hidden_by_the_others() -> None:
         calls += 1
         return dict(y=2 * x + (calls == 3))
 
-    made = exams(third_is_wrong, third_is_wrong.launcher, waves(third_is_wrong, 1)[0])
+    made = exams(third_is_wrong, third_is_wrong.launcher, groups(third_is_wrong, 1)[0])
     screen(made)
     assert [exam.cleared for exam in made] == [True, True, False, True, True, True]
 
@@ -111,7 +111,7 @@ def test_outputs_without_dims_are_screened_at_once() -> None:
     def total(x: torch.Tensor) -> Outputs:
         return dict(y=x.double().sum().to(x.dtype))
 
-    made = exams(total, total.launcher, waves(total, 1)[0])
+    made = exams(total, total.launcher, groups(total, 1)[0])
     screen(made)
     assert all(exam.cleared for exam in made)
 
@@ -121,7 +121,7 @@ def test_gradients_are_screened_at_once() -> None:
     def square(x: torch.Tensor) -> Outputs:
         return dict(y=x * x)
 
-    made = exams(square, square.launcher, waves(square, 1)[0])
+    made = exams(square, square.launcher, groups(square, 1)[0])
     screen(made)
     assert all(exam.cleared for exam in made)
 
@@ -131,11 +131,11 @@ def test_a_reference_that_branches_on_values_is_asked_replica_by_replica() -> No
     def signed(x: torch.Tensor) -> Outputs:
         return dict(y=x.clone() if bool(x.double().sum() > 0) else -x)
 
-    wave = Wave(ramp(signed), ((),) * 4)
-    made = exams(signed, signed.launcher, wave)
+    group = ReplicaGroup(ramp(signed), ((),) * 4)
+    made = exams(signed, signed.launcher, group)
     screen(made)
     assert not any(exam.cleared for exam in made)
-    assert all(examine(exam, Question(exam.case)).filed is None for exam in made)
+    assert all(examine(exam, Examine(exam.case)).primary_finding is None for exam in made)
 
 
 def ramp(made: Target) -> Case:

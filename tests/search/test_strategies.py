@@ -31,8 +31,8 @@ LARGEST = 1 << 23
 @cache
 def drawn(name: str) -> tuple[Case, ...]:
     """The first cases of seed 0, as a run has them."""
-    waves = EngineScheduler([RandomEngine(load(name), 0)]).plans()
-    replicas = (plan.replica(number) for plan, size in waves for number in range(size))
+    groups = EngineScheduler([RandomEngine(load(name), 0)]).plans()
+    replicas = (plan.replica(number) for plan, size in groups for number in range(size))
     return tuple(islice(replicas, COUNT))
 
 
@@ -162,12 +162,12 @@ def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_s
     built_in: Target, width: ReplicaLimits
 ) -> None:
     engine = RandomEngine(built_in, 0, width=width)
-    waves = list(islice(EngineScheduler([engine]).plans(), 2 * ALONE))
-    assert max(size for _, size in waves[:ALONE]) == width.first
-    assert max(size for _, size in waves) == width.replicas
-    assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in waves)
-    large = sum(size for plan, size in waves[ALONE:] if plan.elements() > 1 << 16)
-    assert large >= 0.01 * sum(size for _, size in waves[ALONE:])
+    groups = list(islice(EngineScheduler([engine]).plans(), 2 * ALONE))
+    assert max(size for _, size in groups[:ALONE]) == width.first
+    assert max(size for _, size in groups) == width.replicas
+    assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in groups)
+    large = sum(size for plan, size in groups[ALONE:] if plan.elements() > 1 << 16)
+    assert large >= 0.01 * sum(size for _, size in groups[ALONE:])
 
 
 def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:

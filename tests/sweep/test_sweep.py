@@ -24,7 +24,7 @@ from fuzz.sweep.report import text_of
 from fuzz.sweep.runner import cases_of, findings
 from fuzz.sweep.worker import make_handler
 from fuzz.target.loader import load
-from fuzz.worker.process import Final
+from fuzz.worker.process import LastResponse
 
 TOYS = str(Path(__file__).parent / "toy_targets.py")
 FUZZ = [sys.executable, "-m", "fuzz"]
@@ -35,7 +35,7 @@ def swept(text: str, dtype: str, **how: Any) -> SweepCounts:
     handle, total = make_handler(plan), SweepCounts()
     for part in range(plan.parts):
         found = handle(part)
-        assert not isinstance(found, Final)
+        assert not isinstance(found, LastResponse)
         total.add(found)
     return total
 

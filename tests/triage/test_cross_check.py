@@ -18,7 +18,7 @@ from fuzz.target.loader import load
 from fuzz.triage.bug import known_bugs
 from fuzz.triage.conditions import non_defaults
 from fuzz.triage.cross_check import AGREES, DISAGREES, cross_check, interpreter_refusal, only_on_cpu
-from fuzz.worker.protocol import Setting
+from fuzz.worker.protocol import WorkerConfig
 
 WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
 
@@ -42,7 +42,7 @@ def gelu_case(dtype: str = "float32", layout: Layout | None = None, size: int = 
 
 
 def heard(planted: str | None, finding: Finding = WRONG) -> dict[str, str]:
-    return cross_check(gelu_case(), finding, Setting("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
+    return cross_check(gelu_case(), finding, WorkerConfig("gelu_bw", planted, "cpu"), 8 << 30, 60.0)
 
 
 def test_the_interpreter_agrees_that_a_planted_bug_is_one() -> None:
@@ -55,7 +55,7 @@ def test_the_interpreter_does_not_see_what_is_not_there(tmp_path: Path) -> None:
     one = {"x": Argument(("N",), "float32", recipe("ones"))}
     found = Finding("accuracy", ("y",), "value", "y[0] is 3.0, should be 2.0")
     case = Case("twice", (Call({"N": 1}, one, {}),))
-    assert cross_check(case, found, Setting(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
+    assert cross_check(case, found, WorkerConfig(str(path), None, "cpu"), 8 << 30, 60.0)["interpreter"] == DISAGREES
 
 
 def test_only_wrong_values_are_asked_about() -> None:
@@ -88,7 +88,7 @@ def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
 def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_path: Path) -> None:
     case, target = gelu_case(size=2), load("gelu_bw")
     with open_triage(Entry(case, WRONG, planted="erf_saturates"), "gelu_bw", target, "cpu") as triage:
-        seen = triage.examine(case, "accuracy").filed
+        seen = triage.examine(case, "accuracy").primary_finding
     assert seen is not None and seen.oracle == "accuracy"
     entry = Entry(case, seen.as_parity, planted="erf_saturates")
     path = corpus.add(tmp_path, entry)

@@ -1,4 +1,4 @@
-"""A pool answers in the order of the waves, whatever becomes of its workers."""
+"""A pool reports in the order of the groups, whatever becomes of its workers."""
 
 from __future__ import annotations
 
@@ -11,95 +11,96 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from fuzz.model.case import Case
-from fuzz.worker.pool import DEPTH, Pool
-from fuzz.worker.protocol import Question, Report, Wave
+from fuzz.worker.pool import QUEUE_DEPTH, Pool
+from fuzz.worker.process import resident
+from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 
-SERVICE = "test_pool:service"
+HANDLER = f"{__name__}:make_handler"
 
 
-def service(setting: object) -> Callable[[Question | Wave], Report | tuple[Report, ...]]:
-    """Does what the question's first sampled oracle says; reports this process and the second one."""
+def make_handler(config: object) -> Callable[[Examine | ReplicaGroup], Report | tuple[Report, ...]]:
+    """Makes a handler that does what a request's first sampled oracle says and reports its process and the second."""
 
-    def handle(request: Question | Wave) -> Report | tuple[Report, ...]:
-        if isinstance(request, Wave):
-            return tuple(one(question) for question in request.questions())
-        return one(request)
+    def handle(request: Examine | ReplicaGroup) -> Report | tuple[Report, ...]:
+        if isinstance(request, ReplicaGroup):
+            return tuple(examine(part) for part in request.requests())
+        return examine(request)
 
-    def one(question: Question) -> Report:
-        deed, label = question.sampled
-        if deed == "segfault":
+    def examine(request: Examine) -> Report:
+        action, label = request.sampled
+        if action == "segfault":
             ctypes.string_at(0)
-        if deed == "hang":
+        if action == "hang":
             while True:
                 pass
-        if deed == "slow":
+        if action == "slow":
             time.sleep(0.2)
         return Report(label, False, (), (str(os.getpid()),))
 
     return handle
 
 
-def wave(case: Case, deed: str, index: int) -> Wave:
-    return Wave(case, ((deed, str(index)),), index)
+def group(case: Case, action: str, index: int) -> ReplicaGroup:
+    return ReplicaGroup(case, ((action, str(index)),), index)
 
 
-def ask(pool: Pool, case: Case, deeds: list[str]) -> list[tuple[int, str]]:
+def outcomes_of(pool: Pool, case: Case, actions: list[str]) -> list[tuple[int, str]]:
     with pool:
-        answers = pool.answers(wave(case, deed, index) for index, deed in enumerate(deeds))
-        return [(asked.first, report.outcome) for asked, (report,) in answers]
+        results = pool.examine(group(case, action, index) for index, action in enumerate(actions))
+        return [(examined.first, report.outcome) for examined, (report,) in results]
 
 
 def pool(count: int, timeout: float = 20.0) -> Pool:
-    return Pool(SERVICE, None, 8 << 30, timeout, count)
+    return Pool(HANDLER, None, 8 << 30, timeout, count)
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_answers_come_in_the_order_of_the_questions(case: Case, count: int) -> None:
-    deeds = ["slow" if index % 5 == 0 else "echo" for index in range(20)]
-    assert ask(pool(count), case, deeds) == [(index, str(index)) for index in range(20)]
+    actions = ["slow" if index % 5 == 0 else "echo" for index in range(20)]
+    assert outcomes_of(pool(count), case, actions) == [(index, str(index)) for index in range(20)]
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a_death_is_told_in_its_place_and_the_rest_is_answered(case: Case, count: int) -> None:
-    deeds = ["echo"] * 20
-    deeds[0] = deeds[7] = deeds[8] = deeds[19] = "segfault"
-    found = ask(pool(count), case, deeds)
+def test_a_death_is_reported_in_its_place_and_the_rest_is_examined(case: Case, count: int) -> None:
+    actions = ["echo"] * 20
+    actions[0] = actions[7] = actions[8] = actions[19] = "segfault"
+    outcomes = outcomes_of(pool(count), case, actions)
     died = "the worker process died of SIGSEGV"
-    assert found == [(index, died if deed == "segfault" else str(index)) for index, deed in enumerate(deeds)]
+    assert outcomes == [(index, died if action == "segfault" else str(index)) for index, action in enumerate(actions)]
 
 
 def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
-    asked = 0
+    drawn = 0
     start = time.monotonic()
 
-    def waves() -> Iterator[Wave]:
-        nonlocal asked
-        yield wave(case, "hang", 0)
+    def groups() -> Iterator[ReplicaGroup]:
+        nonlocal drawn
+        yield group(case, "hang", 0)
         while time.monotonic() - start < 6.0:
-            asked += 1
-            yield wave(case, "echo", asked)
+            drawn += 1
+            yield group(case, "echo", drawn)
 
-    with pool(2, timeout=1.0) as made:
-        first, (report,) = next(made.answers(waves()))
+    with pool(2, timeout=1.0) as workers:
+        first, (report,) = next(workers.examine(groups()))
         assert time.monotonic() - start < 5.0
     assert (first.first, report.outcome) == (0, "did not return within 1 s")
 
 
 def test_a_wave_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(case: Case) -> None:
-    deeds = ("echo", "echo", "segfault", "echo")
-    whole = Wave(case, tuple((deed, str(index)) for index, deed in enumerate(deeds)))
-    with pool(1) as made:
-        answers = list(made.answers(iter([whole, wave(case, "echo", 4)])))
-    outcomes = [[report.outcome for report in reports] for _, reports in answers]
+    actions = ("echo", "echo", "segfault", "echo")
+    whole = ReplicaGroup(case, tuple((action, str(index)) for index, action in enumerate(actions)))
+    with pool(1) as workers:
+        results = list(workers.examine(iter([whole, group(case, "echo", 4)])))
+    outcomes = [[report.outcome for report in reports] for _, reports in results]
     assert outcomes == [["0", "1", "the worker process died of SIGSEGV"], ["4"]]
 
 
 def test_a_worker_that_is_killed_amid_a_run_costs_one_answer_at_most(case: Case) -> None:
     outcomes = []
-    with pool(2) as made:
-        for asked, (report,) in made.answers(wave(case, "echo", index) for index in range(60)):
-            outcomes.append((asked.first, report.outcome))
-            if asked.first == 10:
+    with pool(2) as workers:
+        for examined, (report,) in workers.examine(group(case, "echo", index) for index in range(60)):
+            outcomes.append((examined.first, report.outcome))
+            if examined.first == 10:
                 os.kill(int(report.examined[0]), signal.SIGKILL)
     wrong = [outcome for index, outcome in outcomes if outcome != str(index)]
     assert [index for index, _ in outcomes] == list(range(60))
@@ -109,21 +110,22 @@ def test_a_worker_that_is_killed_amid_a_run_costs_one_answer_at_most(case: Case)
 def test_waves_are_taken_only_as_workers_get_free(case: Case) -> None:
     taken = 0
 
-    def waves() -> Iterator[Wave]:
+    def groups() -> Iterator[ReplicaGroup]:
         nonlocal taken
         for index in range(1000):
             taken += 1
-            yield wave(case, "slow", index)
+            yield group(case, "slow", index)
 
-    with pool(1) as made:
-        next(made.answers(waves()))
-    assert taken <= DEPTH + 2
+    with pool(1) as workers:
+        next(workers.examine(groups()))
+    assert taken <= QUEUE_DEPTH + 2
 
 
 def test_no_worker_outlives_its_pool(case: Case) -> None:
-    with pool(2) as made:
-        answers = made.answers(wave(case, "echo", index) for index in range(12))
-        found = [report.examined[0] for _, (report,) in answers]
-        processes = [worker._process for worker in made.workers]
-    assert set(found) <= {str(process.pid) for process in processes}
-    assert all(process.exitcode is not None for process in processes)
+    with pool(2) as workers:
+        results = workers.examine(group(case, "echo", index) for index in range(12))
+        seen = [report.examined[0] for _, (report,) in results]
+        pids = {str(worker.pid) for worker in workers.workers}
+    assert set(seen) <= pids
+    assert all(worker.pid is None for worker in workers.workers)
+    assert all(resident(int(pid)) == 0 for pid in pids)

@@ -1,4 +1,4 @@
-"""A scout changes nothing about the plans, and sees them before their turn; its own end matters to nobody."""
+"""A precompiler changes nothing about the plans, and sees them before their turn; its own end matters to nobody."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from fuzz.model.case import Case
-from fuzz.worker.precompile import AHEAD, Scout
+from fuzz.worker.precompile import MOST_AHEAD, Precompiler
 from fuzz.worker.process import Worker
-from fuzz.worker.protocol import Setting
+from fuzz.worker.protocol import WorkerConfig
 
-SERVICE = "test_scout:service"
+HANDLER = f"{__name__}:make_handler"
 
 
-def service(folder: str) -> Callable[[Case], bool]:
+def make_handler(folder: str) -> Callable[[Case], bool]:
     """Leaves a file named after the first number of the case's dims; some numbers are deadly."""
 
     def handle(case: Case) -> bool:
@@ -37,21 +37,21 @@ def plans(case: Case, count: int) -> Iterator[tuple[Case, int]]:
         yield case.with_call(0, replace(case.last, dims={**case.last.dims, "N": number})), number
 
 
-def alive(scout: Scout) -> bool:
+def alive(precompiler: Precompiler) -> bool:
     """Whether its processes run; one that died is replaced when the next plan is drawn."""
-    return all(worker._process is not None and worker._process.is_alive() for worker in scout.workers)
+    return all(worker.pid is not None for worker in precompiler.workers)
 
 
 @pytest.mark.parametrize(("deadly", "count"), [(False, 1), (True, 1), (False, 3)])
 def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Path, deadly: bool, count: int) -> None:
-    total, seen = 3 * AHEAD, 0
+    total, seen = 3 * MOST_AHEAD, 0
     folder = tmp_path / ("deadly" if deadly else "harmless")
     folder.mkdir()
-    with Scout(tuple(Worker(SERVICE, str(folder), 8 << 30, 20.0) for _ in range(count))) as scout:
-        for expected, (plan, number) in enumerate(scout.before(plans(case, total))):
+    with Precompiler(tuple(Worker(HANDLER, str(folder), 8 << 30, 20.0) for _ in range(count))) as precompiler:
+        for expected, (plan, number) in enumerate(precompiler.compile_ahead(plans(case, total))):
             assert (plan.last.dims["N"], number) == (expected, expected)
             deadline = time.monotonic() + 10
-            while not (folder / str(number)).exists() and alive(scout) and time.monotonic() < deadline:
+            while not (folder / str(number)).exists() and alive(precompiler) and time.monotonic() < deadline:
                 time.sleep(0.001)
             seen += (folder / str(number)).exists()
     assert seen == total if count == 1 and not deadly else seen >= total / 2
@@ -63,32 +63,33 @@ def test_what_runs_plans_leaves_the_first_one_to_the_run(
     """Both would compile the same at the same time; what only compiles is done before the run's worker has started."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     for backend, left in (("cpu", True), ("cuda", False)):
-        scout = Scout.beside(1, Setting("t", None, backend), 8 << 30, 20.0)
-        given: list[int] = []
-        monkeypatch.setattr(scout.workers[0], "submit", lambda plan, given=given: given.append(plan.last.dims["N"]))
-        assert [number for _, number in scout.before(plans(case, 4))] == [0, 1, 2, 3]
-        assert given == [1, 2, 3] if left else given == [0, 1, 2, 3]
+        precompiler = Precompiler.for_run(1, WorkerConfig("t", None, backend), 8 << 30, 20.0)
+        submitted: list[int] = []
+        submit = lambda plan, numbers=submitted: numbers.append(plan.last.dims["N"])  # noqa: E731
+        monkeypatch.setattr(precompiler.workers[0], "submit", submit)
+        assert [number for _, number in precompiler.compile_ahead(plans(case, 4))] == [0, 1, 2, 3]
+        assert submitted == [1, 2, 3] if left else submitted == [0, 1, 2, 3]
 
 
-def test_without_a_processor_to_spare_there_is_no_scout(case: Case) -> None:
+def test_without_a_processor_to_spare_there_is_no_precompiler(case: Case) -> None:
     everyone = len(os.sched_getaffinity(0))
-    with Scout.beside(everyone, Setting("t", None, "cpu"), 1 << 30, 1.0) as scout:
-        assert scout.workers == ()
-        assert [number for _, number in scout.before(plans(case, 200))] == list(range(200))
+    with Precompiler.for_run(everyone, WorkerConfig("t", None, "cpu"), 1 << 30, 1.0) as precompiler:
+        assert precompiler.workers == ()
+        assert [number for _, number in precompiler.compile_ahead(plans(case, 200))] == list(range(200))
 
 
-def test_some_of_many_processors_are_for_scouts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_some_of_many_processors_are_for_precompiling(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, count in ((1, 0), (2, 1), (5, 1), (16, 3), (64, 4)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
-        assert len(Scout.beside(1, Setting("t", None, "cpu"), 1 << 30, 1.0).workers) == count
+        assert len(Precompiler.for_run(1, WorkerConfig("t", None, "cpu"), 1 << 30, 1.0).workers) == count
 
 
 def test_all_processors_but_one_for_the_run_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, count in ((1, 0), (2, 1), (3, 1), (4, 2), (16, 14), (64, 16)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
-        scout = Scout.beside(1, Setting("t", None, "cuda"), 1 << 30, 1.0)
-        assert len(scout.workers) == count and scout.patience > 0
-        assert {worker.entry for worker in scout.workers} <= {"fuzz.oracles.examine:compilation"}
+        precompiler = Precompiler.for_run(1, WorkerConfig("t", None, "cuda"), 1 << 30, 1.0)
+        assert len(precompiler.workers) == count and precompiler.wait_seconds > 0
+        assert {worker.handler for worker in precompiler.workers} <= {"fuzz.oracles.examine:make_compile_handler"}
 
 
 def slow(folder: str) -> Callable[[Case], bool]:
@@ -106,17 +107,17 @@ def test_a_plan_waits_for_the_process_that_is_at_it_no_longer_than_it_has_patien
     for patience, waited in ((20.0, True), (0.0, False)):
         folder = tmp_path / str(patience)
         folder.mkdir()
-        with Scout((Worker("test_scout:slow", str(folder), 8 << 30, 20.0),), patience) as scout:
-            given = scout.before(plans(case, 6))
-            next(given)
+        with Precompiler((Worker(f"{__name__}:slow", str(folder), 8 << 30, 20.0),), patience) as precompiler:
+            ahead = precompiler.compile_ahead(plans(case, 6))
+            next(ahead)
             while not (folder / "0").exists():
                 time.sleep(0.01)
-            scout._send()
-            assert next(given)[1] == 1
+            precompiler.submit_plans()
+            assert next(ahead)[1] == 1
             assert (folder / "1").exists() == waited
 
 
 def test_the_first_plan_is_given_as_soon_as_it_is_drawn(case: Case) -> None:
-    drawn = plans(case, 2 * AHEAD)
-    first = next(Scout(()).before(drawn))
+    drawn = plans(case, 2 * MOST_AHEAD)
+    first = next(Precompiler(()).compile_ahead(drawn))
     assert first[1] == 0 and next(drawn)[1] <= 2

@@ -18,26 +18,27 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
-from fuzz.worker.process import CONTEXT, Fate, Final, InternalError, Worker, resident, serve
-from fuzz.worker.protocol import ENTRY, Question, Report, Setting
+from fuzz.worker.process import CONTEXT, InternalError, LastResponse, Worker, WorkerCrash, resident, serve
+from fuzz.worker.protocol import HANDLER as EXAMINE
+from fuzz.worker.protocol import Examine, Report, WorkerConfig
 
-SERVICE = "test_worker:service"
+HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
-SEEN: list[object] = []
-"""What this process was asked: a state that a clean process does not have."""
+REQUESTS: list[object] = []
+"""The requests to this process: a state that a clean process does not have."""
 
 
-def service(setting: object) -> Callable[[Any], object]:
-    """What the workers of these tests run: request -> answer."""
-    if setting == "refuses":
+def make_handler(config: object) -> Callable[[Any], object]:
+    """Makes the handler of the workers of these tests, request -> response."""
+    if config == "refuses":
         raise UsageError("this\ncannot be")
-    if setting == "dies":
+    if config == "dies":
         os._exit(7)
 
     def handle(request: Any) -> object:
-        SEEN.append(request)
-        deed, argument = request if isinstance(request, tuple) else (request, None)
-        return DEEDS[deed](argument)
+        REQUESTS.append(request)
+        action, argument = request if isinstance(request, tuple) else (request, None)
+        return ACTIONS[action](argument)
 
     return handle
 
@@ -74,10 +75,10 @@ def refuse(_: object) -> None:
     raise UsageError("the target is wrong")
 
 
-DEEDS: dict[str, Callable[[Any], object]] = {
+ACTIONS: dict[str, Callable[[Any], object]] = {
     "pid": lambda _: os.getpid(),
     "echo": lambda value: value,
-    "count": lambda _: len(SEEN),
+    "count": lambda _: len(REQUESTS),
     "segfault": lambda _: ctypes.string_at(0),
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
     "abort": lambda _: os.abort(),
@@ -90,21 +91,21 @@ DEEDS: dict[str, Callable[[Any], object]] = {
     "fail": fail,
     "refuse": refuse,
     "print": lambda text: print(text, flush=True),
-    "last": lambda value: Final(value),
+    "last": lambda value: LastResponse(value),
     "main": lambda _: getattr(sys.modules["__main__"], "__file__", None),
 }
 
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    with Worker(SERVICE, None, memory=8 << 30, timeout=20.0) as made:
-        yield made
+    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as process:
+        yield process
 
 
-def fate(worker: Worker, request: object) -> object:
-    answer = worker.ask(request)
-    assert isinstance(answer, Fate), answer
-    return answer.outcome
+def crash_outcome(worker: Worker, request: object) -> object:
+    response = worker.call(request)
+    assert isinstance(response, WorkerCrash), response
+    return response.outcome
 
 
 def ended(pid: int, seconds: float = 10.0) -> bool:
@@ -122,7 +123,7 @@ def ended(pid: int, seconds: float = 10.0) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("deed", "cause"),
+    ("action", "cause"),
     [
         ("segfault", "SIGSEGV"),
         ("kill", "SIGKILL"),
@@ -131,110 +132,115 @@ def ended(pid: int, seconds: float = 10.0) -> bool:
         ("leave", "exit status 4"),
     ],
 )
-def test_a_death_is_an_outcome_and_the_next_request_is_answered(worker: Worker, deed: str, cause: str) -> None:
-    before = worker.ask("pid")
-    assert fate(worker, deed) == Died(cause)
-    after = worker.ask("pid")
+def test_a_death_is_an_outcome_and_the_next_request_is_answered(worker: Worker, action: str, cause: str) -> None:
+    before = worker.call("pid")
+    assert crash_outcome(worker, action) == Died(cause)
+    after = worker.call("pid")
     assert after != before and ended(before)
 
 
 def test_a_hang_is_an_outcome_after_the_watchdogs_time(worker: Worker) -> None:
-    before = worker.ask("pid")
+    before = worker.call("pid")
     worker.timeout = 0.3
     start = time.monotonic()
-    assert fate(worker, "hang") == Hung(0.3)
+    assert crash_outcome(worker, "hang") == Hung(0.3)
     assert 0.3 <= time.monotonic() - start < 5
     assert ended(before)
     worker.timeout = 20.0
-    assert worker.ask(("echo", 5)) == 5
+    assert worker.call(("echo", 5)) == 5
 
 
 def test_a_slow_answer_within_the_time_is_no_hang(worker: Worker) -> None:
-    worker.ask("pid")
+    worker.call("pid")
     worker.timeout = 2.0
-    assert worker.ask(("sleep", 0.2)) is None or True
-    assert worker.ask(("echo", 1)) == 1
+    assert worker.call(("sleep", 0.2)) is None or True
+    assert worker.call(("echo", 1)) == 1
 
 
 def test_memory_over_the_limit_is_an_outcome(worker: Worker) -> None:
-    pid = worker.ask("pid")
+    pid = worker.call("pid")
     worker.memory = resident(pid) + 200 * MIB
-    outcome = fate(worker, ("fill", 1200 * MIB))
+    outcome = crash_outcome(worker, ("fill", 1200 * MIB))
     assert outcome == OutOfMemory(f"over {worker.memory >> 20} MiB resident")
     assert ended(pid)
-    assert worker.ask(("echo", 2)) == 2
+    assert worker.call(("echo", 2)) == 2
 
 
 def test_reserved_address_space_is_no_memory(worker: Worker) -> None:
-    pid = worker.ask("pid")
+    pid = worker.call("pid")
     worker.memory = resident(pid) + 100 * MIB
-    assert worker.ask(("echo", "x" * 1000)) == "x" * 1000
+    assert worker.call(("echo", "x" * 1000)) == "x" * 1000
 
 
 def test_a_failure_of_the_workers_own_code_is_never_swallowed(worker: Worker) -> None:
     with pytest.raises(InternalError, match="ArithmeticError: a bug of the worker's own"):
-        worker.ask("fail")
+        worker.call("fail")
 
 
 def test_a_usage_error_reaches_the_caller_as_one(worker: Worker) -> None:
     with pytest.raises(UsageError, match="^the target is wrong$"):
-        worker.ask("refuse")
+        worker.call("refuse")
 
 
 def test_a_worker_that_cannot_start_says_why() -> None:
-    with Worker(SERVICE, "refuses", 8 << 30, 20.0) as worker, pytest.raises(UsageError, match="^this cannot be$"):
-        worker.ask("pid")
-    with Worker(SERVICE, "dies", 8 << 30, 20.0) as worker, pytest.raises(InternalError, match="exit status 7"):
-        worker.ask("pid")
-    with Worker("test_worker:nowhere", None, 8 << 30, 20.0) as worker, pytest.raises(InternalError, match="nowhere"):
-        worker.ask("pid")
+    with Worker(HANDLER, "refuses", 8 << 30, 20.0) as worker, pytest.raises(UsageError, match="^this cannot be$"):
+        worker.call("pid")
+    with Worker(HANDLER, "dies", 8 << 30, 20.0) as worker, pytest.raises(InternalError, match="exit status 7"):
+        worker.call("pid")
+    with Worker(f"{__name__}:nowhere", None, 8 << 30, 20.0) as worker, pytest.raises(InternalError, match="nowhere"):
+        worker.call("pid")
 
 
 def test_state_does_not_outlive_a_process(worker: Worker) -> None:
-    assert [worker.ask("count") for _ in range(3)] == [1, 2, 3]
+    assert [worker.call("count") for _ in range(3)] == [1, 2, 3]
     worker.stop()
-    assert worker.ask("count") == 1
-    fate(worker, "exit")
-    assert worker.ask("count") == 1
+    assert worker.call("count") == 1
+    crash_outcome(worker, "exit")
+    assert worker.call("count") == 1
 
 
 def test_requests_behind_a_death_are_answered_in_their_order(worker: Worker) -> None:
     for request in (("echo", 1), "segfault", ("echo", 2), ("echo", 3)):
         worker.submit(request)
-    found = []
-    while len(found) < 4:
-        answer = worker.answer(0.05)
-        found += [answer] if answer else []
-    assert found == [(("echo", 1), 1), ("segfault", Fate(Died("SIGSEGV"))), (("echo", 2), 2), (("echo", 3), 3)]
+    responses = []
+    while len(responses) < 4:
+        response = worker.receive(0.05)
+        responses += [response] if response else []
+    assert responses == [
+        (("echo", 1), 1),
+        ("segfault", WorkerCrash(Died("SIGSEGV"))),
+        (("echo", 2), 2),
+        (("echo", 3), 3),
+    ]
 
 
-def test_after_a_final_answer_the_process_is_a_new_one(worker: Worker) -> None:
-    before = worker.ask("pid")
-    assert worker.ask(("last", "bye")) == "bye"
-    assert worker.ask("pid") != before
+def test_after_the_last_response_the_process_is_a_new_one(worker: Worker) -> None:
+    before = worker.call("pid")
+    assert worker.call(("last", "bye")) == "bye"
+    assert worker.call("pid") != before
 
 
 def test_a_worker_that_is_killed_while_it_waits_is_replaced(worker: Worker) -> None:
-    os.kill(worker.ask("pid"), signal.SIGKILL)
-    assert fate(worker, ("echo", 1)) == Died("SIGKILL")
-    assert worker.ask(("echo", 1)) == 1
+    os.kill(worker.call("pid"), signal.SIGKILL)
+    assert crash_outcome(worker, ("echo", 1)) == Died("SIGKILL")
+    assert worker.call(("echo", 1)) == 1
 
 
 def test_what_a_worker_prints_is_not_a_result(worker: Worker, capfd: pytest.CaptureFixture[str]) -> None:
-    worker.ask(("print", "noise"))
+    worker.call(("print", "noise"))
     assert "noise" not in capfd.readouterr().out
 
 
 def test_a_worker_does_not_run_the_program_again(worker: Worker) -> None:
-    assert worker.ask("main") is None
+    assert worker.call("main") is None
 
 
 def test_starting_a_clean_worker_takes_little_time(worker: Worker) -> None:
-    worker.ask("pid")
+    worker.call("pid")
     start = time.monotonic()
     for _ in range(5):
         worker.stop()
-        worker.ask("pid")
+        worker.call("pid")
     assert time.monotonic() - start < 5
 
 
@@ -242,16 +248,16 @@ COORDINATOR = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from fuzz.worker.process import Worker
-worker = Worker("test_worker:service", None, 8 << 30, 600.0)
-print(worker.ask("pid"), flush=True)
+worker = Worker("test_process:make_handler", None, 8 << 30, 600.0)
+print(worker.call("pid"), flush=True)
 worker.submit(sys.argv[2])
 time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("deed", ["pid", "hang"])
-def test_killing_the_coordinator_leaves_no_worker_behind(deed: str) -> None:
-    command = [sys.executable, "-c", COORDINATOR, str(Path(__file__).parent), deed]
+@pytest.mark.parametrize("action", ["pid", "hang"])
+def test_killing_the_coordinator_leaves_no_worker_behind(action: str) -> None:
+    command = [sys.executable, "-c", COORDINATOR, str(Path(__file__).parent), action]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
         assert coordinator.stdout
         pid = int(coordinator.stdout.readline())
@@ -291,14 +297,14 @@ def test_a_kernel_that_waits_for_a_lock_forever_hangs(tmp_path: Path) -> None:
     path = tmp_path / "spins.py"
     path.write_text(SPIN)
     case = Case("spins", (Call({"N": 1}, {"x": Argument(("N",), "float32", recipe("ones"))}),))
-    with Worker(ENTRY, Setting(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
+    with Worker(EXAMINE, WorkerConfig(str(path), None, "cpu"), 8 << 30, timeout=60.0) as worker:
         worker.timeout = 5.0
-        assert fate(worker, Question(case)) == Hung(5.0)
+        assert crash_outcome(worker, Examine(case)) == Hung(5.0)
 
 
 def test_a_report_travels_between_processes(case: Case) -> None:
-    with Worker(ENTRY, Setting("gelu_bw", None, "cpu"), 8 << 30, timeout=60.0) as worker:
-        report = worker.ask(Question(case))
+    with Worker(EXAMINE, WorkerConfig("gelu_bw", None, "cpu"), 8 << 30, timeout=60.0) as worker:
+        report = worker.call(Examine(case))
     assert isinstance(report, Report)
     assert (report.outcome, report.findings) == ("returned", ())
     assert report.examined == ("fault", "bounds", "mutation", "accuracy")
@@ -308,24 +314,24 @@ def test_a_process_that_cannot_start_tells_why(monkeypatch: pytest.MonkeyPatch) 
     def full(_: object) -> None:
         raise OSError("no more processes")
 
-    with Worker(SERVICE, None, 8 << 30, 20.0) as worker:
+    with Worker(HANDLER, None, 8 << 30, 20.0) as worker:
         monkeypatch.setattr(CONTEXT.Process, "start", full)
         with pytest.raises(OSError, match="no more processes"):
-            worker.ask(("echo", 1))
+            worker.call(("echo", 1))
 
 
 def test_memory_that_is_free_goes_back_to_the_system() -> None:
-    with Worker(SERVICE, None, 4 << 30, 30.0) as worker:
-        pid = worker.ask("pid")
+    with Worker(HANDLER, None, 4 << 30, 30.0) as worker:
+        pid = worker.call("pid")
         before = resident(pid)
-        worker.ask(("scatter", 256 * MIB))
-        worker.ask("pid")
+        worker.call(("scatter", 256 * MIB))
+        worker.call("pid")
         assert resident(pid) < before + 64 * MIB
 
 
 def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
     ours, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=serve, args=(theirs, SERVICE, None))
+    process = CONTEXT.Process(target=serve, args=(theirs, HANDLER, None))
     process.start()
     theirs.close()
     assert ours.recv() == ("ready", None)

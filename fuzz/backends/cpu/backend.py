@@ -28,7 +28,7 @@ class CpuBackend:
         self._features: set[int] = set()
         self._constants = 0
 
-    def unusable(self) -> str:
+    def unavailable_reason(self) -> str:
         try:
             from fuzz.backends import cpu
 
@@ -45,7 +45,7 @@ class CpuBackend:
         self.counting = counters
         cpu.activate()
 
-    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         from fuzz.backends import cpu
 
         did = (features(call.counted, cpu.counters.sites, self._numbers) for call in outcome.calls if call.counted)
@@ -64,8 +64,10 @@ class CpuBackend:
         with cpu.active(), watched as log:
             accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
             cpu.counters.clear()
-            told = memory.after, log.launched, memory.allocations
-            yield Session(accesses, lambda: list(log.launches), *told, counted=self._counted)
+            kernels = lambda: list(log.launches)  # noqa: E731
+            yield Session(
+                accesses, kernels, memory.after, log.launched, memory.allocations, read_counters=self._counted
+            )
 
     def _counted(self) -> bytes:
         from fuzz.backends import cpu
@@ -73,19 +75,19 @@ class CpuBackend:
         return bytes(cpu.counters.values()) if self.counting else b""
 
     @contextmanager
-    def unwatched(self) -> Iterator[None]:
+    def uninstrumented(self) -> Iterator[None]:
         from fuzz.backends import cpu
 
         with cpu.active():
             yield
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         """Nothing: a launch has ended when it returns."""
 
-    def fatal(self, error: BaseException) -> bool:
+    def is_fatal(self, error: BaseException) -> bool:
         return False
 
-    def crowded(self, error: BaseException) -> str:
+    def external_oom_reason(self, error: BaseException) -> str:
         return ""
 
 

@@ -9,15 +9,17 @@ from contextlib import contextmanager
 from fuzz.backends.base import Session
 from fuzz.model.outcome import Returned
 
-ASKED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
+REQUESTED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
 class Cuda:
+    """Runs kernels on an NVIDIA GPU."""
+
     name = "cuda"
     device = "cuda"
 
-    def unusable(self) -> str:
+    def unavailable_reason(self) -> str:
         import torch
 
         if torch.version.hip or getattr(torch.version, "xpu", None):
@@ -31,47 +33,50 @@ class Cuda:
     def prepare(self, counters: bool = False) -> None:
         """Nothing: sessions need nothing."""
 
-    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Nothing: what a GPU does is not counted, and the search reads the numbers in the kernel's source."""
+    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+        """Nothing: a GPU counts nothing, and the search reads the constants in the kernel's source."""
         return (), ()
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends.cpu.runtime.activation import patched
-        from fuzz.backends.cuda.launch_recorder import recording
+        from fuzz.backends.cuda.launch_recorder import record_launches
         from fuzz.backends.triton_host.autotune import PATCHES
 
-        with patched(PATCHES), recording() as launched:
-            yield Session(launched=launched)
+        with patched(PATCHES), record_launches() as launches:
+            yield Session(launches=launches)
 
     @contextmanager
-    def unwatched(self) -> Iterator[None]:
+    def uninstrumented(self) -> Iterator[None]:
         yield
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         import torch
 
         torch.cuda.synchronize()
 
-    def fatal(self, error: BaseException) -> bool:
+    def is_fatal(self, error: BaseException) -> bool:
         """An illegal access or a failed assertion on the device leaves a context that no launch survives."""
         text = str(error)
         return "CUDA error" in text or "device-side assert" in text or "illegal memory access" in text
 
-    def crowded(self, error: BaseException) -> str:
-        """What this process holds and asked for would fit on the GPU, were it alone there."""
+    def external_oom_reason(self, error: BaseException) -> str:
+        """A reason where what this process holds and requested would fit on the GPU, were it alone there."""
         import torch
 
         if "out of memory" not in str(error):
             return ""
         free, total = torch.cuda.mem_get_info()
-        return shortage(str(error), torch.cuda.memory_reserved(), free, total)
+        return external_shortage(str(error), torch.cuda.memory_reserved(), free, total)
 
 
-def shortage(message: str, held: int, free: int, total: int) -> str:
-    """Of bytes held by this process, free and in total on a GPU: who else has them, if what was asked for would fit."""
-    asked = ASKED.search(message)
-    size = float(asked[1]) * UNITS[asked[2]] if asked else 0.0
+def external_shortage(message: str, held: int, free: int, total: int) -> str:
+    """How much of a GPU's memory other processes hold; empty where the request would not fit without them either.
+
+    `message` is the error's; `held` by this process, `free` and `total` on the GPU are in bytes.
+    """
+    requested = REQUESTED.search(message)
+    size = float(requested[1]) * UNITS[requested[2]] if requested else 0.0
     if held + size > total:
         return ""
     return f"of the GPU's {total >> 20} MiB others hold {(total - free - held) >> 20}"

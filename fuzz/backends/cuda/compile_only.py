@@ -1,8 +1,8 @@
-"""Ahead: what a launcher would launch on a GPU, compiled into Triton's cache on disk by a process that never uses it.
+"""Compiles what a launcher would launch on a GPU into Triton's cache on disk, in a process that never uses the GPU.
 
-The launcher runs on CPU tensors that lie as those on the GPU would, so that it asks for the same specialisations, which
-Triton compiles for the GPU that the driver tells of. No kernel runs, nothing is allocated on the GPU, and CUDA makes no
-context, which would take a second and half a GiB in each process.
+The launcher runs on CPU tensors with the alignment of those on the GPU, so that it asks for the same specialisations,
+which Triton compiles for the GPU that the driver describes. No kernel runs, nothing is allocated on the GPU, and CUDA
+makes no context, which would take a second and half a GiB in each process.
 """
 
 from __future__ import annotations
@@ -26,63 +26,64 @@ from fuzz.backends.triton_host.fake_cuda import PATCHES, WARP, Patch
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.model.outcome import Returned
 
-ASKED = {
+ATTRIBUTES = {
     "multiprocessor_count": 16, "max_shared_mem": 97, "max_num_regs": 12, "warpSize": 10, "sm_clock_rate": 13,
     "mem_clock_rate": 36, "mem_bus_width": 37, "major": 75, "minor": 76,
 }  # fmt: skip
-"""CUdevice_attribute of what Triton and launchers ask."""
-OTHERWISE_TOLD = ("major", "minor")
-"""Those that a driver of Triton's does not tell as properties."""
+"""CUdevice_attribute by name of the properties that Triton and launchers read."""
+CAPABILITY = ("major", "minor")
+"""Attributes that Triton's driver does not give as properties."""
 
 
-def properties() -> dict[str, int]:
-    """What CUDA's driver tells of the first GPU; this makes no context. OSError without a driver, RuntimeError."""
-    device, value, found = ctypes.c_int(), ctypes.c_int(), {}
+def read_properties() -> dict[str, int]:
+    """Properties of the first GPU by CUDA's driver, without a context. Raises OSError where there is no driver,
+    RuntimeError where it finds no GPU or lacks an attribute."""
+    device, value, properties = ctypes.c_int(), ctypes.c_int(), {}
     if cuda().cuInit(0) or cuda().cuDeviceGet(ctypes.byref(device), 0):
         raise RuntimeError("CUDA's driver finds no GPU")
-    for name, attribute in ASKED.items():
+    for name, attribute in ATTRIBUTES.items():
         if cuda().cuDeviceGetAttribute(ctypes.byref(value), attribute, device):
-            raise RuntimeError(f"CUDA's driver does not tell {name}")
-        found[name] = value.value
+            raise RuntimeError(f"CUDA's driver does not know {name}")
+        properties[name] = value.value
     total = ctypes.c_size_t()
     cuda().cuDeviceTotalMem_v2(ctypes.byref(total), device)
-    return found | {"total_memory": total.value}
+    return properties | {"total_memory": total.value}
 
 
-class Answers(Utilities):
-    """Properties of the GPU; a compiled kernel is not loaded."""
+class DriverUtilities(Utilities):
+    """Gives the GPU's properties to Triton; a compiled kernel is not loaded."""
 
-    def __init__(self, told: Mapping[str, int]) -> None:
-        self.told = told
+    def __init__(self, properties: Mapping[str, int]) -> None:
+        self.properties = properties
 
     def get_device_properties(self, device: Any) -> dict[str, int]:
-        return {name: self.told[name] for name in ASKED if name not in OTHERWISE_TOLD}
+        return {name: self.properties[name] for name in ATTRIBUTES if name not in CAPABILITY}
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
         return None, None, 0, 0, UNLIMITED
 
 
-def launcher(src: Any, metadata: Any) -> Callable[..., None]:
-    """What is called in the place of a launch. Up to Triton 3.6 a launcher is compiled for each signature too."""
+def make_launcher(src: Any, metadata: Any) -> Callable[..., None]:
+    """A function to call in place of a launch. Up to Triton 3.6 a launcher is compiled for each signature too."""
     if hasattr(nvidia, "make_launcher"):
-        with suppress(Exception):  # The process that launches says what is wrong.
+        with suppress(Exception):  # The process that launches reports the error.
             nvidia.CudaLauncher(src, metadata)
-    return nothing
+    return launch_nothing
 
 
-def nothing(*_: Any) -> None:
+def launch_nothing(*_: Any) -> None:
     """Nothing is launched."""
 
 
-class Driver(CPUDriver):
-    """A GPU, for which everything is compiled and nothing launched."""
+class CompileOnlyDriver(CPUDriver):
+    """Triton's driver of a GPU for which everything is compiled and nothing launched."""
 
-    launcher_cls = staticmethod(launcher)
+    launcher_cls = staticmethod(make_launcher)
 
-    def __init__(self, told: Mapping[str, int]) -> None:
+    def __init__(self, properties: Mapping[str, int]) -> None:
         super().__init__()
-        self.target = GPUTarget("cuda", 10 * told["major"] + told["minor"], WARP)
-        self.utils = Answers(told)
+        self.target = GPUTarget("cuda", 10 * properties["major"] + properties["minor"], WARP)
+        self.utils = DriverUtilities(properties)
         self.get_current_device: Callable[[], Any] = lambda: 0
 
     def get_current_target(self) -> GPUTarget:
@@ -93,48 +94,48 @@ def refuse(*_: Any) -> None:
     raise RuntimeError("nothing runs on a GPU in a process that only compiles for it")
 
 
-class Ahead:
-    """A backend that compiles for a GPU, and does nothing else."""
+class CompileOnlyBackend:
+    """A backend that compiles for a GPU and does nothing else."""
 
     name = "cuda"
     device = "cpu"
 
     def __init__(self) -> None:
-        self.kept = ExitStack()
+        self.patches = ExitStack()
 
-    def unusable(self) -> str:
-        """Never: it stands for the backend `cuda`, which says it."""
+    def unavailable_reason(self) -> str:
+        """Empty: the backend `cuda`, for which this one compiles, gives the reason."""
         return ""
 
     def prepare(self, counters: bool = False) -> None:
-        """For good. Raises where the GPU cannot be asked what it is."""
-        self.kept.enter_context(compiling(properties()))
+        """Sets up for good. Raises as `read_properties` does."""
+        self.patches.enter_context(compile_only(read_properties()))
 
-    def told(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         return (), ()
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         yield Session()
 
-    def unwatched(self) -> Any:
+    def uninstrumented(self) -> Any:
         return nullcontext()
 
-    def finish(self) -> None:
+    def synchronize(self) -> None:
         """Nothing runs."""
 
-    def fatal(self, error: BaseException) -> bool:
+    def is_fatal(self, error: BaseException) -> bool:
         return False
 
-    def crowded(self, error: BaseException) -> str:
+    def external_oom_reason(self, error: BaseException) -> str:
         return ""
 
 
 @contextmanager
-def compiling(told: Mapping[str, int]) -> Iterator[None]:
+def compile_only(properties: Mapping[str, int]) -> Iterator[None]:
     """Inside, kernels are compiled for a GPU with these properties and not launched."""
-    device = {name: told[name] for name in ("multiprocessor_count", "max_shared_mem", "total_memory")}
+    device = {name: properties[name] for name in ("multiprocessor_count", "max_shared_mem", "total_memory")}
     patches = [*PATCHES, *autotune.PATCHES]
-    patches += [Patch(drivers, "_active", Driver(told)), Patch(torch.cuda, "_lazy_init", refuse)]
-    with knobs.set(capability=(told["major"], told["minor"]), **device), patched(patches):
+    patches += [Patch(drivers, "_active", CompileOnlyDriver(properties)), Patch(torch.cuda, "_lazy_init", refuse)]
+    with knobs.set(capability=(properties["major"], properties["minor"]), **device), patched(patches):
         yield

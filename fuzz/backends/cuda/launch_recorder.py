@@ -1,4 +1,4 @@
-"""Launched: kernels that Triton launched on a GPU, and how to launch them again on other memory, past its front end."""
+"""Records the kernels that Triton launches on a GPU, and launches them again on other memory, past its front end."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import torch
 from triton.compiler.compiler import CompiledKernel
 
 from fuzz.backends.base import Pointer
-from fuzz.backends.cuda.launch_loop import Loop, loop
-from fuzz.backends.memory import extent
+from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
+from fuzz.backends.memory import address_range
 
 HEAD = 9
 """A launcher gets the grid, the stream, the function, two kinds of metadata and two hooks before the arguments."""
 
 
 @dataclass(frozen=True)
-class Launched:
-    """One launch: of which compiled kernel, what Triton called for it, and with what."""
+class CudaLaunch:
+    """One launch: the compiled kernel, the launcher that Triton called for it, and that launcher's arguments."""
 
     kernel: CompiledKernel
     run: Callable[..., None]
@@ -31,51 +31,52 @@ class Launched:
 
     @property
     def pointers(self) -> Sequence[Pointer] | None:
-        found = []
+        """The arguments that are addresses, as `RecordedLaunch` has them."""
+        pointers = []
         for slot, argument in enumerate(self.arguments):
             if isinstance(argument, torch.Tensor):
                 if argument.numel():
-                    found.append(Pointer(slot, *extent(argument)))
+                    pointers.append(Pointer(slot, *address_range(argument)))
             elif isinstance(argument, tuple) or hasattr(argument, "base"):
                 return None  # Tuples and descriptors hold tensors of their own.
-        return found
+        return pointers
 
     @cached_property
-    def loop(self) -> Loop | None:
+    def loop(self) -> LaunchLoop | None:
         """The launch as it is repeated without Triton's launcher, where that is possible."""
-        return loop(self.kernel, self.head, self.arguments)
+        return make_loop(self.kernel, self.head, self.arguments)
 
-    def repeat(self, count: int, moved: Mapping[int, np.ndarray], order: int | None) -> None:
-        """So many launches. A GPU runs programs in an order of its own."""
-        columns = {slot: self.arguments[slot].data_ptr() + away for slot, away in moved.items()}
+    def repeat(self, count: int, offsets: Mapping[int, np.ndarray], order: int | None) -> None:
+        """Launches `count` times, as `RecordedLaunch` does. A GPU runs programs in an order of its own."""
+        columns = {slot: self.arguments[slot].data_ptr() + offset for slot, offset in offsets.items()}
         if self.loop is not None:
             self.loop.repeat(count, columns)
             return
         arguments = list(self.arguments)
-        lists = [(slot, addresses.tolist()) for slot, addresses in columns.items()]
+        addresses = [(slot, column.tolist()) for slot, column in columns.items()]
         for number in range(count):
-            for slot, addresses in lists:
-                arguments[slot] = addresses[number]
+            for slot, column in addresses:
+                arguments[slot] = column[number]
             self.run(*self.head, *arguments)
 
 
 @contextmanager
-def recording() -> Iterator[list[Launched]]:
-    """The launches of this process, as long as it is open."""
-    found: list[Launched] = []
+def record_launches() -> Iterator[list[CudaLaunch]]:
+    """A list of the launches that this process makes inside."""
+    launches: list[CudaLaunch] = []
     original = CompiledKernel.run
 
     def run(kernel: Any) -> Callable[..., None]:
         launcher = original.fget(kernel)
 
-        def launch(*given: Any) -> None:
-            found.append(Launched(kernel, launcher, given[:HEAD], given[HEAD:]))
-            launcher(*given)
+        def launch(*arguments: Any) -> None:
+            launches.append(CudaLaunch(kernel, launcher, arguments[:HEAD], arguments[HEAD:]))
+            launcher(*arguments)
 
         return launch
 
     CompiledKernel.run = property(run)
     try:
-        yield found
+        yield launches
     finally:
         CompiledKernel.run = original

@@ -1,1 +1,1 @@
-"""Replay: the launches of one run are repeated on other memory, for many replicas at once."""
+"""Repeats the launches of one run on other memory, for many replicas at once."""

@@ -1,9 +1,9 @@
-"""Together: replicas of a call, run by repeating the launches that one run made, without the launcher.
+"""Runs replicas of a call by repeating the launches that one run recorded, without the launcher.
 
-A launcher costs a hundred times what its kernels cost on small tensors. Where it only allocates memory, looks at it in
-other shapes and launches kernels, what it does depends on shapes, dtypes, layouts and options alone, which replicas
-share: then its launches can be repeated with the addresses of each replica's own memory. Replicas of which anything is
-wrong with memory are told apart, for a run of their own.
+A launcher costs a hundred times what its kernels cost on small tensors. Where it only allocates memory, makes views of
+it and launches kernels, what it does depends on shapes, dtypes, layouts and options alone, which replicas share: then
+its launches can be repeated with the addresses of each replica's own memory. Replicas whose memory shows anything wrong
+are marked, for a run of their own.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ import numpy as np
 import torch
 
 from fuzz.backends.allocations import Allocation
-from fuzz.backends.base import Launched
-from fuzz.backends.execute import Ran
-from fuzz.backends.memory import NAMES, WORDS, Buffer, extent, signed_poison
+from fuzz.backends.base import RecordedLaunch
+from fuzz.backends.execute import CompletedCall
+from fuzz.backends.memory import DTYPE_NAMES, WORD_DTYPES, Buffer, address_range, signed_poison
 from fuzz.backends.poison import POISON
-from fuzz.backends.replay.batch_memory import Arena, Form, Part, Rows, zeroed
+from fuzz.backends.replay.replica_memory import Region, RegionRows, ReplicaMemory, RowLayout, allocate_zeros
 
 Values = Mapping[str, torch.Tensor]
 Addresses = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where an output lies: in which memory, at which byte, with which shape, strides in elements, and dtype."""
+class OutputView:
+    """Where an output lies: in which region, at which byte, with which shape, strides in elements, and dtype."""
 
-    memory: int
+    region: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -39,165 +39,182 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Played:
-    """Outputs (replicas, *shape) by name, and by replica whether its memory is as it should be."""
+class ReplayResult:
+    """Outputs (replicas, *shape) by name, and by replica, bool (replicas), whether its memory is as it should be."""
 
     outputs: Mapping[str, torch.Tensor]
     intact: np.ndarray
 
 
 @dataclass(frozen=True)
-class Step:
-    """A launch; by slot the memory that its address lies in, and by slot the shadow and the memory that that is of."""
+class TracedLaunch:
+    """A launch with the regions that its addresses point to.
 
-    launched: Launched
+    `addresses` are pairs of a slot and the region that its address lies in, `shadows` triples of a slot, the shadow
+    whose distance it holds and the region of that shadow.
+    """
+
+    launch: RecordedLaunch
     addresses: tuple[tuple[int, int], ...]
     shadows: tuple[tuple[int, int, int], ...]
 
-    def repeat(self, memory: Sequence[Rows], shadows: Sequence[Rows], order: int | None) -> np.ndarray | None:
-        """The launch for every replica; of which there is something to report, or None."""
-        moved = {slot: memory[number].moved for slot, number in self.addresses}
-        moved |= {slot: shadows[shadow].moved - memory[number].moved for slot, shadow, number in self.shadows}
-        return self.launched.repeat(memory[0].count, moved, order)
+    def repeat(
+        self, regions: Sequence[RegionRows], shadows: Sequence[RegionRows], order: int | None
+    ) -> np.ndarray | None:
+        """Launches for every replica; returns, uint8 (replicas), which had something to report, or None."""
+        offsets = {slot: regions[number].shifts for slot, number in self.addresses}
+        offsets |= {slot: shadows[shadow].shifts - regions[number].shifts for slot, shadow, number in self.shadows}
+        return self.launch.repeat(regions[0].count, offsets, order)
 
 
 @dataclass(frozen=True)
-class Recording:
-    """The launches of one run. It keeps the run's memory, so that its addresses stay its own."""
+class LaunchTrace:
+    """The launches of one completed call. It keeps the call's memory alive, so that its addresses stay its own."""
 
-    ran: Ran
-    steps: tuple[Step, ...]
-    places: Mapping[str, Place]
+    call: CompletedCall
+    steps: tuple[TracedLaunch, ...]
+    outputs: Mapping[str, OutputView]
 
-    def play(self, values: Values, order: int | None = None) -> Played:
-        """Runs the replicas whose values, (replicas, *stored shape) by tensor, these are, one launch after the other.
+    def replay(self, values: Values, order: int | None = None) -> ReplayResult:
+        """Runs replicas, launch by launch; `values` are those of each tensor, (replicas, *stored shape).
 
         `order` permutes the order of programs, where the backend can.
         """
         count = len(next(iter(values.values())))
-        arena = Arena(self.form, count)
-        for part, (name, buffer) in zip(arena.parts, self.ran.buffers.items(), strict=False):
-            put(part, buffer, values[name])
-        before = arena.words.clone()
-        shadows = [zeroed(len(one.shadow), count, one.shadow.ctypes.data) for one in self.ran.session.watched]
-        reports = [step.repeat(arena.parts, shadows, order) for step in self.steps]
-        wrong = arena.changed(before)
-        outputs = {name: arena.parts[one.memory].seen(one.shape, one.strides, one.offset, one.dtype)
-                   for name, one in self.places.items()}  # fmt: skip
+        memory = ReplicaMemory(self.layout, count)
+        for region, (name, buffer) in zip(memory.regions, self.call.buffers.items(), strict=False):
+            write_values(region, buffer, values[name])
+        before = memory.words.clone()
+        shadows = [allocate_zeros(len(one.shadow), count, one.shadow.ctypes.data) for one in self.call.session.shadowed]
+        reports = [step.repeat(memory.regions, shadows, order) for step in self.steps]
+        damaged = memory.has_changed(before)
+        outputs = {
+            name: memory.regions[view.region].view(view.shape, view.strides, view.offset, view.dtype)
+            for name, view in self.outputs.items()
+        }
         for output in outputs.values():
-            wrong |= unwritten(output)
-        harmed = np.asarray(wrong.cpu().numpy())
-        for reported in reports:
-            harmed = harmed if reported is None else harmed | (reported > 0)
-        return Played(outputs, ~harmed)
+            damaged |= has_poison(output)
+        intact = ~np.asarray(damaged.cpu().numpy())
+        for report in reports:
+            intact = intact if report is None else intact & (report == 0)
+        return ReplayResult(outputs, intact)
 
     @cached_property
-    def form(self) -> Form:
-        """The memory of a replica: its arguments, then what the launcher allocated."""
-        parts = [argument(buffer) for buffer in self.ran.buffers.values()]
-        parts += [scratch(allocation) for allocation in self.ran.allocations.made]
-        return Form(parts, next(iter(self.ran.buffers.values())).device_base.device)
+    def layout(self) -> RowLayout:
+        """The memory of a replica: its arguments, then the launcher's allocations."""
+        regions = [argument_region(buffer) for buffer in self.call.buffers.values()]
+        regions += [allocation_region(allocation) for allocation in self.call.allocations.guarded]
+        return RowLayout(regions, next(iter(self.call.buffers.values())).device_base.device)
 
 
-def recorded(ran: Ran) -> Recording | None:
-    """The recording of a run; None where repeating its launches would not do all that the launcher did."""
-    session = ran.session
-    if not session.launched or ran.allocations.computed or any(one.pristine is None for one in ran.buffers.values()):
+def record_trace(call: CompletedCall) -> LaunchTrace | None:
+    """The trace of a completed call; None where repeating its launches would not do all that the launcher did."""
+    session, allocations = call.session, call.allocations
+    huge = any(buffer.pristine is None for buffer in call.buffers.values())
+    if not session.launches or allocations.has_computed or huge:
         return None
-    bases = [buffer.device_base for buffer in ran.buffers.values()]
-    bases += [allocation.base for allocation in ran.allocations.made]
+    bases = [buffer.device_base for buffer in call.buffers.values()]
+    bases += [allocation.base for allocation in allocations.guarded]
     spans = [(base.data_ptr(), base.data_ptr() + base.nbytes) for base in bases]
-    shadows = [(one.start, one.end) for one in session.watched]
-    steps = [step(launched, spans, shadows) for launched in session.launched]
-    places = {name: place(output, spans) for name, output in ran.outputs.items()}
-    if any(one is None for one in (*steps, *places.values())):
+    shadows = [(memory.start, memory.end) for memory in session.shadowed]
+    steps = [trace_launch(launch, spans, shadows) for launch in session.launches]
+    outputs = {name: locate_output(output, spans) for name, output in call.outputs.items()}
+    if None in steps or None in outputs.values():
         return None
-    return Recording(ran, tuple(one for one in steps if one), {name: one for name, one in places.items() if one})
+    return LaunchTrace(
+        call, tuple(step for step in steps if step), {name: view for name, view in outputs.items() if view}
+    )
 
 
-def step(launched: Launched, memory: Sequence[Addresses], shadows: Sequence[Addresses]) -> Step | None:
-    """The launch with what its addresses point to; None where one points elsewhere, or it cannot be repeated."""
-    if launched.pointers is None:
+def trace_launch(
+    launch: RecordedLaunch, spans: Sequence[Addresses], shadows: Sequence[Addresses]
+) -> TracedLaunch | None:
+    """The launch with the regions of its addresses; None where one points elsewhere, or it cannot be repeated."""
+    if launch.pointers is None:
         return None
-    addresses, moved = [], []
-    for pointer in launched.pointers:
-        number = holding(pointer.start, pointer.end, memory)
+    addresses, shadow_slots = [], []
+    for pointer in launch.pointers:
+        number = find_span(pointer.start, pointer.end, spans)
         if number is None:
             return None
         addresses.append((pointer.slot, number))
         if pointer.shadow:
-            shadow = holding(pointer.start, pointer.end, shadows)
+            shadow = find_span(pointer.start, pointer.end, shadows)
             if shadow is None:
                 return None
-            moved.append((pointer.shadow, shadow, number))
-    return Step(launched, tuple(addresses), tuple(moved))
+            shadow_slots.append((pointer.shadow, shadow, number))
+    return TracedLaunch(launch, tuple(addresses), tuple(shadow_slots))
 
 
-def place(output: torch.Tensor, memory: Sequence[Addresses]) -> Place | None:
-    """Where an output lies; None where that is not in this memory."""
+def locate_output(output: torch.Tensor, spans: Sequence[Addresses]) -> OutputView | None:
+    """Where an output lies; None where that is in none of the spans."""
     shape, strides = tuple(output.shape), tuple(output.stride())
-    if output.dtype not in NAMES or not memory:
+    if output.dtype not in DTYPE_NAMES or not spans:
         return None
     if not output.numel():
-        return Place(0, 0, shape, strides, output.dtype)
-    start, end = extent(output)
-    number = holding(start, end, memory)
-    return None if number is None else Place(number, start - memory[number][0], shape, strides, output.dtype)
+        return OutputView(0, 0, shape, strides, output.dtype)
+    start, end = address_range(output)
+    number = find_span(start, end, spans)
+    return None if number is None else OutputView(number, start - spans[number][0], shape, strides, output.dtype)
 
 
-def holding(start: int, end: int, memory: Sequence[Addresses]) -> int | None:
-    """The number of the memory that a range of addresses lies in."""
-    for number, (low, high) in enumerate(memory):
+def find_span(start: int, end: int, spans: Sequence[Addresses]) -> int | None:
+    """The number of the span that holds a range of addresses, None where none does."""
+    for number, (low, high) in enumerate(spans):
         if low <= start and end <= high:
             return number
     return None
 
 
-def argument(buffer: Buffer) -> Part:
-    """An argument, of which nothing may change. Its values are put into it later."""
+def argument_region(buffer: Buffer) -> Region:
+    """The region of an argument, of which nothing may change. Its values are written into it later."""
     base = buffer.device_base
-    return Part(base.data_ptr(), poisoned(base), np.ones(base.nbytes, dtype=bool))
+    return Region(base.data_ptr(), poison_bytes(base), np.ones(base.nbytes, dtype=bool))
 
 
-def put(rows: Rows, buffer: Buffer, values: torch.Tensor) -> None:
-    """Each replica's values in its argument."""
-    word = WORDS[buffer.device_base.element_size()]
+def write_values(rows: RegionRows, buffer: Buffer, values: torch.Tensor) -> None:
+    """Writes each replica's values into its argument."""
+    word = WORD_DTYPES[buffer.device_base.element_size()]
     start = buffer.start * buffer.device_base.element_size()
-    rows.seen(buffer.stored, buffer.strides, start, word).copy_(values.view(word))
+    rows.view(buffer.stored, buffer.strides, start, word).copy_(values.view(word))
 
 
-def scratch(allocation: Allocation) -> Part:
-    """What the launcher allocated, of which the guards may not change."""
+def allocation_region(allocation: Allocation) -> Region:
+    """The region of a tensor that the launcher allocated, of which the guards may not change."""
     base, size = allocation.base, allocation.base.element_size()
     inside = slice(allocation.start * size, (allocation.start + allocation.length) * size)
-    held, kept = poisoned(base), np.ones(base.nbytes, dtype=bool)
-    kept[inside] = False
+    initial, protected = poison_bytes(base), np.ones(base.nbytes, dtype=bool)
+    protected[inside] = False
     if allocation.filled is not None and allocation.length:
         storage = torch.as_strided(allocation.filled, (allocation.length,), (1,), 0)
-        held[inside] = storage.view(WORDS[size]).cpu().numpy().view(np.uint8)
-    return Part(base.data_ptr(), held, kept)
+        initial[inside] = storage.view(WORD_DTYPES[size]).cpu().numpy().view(np.uint8)
+    return Region(base.data_ptr(), initial, protected)
 
 
-def poisoned(base: torch.Tensor) -> np.ndarray:
-    """As many bytes of poison as memory has."""
-    word = POISON[NAMES[base.dtype]].to_bytes(base.element_size(), sys.byteorder)
+def poison_bytes(base: torch.Tensor) -> np.ndarray:
+    """As many bytes of poison, uint8, as a tensor has."""
+    word = POISON[DTYPE_NAMES[base.dtype]].to_bytes(base.element_size(), sys.byteorder)
     return np.frombuffer(word * base.numel(), dtype=np.uint8).copy()
 
 
-def unwritten(output: torch.Tensor) -> torch.Tensor:
-    """By replica whether an element of an output still holds poison. Eight-bit types cannot be told."""
+def has_poison(output: torch.Tensor) -> torch.Tensor:
+    """By replica, bool (replicas), whether an element of an output, (replicas, *shape), still holds poison.
+
+    Eight-bit types have no word to spare.
+    """
     size, count = output.element_size(), len(output)
     if size == 1 or not output.numel():
         return torch.zeros(count, dtype=torch.bool, device=output.device)
-    held = output.view(getattr(torch, f"int{8 * size}")) == signed_poison(output.dtype)
-    return held.reshape(count, -1).any(1)
+    matches = output.view(WORD_DTYPES[size]) == signed_poison(output.dtype)
+    return matches.reshape(count, -1).any(1)
 
 
-def alike(played: Played, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:
+def matches_single_run(result: ReplayResult, row: int, outputs: Mapping[str, torch.Tensor]) -> bool:
     """Whether one replica has the very bits that a run of its own gave."""
-    pairs = ((played.outputs[name][row], output) for name, output in outputs.items())
-    return bool(played.intact[row]) and all(torch.equal(octets(one), octets(other)) for one, other in pairs)
+    pairs = ((result.outputs[name][row], output) for name, output in outputs.items())
+    return bool(result.intact[row]) and all(torch.equal(as_bytes(got), as_bytes(want)) for got, want in pairs)
 
 
-def octets(tensor: torch.Tensor) -> torch.Tensor:
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """A flat copy of a tensor's elements as uint8."""
     return tensor.reshape(-1).clone(memory_format=torch.contiguous_format).view(torch.uint8)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.backends.memory import NAMES, words_of
+from fuzz.backends.memory import DTYPE_NAMES, read_words
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
@@ -22,8 +22,8 @@ Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 
 def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
     """One element of a tensor, spelled for people."""
-    kind = named_dtype(NAMES[got.dtype])
-    word = int(words_of(got[index].reshape(1))[0])
+    kind = named_dtype(DTYPE_NAMES[got.dtype])
+    word = int(read_words(got[index].reshape(1))[0])
     return Element(output, index, decimal(word, kind), hex_bits(word, kind), want, **more)
 
 

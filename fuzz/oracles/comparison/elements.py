@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.reference.envelope import Expected, Precision
@@ -48,7 +48,7 @@ def compare_elements(
     if not out.is_floating_point():
         wrong = (out != value) & (expected.spread == 0)
         return Comparison(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
-    kind = named_dtype(NAMES[output.dtype])
+    kind = named_dtype(DTYPE_NAMES[output.dtype])
     out = out.double()
     value, slack, bound = error_bounds(expected, kind, precision, contract)
     error = (out - value).abs()

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import torch
 
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.reference.envelope import UNIT64, Expected, Precision
 
@@ -39,7 +39,7 @@ def suspect_reference(output: torch.Tensor, expected: Expected, precision: Preci
     if not bool(coarse.any()):
         return coarse
     near = (output.double() - expected.value).abs() <= own * (unit * NEAR)
-    return coarse & near & (size >= least(NAMES[output.dtype])) & torch.isfinite(own)
+    return coarse & near & (size >= least(DTYPE_NAMES[output.dtype])) & torch.isfinite(own)
 
 
 @lru_cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from fuzz.backends.memory import words_of
+from fuzz.backends.memory import read_words
 from fuzz.backends.poison import POISON
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.oracles.diagnosis.context import DiagnosisContext
@@ -14,7 +14,7 @@ from fuzz.oracles.diagnosis.context import DiagnosisContext
 def unwritten(seen: DiagnosisContext, output: str) -> str:
     """Elements that still hold, or were computed from, the poison of memory that nobody wrote."""
     raw, wrong = seen.raw[output], seen.wrong[output]
-    held = words_of(raw) == POISON[seen.kind(output).name]
+    held = read_words(raw) == POISON[seen.kind(output).name]
     if held.any():
         return f"{int(held.sum())} of {raw.numel()} elements of {output} were never written"
     nan = raw.isnan() & wrong & seen.want[output].isfinite()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fuzz.backends.memory import NAMES
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.elements import compare_elements, error_bounds
@@ -35,7 +35,7 @@ class DiagnosisContext:
     earlier: tuple[Tensors, ...] = ()
 
     def kind(self, output: str) -> DType:
-        return named_dtype(NAMES[self.raw[output].dtype])
+        return named_dtype(DTYPE_NAMES[self.raw[output].dtype])
 
     def fits(self, output: str, due: torch.Tensor, bound: torch.Tensor) -> bool:
         """Whether an output is that, everywhere, and where it is wrong that is not what is due, either."""
@@ -61,7 +61,7 @@ def make_context(exam: Examination) -> DiagnosisContext:
     want = {name: one.value.cpu() for name, one in expected.items()}
     bound, wrong = {}, {}
     for name, one in expected.items():
-        kind = named_dtype(NAMES[outputs[name].dtype])
+        kind = named_dtype(DTYPE_NAMES[outputs[name].dtype])
         bound[name] = error_bounds(one, kind, exam.precision, exam.target.contract)[2].cpu()
         symptom = compare_elements(outputs[name], one, exam.precision, exam.target.contract).symptom.cpu() > 0
         if bool(symptom.any()):

@@ -47,7 +47,7 @@ NARROW = ReplicaLimits(32, 1 << 13)
 """Replicas that cost little more than one where they run together."""
 WIDTHS = {"cuda": ReplicaLimits(512, 1 << 22, 32)}
 """The same on a GPU, where compiling a plan costs more and elements less: of the first plans too."""
-WAVE_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
+GROUP_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
 
@@ -65,7 +65,7 @@ class RandomEngine:
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._first, self._later = self._drawer(BUDGETS), self._drawer(WAVE_BUDGETS)
+        self._first, self._later = self._drawer(BUDGETS), self._drawer(GROUP_BUDGETS)
 
     def _drawer(self, budgets: Budgets) -> Callable[[bytes], Any]:
         @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))

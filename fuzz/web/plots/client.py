@@ -8,7 +8,7 @@ from fuzz.model.outcome import describe
 from fuzz.run.options import RunOptions
 from fuzz.web.plots.data import PlotData
 from fuzz.web.plots.protocol import STUDIO, PlotConfig, PlotRequest, PlotResult
-from fuzz.worker.process import Fate, Worker, preload
+from fuzz.worker.process import Worker, WorkerCrash, preload
 
 PATIENCE = 120.0
 """Seconds that drawing one entry may take, references and arbitrary precision included."""
@@ -19,9 +19,9 @@ def studies(sittings: Iterable[PlotRequest], gallery: PlotConfig) -> Iterator[Pl
     preload("fuzz.oracles.preload")
     with Worker(STUDIO, gallery, RunOptions("").worker_memory, PATIENCE) as worker:
         for sitting in sittings:
-            answer = worker.ask(sitting)
-            yield ended(answer) if isinstance(answer, Fate) else answer
+            answer = worker.call(sitting)
+            yield ended(answer) if isinstance(answer, WorkerCrash) else answer
 
 
-def ended(fate: Fate) -> PlotResult:
+def ended(fate: WorkerCrash) -> PlotResult:
     return PlotResult(PlotData(why=f"nothing to draw: {describe(fate.outcome)}"), why="the worker that makes it ended")

@@ -12,8 +12,8 @@ import torch
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import Fatal, run
-from fuzz.backends.memory import NAMES
+from fuzz.backends.execute import FatalError, run
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
@@ -36,8 +36,8 @@ from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_targe
 from fuzz.target.spec import Launcher, Target
 from fuzz.web.plots.data import ErrorCurve, OutputErrors, PlotData
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
-from fuzz.worker.process import Final
-from fuzz.worker.protocol import Setting
+from fuzz.worker.process import LastResponse
+from fuzz.worker.protocol import WorkerConfig
 
 ENDING = ("died", "hung", "out-of-memory")
 """Symptoms of cases that are not run to be drawn."""
@@ -49,7 +49,7 @@ DRAWN = 1024
 class PlotWorker:
     """What one process draws: entries of one target, with one planted bug or none, on one backend."""
 
-    setting: Setting
+    worker_config: WorkerConfig
     target: Target
     launcher: Launcher
     backend: Backend
@@ -60,7 +60,7 @@ class PlotWorker:
 
     def script(self, sitting: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
-        plant = load_planted(self.target, self.setting.planted)[0] if self.setting.planted else None
+        plant = load_planted(self.target, self.worker_config.planted)[0] if self.worker_config.planted else None
         try:
             expected = expected_values(self.target, sitting.entry)
             due = Due(expected, split_call(self.target, sitting.entry.case))
@@ -103,7 +103,8 @@ class PlotWorker:
         settings = {name: repr(value) for name, value in held.items() if name != swept}
         settings |= {name: str(value) for name, value in call.options.items()}
         plan = make_plan(
-            self.target, self.setting.target, dtype=dtype, backend=self.backend.name, planted=self.setting.planted,
+            self.target, self.worker_config.target, dtype=dtype, backend=self.backend.name,
+            planted=self.worker_config.planted,
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
         arithmetic = make_precision(plan.backend, self.target.accumulate, self.target.dot)
@@ -113,34 +114,34 @@ class PlotWorker:
         tensors = bench.tensors((words,))
         got = bench.run(tensors).cpu()
         inputs = {name: one.cpu().double() for name, one in tensors.items()}
-        want, kind = truth.expected(inputs, members=1).value, named_dtype(NAMES[got.dtype])
+        want, kind = truth.expected(inputs, members=1).value, named_dtype(DTYPE_NAMES[got.dtype])
         error, sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
         x = from_bits(words, plan.kind).astype(np.float64)
         return ErrorCurve(output, swept, dtype, settings, numbers(x), numbers(error.numpy()), tuple(sign.tolist()))
 
 
-def make_handler(gallery: PlotConfig) -> Callable[[PlotRequest], Final]:
+def make_handler(gallery: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
     """The worker's handler, sitting -> study; each one is its process's last."""
     backend = named_backend(gallery.backend).name
 
-    def handle(sitting: PlotRequest) -> Final:
+    def handle(sitting: PlotRequest) -> LastResponse:
         try:
             text = located(gallery, sitting)
-            return Final(
-                PlotWorker(*settled(Setting(text, sitting.entry.planted or None, backend), sitting)).study(sitting)
+            return LastResponse(
+                PlotWorker(*settled(WorkerConfig(text, sitting.entry.planted or None, backend), sitting)).study(sitting)
             )
         except UsageError as error:
-            return Final(PlotResult(PlotData(why=one_line(error)), why="its target cannot be run here"))
-        except Fatal as fatal:
-            return Final(PlotResult(PlotData(why=f"nothing to draw: {describe(fatal.outcome)}")))
+            return LastResponse(PlotResult(PlotData(why=one_line(error)), why="its target cannot be run here"))
+        except FatalError as fatal:
+            return LastResponse(PlotResult(PlotData(why=f"nothing to draw: {describe(fatal.outcome)}")))
 
     return handle
 
 
-def settled(setting: Setting, sitting: PlotRequest) -> tuple[Setting, Target, Launcher, Backend]:
+def settled(worker_config: WorkerConfig, sitting: PlotRequest) -> tuple[WorkerConfig, Target, Launcher, Backend]:
     """What a studio needs, once the entry's case is known to fit its target."""
-    check_fits(sitting.entry.case, load(setting.target), sitting.path)
-    return setting, *set_up_process(setting)
+    check_fits(sitting.entry.case, load(worker_config.target), sitting.path)
+    return worker_config, *set_up_process(worker_config)
 
 
 def located(gallery: PlotConfig, sitting: PlotRequest) -> str:

@@ -17,7 +17,7 @@ from triton.runtime.driver import driver as drivers
 from fuzz import size, target, tensor
 from fuzz.backends.cpu.runtime.compiler import build
 from fuzz.backends.cuda import compile_only, launch_loop
-from fuzz.backends.cuda.launch_recorder import recording
+from fuzz.backends.cuda.launch_recorder import record_launches
 from fuzz.backends.execute import run
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.model.case import Argument, Call, Case, Split
@@ -25,7 +25,7 @@ from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
-from fuzz.worker.protocol import Setting
+from fuzz.worker.protocol import WorkerConfig
 
 H100 = {
     "multiprocessor_count": 132, "max_shared_mem": 232448, "max_num_regs": 65536, "warpSize": 32, "sm_clock_rate": 198,
@@ -86,10 +86,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_case_is_compiled_for_the_gpu_with_the_specialisation_that_it_asks_for_there(cache: Path) -> None:
-    with compile_only.compiling(H100):
+    with compile_only.compile_only(H100):
         for case, aligned in ((plan(48), {"y", "x", "n"}), (plan(47, Layout(offset=1)), {"y"})):
             before = set(cache.rglob("*.ttir"))
-            outcome = run(doubled, doubled.launcher, case.calls, compile_only.Ahead())
+            outcome = run(doubled, doubled.launcher, case.calls, compile_only.CompileOnlyBackend())
             assert isinstance(outcome, Returned) and outcome.calls[0].unwritten
             (path,) = set(cache.rglob("*.ttir")) - before
             head = next(line for line in path.read_text().splitlines() if "tt.func" in line).split("%")[1:]
@@ -99,48 +99,48 @@ def test_a_case_is_compiled_for_the_gpu_with_the_specialisation_that_it_asks_for
 
 
 def test_what_triton_launches_can_be_repeated_without_its_launcher(cache: Path) -> None:
-    with compile_only.compiling(H100), recording() as launched:
-        run(doubled, doubled.launcher, plan(48, dtype="float16").calls, compile_only.Ahead())
-        (one,) = launched
-        assert one.loop is not None and one.pointers is not None
-        shape = one.loop.shape
-        assert (shape.grid, shape.threads, shape.stream) == ((1, 1, 1), 128, 0)
-        addresses = [argument.data_ptr() for argument in one.arguments[:2]]
-        assert one.loop.slots.tolist() == [*addresses, 48, 0, 0]
-        assert [pointer.slot for pointer in one.pointers] == [0, 1]
+    with compile_only.compile_only(H100), record_launches() as recorded:
+        run(doubled, doubled.launcher, plan(48, dtype="float16").calls, compile_only.CompileOnlyBackend())
+        (launch,) = recorded
+        assert launch.loop is not None and launch.pointers is not None
+        config = launch.loop.config
+        assert (config.grid, config.threads, config.stream) == ((1, 1, 1), 128, 0)
+        addresses = [argument.data_ptr() for argument in launch.arguments[:2]]
+        assert launch.loop.slots.tolist() == [*addresses, 48, 0, 0]
+        assert [pointer.slot for pointer in launch.pointers] == [0, 1]
 
 
 def test_one_configuration_is_compiled_and_no_times_are_kept(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuned_kernel, "cache_results", True)
-    with compile_only.compiling(H100):
-        assert isinstance(run(tuned, tuned.launcher, plan(20).calls, compile_only.Ahead()), Returned)
+    with compile_only.compile_only(H100):
+        assert isinstance(run(tuned, tuned.launcher, plan(20).calls, compile_only.CompileOnlyBackend()), Returned)
     assert len(list(cache.rglob("*.cubin"))) == 1 and not list(cache.rglob("*.autotune.json"))
 
 
 def test_nothing_is_left_of_it() -> None:
     before = drivers._active, vars(knobs).copy(), torch.cuda._lazy_init
-    with compile_only.compiling(H100):
+    with compile_only.compile_only(H100):
         assert drivers.active.get_current_target().arch == 90
         with pytest.raises(RuntimeError, match="only compiles"):
             torch.cuda._lazy_init()
     assert (drivers._active, vars(knobs), torch.cuda._lazy_init) == before
 
 
-def test_the_scouts_process_compiles_the_calls_of_the_oracles_and_keeps_failures_to_itself(
+def test_the_precompiler_compiles_the_calls_of_the_oracles_and_keeps_failures_to_itself(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     polite: list[int] = []
     monkeypatch.setattr(os, "nice", polite.append)
-    with compile_only.compiling(H100):
-        monkeypatch.setattr(compile_only.Ahead, "prepare", lambda self, counters=False: None)
-        monkeypatch.setattr(examine, "loaded", lambda setting: (doubled, doubled.launcher))
-        handle = examine.compilation(Setting("doubled", None, "cuda"))
+    with compile_only.compile_only(H100):
+        monkeypatch.setattr(compile_only.CompileOnlyBackend, "prepare", lambda self, counters=False: None)
+        monkeypatch.setattr(examine, "loaded", lambda config: (doubled, doubled.launcher))
+        handle = examine.make_compile_handler(WorkerConfig("doubled", None, "cuda"))
         assert handle(plan(33, Layout(offset=1), Split(3, 1), "bfloat16"))
         heads = [line for path in cache.rglob("*.ttir") for line in path.read_text().splitlines() if "tt.func" in line]
         # As drawn; contiguous; one row alone, whose number is a constant.
         assert sorted(head.count("%") for head in heads) == [2, 3, 3] and polite == [examine.POLITE]
-        monkeypatch.setattr(examine, "loaded", lambda setting: (wrong, wrong.launcher))
-        assert not examine.compilation(Setting("wrong", None, "cuda"))(plan(33))
+        monkeypatch.setattr(examine, "loaded", lambda config: (wrong, wrong.launcher))
+        assert not examine.make_compile_handler(WorkerConfig("wrong", None, "cuda"))(plan(33))
 
 
 FAKE = """
@@ -154,16 +154,18 @@ SEEN int cuDeviceTotalMem_v2(size_t *total, int device) { *total = (size_t)80 <<
 """
 
 
-def test_the_driver_is_asked_what_the_gpu_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_describes_the_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "libcuda.so"
     path.write_bytes(build(FAKE, "fake"))
     monkeypatch.setattr(launch_loop, "LIBRARY", str(path))
     launch_loop.driver.cache_clear()
     try:
-        told = compile_only.properties()
-        assert told.keys() == H100.keys() and told["major"] == 7503 and told["total_memory"] == 80 << 30
+        properties = compile_only.read_properties()
+        assert (
+            properties.keys() == H100.keys() and properties["major"] == 7503 and properties["total_memory"] == 80 << 30
+        )
         ctypes.c_int.in_dll(launch_loop.driver(), "none").value = 1
         with pytest.raises(RuntimeError, match="no GPU"):
-            compile_only.properties()
+            compile_only.read_properties()
     finally:
         launch_loop.driver.cache_clear()

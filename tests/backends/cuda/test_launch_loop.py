@@ -1,4 +1,4 @@
-"""Launches repeated in C ask CUDA's driver for what Triton's launcher asks it for. Here it writes it down."""
+"""Launches repeated in C make the calls to CUDA's driver that Triton's launcher makes; a fake driver records them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from triton.compiler import ASTSource
 
 from fuzz.backends.cpu.runtime.compiler import build
 from fuzz.backends.cuda import launch_loop as module
-from fuzz.backends.cuda.launch_loop import Loop, loop
-from fuzz.backends.cuda.launch_recorder import Launched
+from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
+from fuzz.backends.cuda.launch_recorder import CudaLaunch
 
 FAKE = """
 #include <string.h>
@@ -71,11 +71,11 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     path.write_bytes(build(FAKE, "fake"))
     library = ctypes.CDLL(str(path))
     monkeypatch.setattr(module, "driver", lambda: library)
-    for kept in (module.entry, module.sides):
-        kept.cache_clear()
+    for cached in (module.driver_function, module.create_streams):
+        cached.cache_clear()
     yield library
-    for kept in (module.entry, module.sides):
-        kept.cache_clear()
+    for cached in (module.driver_function, module.create_streams):
+        cached.cache_clear()
 
 
 def launches(fake: Any, arguments: int) -> list[list[int]]:
@@ -87,7 +87,7 @@ def launches(fake: Any, arguments: int) -> list[list[int]]:
 def test_each_replica_is_launched_with_its_addresses_and_everything_else_as_at_first(fake: Any) -> None:
     first, second = torch.arange(64.0), torch.zeros(8, dtype=torch.bfloat16)
     arguments = (first, -5, 128, 1e-5, second, 1 << 40, True, -0.1, None)
-    launched = Launched(kernel(), lambda *_: pytest.fail("Triton's launcher"), HEAD, arguments)
+    launched = CudaLaunch(kernel(), lambda *_: pytest.fail("Triton's launcher"), HEAD, arguments)
     ctypes.c_int.in_dll(fake, "arguments").value = 10
     moved = {0: np.array([0, 256, 640]), 4: np.array([128, -64, 1 << 33])}
     launched.repeat(3, moved, None)
@@ -101,26 +101,28 @@ def test_each_replica_is_launched_with_its_addresses_and_everything_else_as_at_f
 
 
 def test_many_launches_run_side_by_side_after_what_came_before_and_before_what_comes_after(fake: Any) -> None:
-    made = loop(kernel(("*fp32",)), HEAD, (None,))
+    made = make_loop(kernel(("*fp32",)), HEAD, (None,))
     assert made is not None
-    made.repeat(module.FEW, {0: np.arange(module.FEW)})
+    made.repeat(module.FEWEST_FOR_STREAMS, {0: np.arange(module.FEWEST_FOR_STREAMS)})
     streams = [row[8] for row in launches(fake, 0)]
-    sides = streams[: module.SIDES]
-    assert streams == sides * (module.FEW // module.SIDES)
-    assert len({*sides, made.shape.stream}) == module.SIDES + 1
+    sides = streams[: module.SIDE_STREAMS]
+    assert streams == sides * (module.FEWEST_FOR_STREAMS // module.SIDE_STREAMS)
+    assert len({*sides, made.config.stream}) == module.SIDE_STREAMS + 1
     rows = np.array((ctypes.c_int64 * (64 * 4)).in_dll(fake, "notes")).reshape(64, 4).tolist()
-    (_, start, *_), *before = rows[: module.SIDES + 1]
-    assert rows[0][:3] == [ord("r"), start, made.shape.stream]
+    (_, start, *_), *before = rows[: module.SIDE_STREAMS + 1]
+    assert rows[0][:3] == [ord("r"), start, made.config.stream]
     assert before == [[ord("w"), side, start, 0] for side in sides]
-    after = rows[module.SIDES + 1 : 3 * module.SIDES + 1]
+    after = rows[module.SIDE_STREAMS + 1 : 3 * module.SIDE_STREAMS + 1]
     ends = [row[1] for row in after[::2]]
-    assert after[::2] == [[ord("r"), end, side, module.FEW] for end, side in zip(ends, sides, strict=True)]
-    assert after[1::2] == [[ord("w"), made.shape.stream, end, module.FEW] for end in ends]
-    assert len({start, *ends}) == module.SIDES + 1
+    assert after[::2] == [
+        [ord("r"), end, side, module.FEWEST_FOR_STREAMS] for end, side in zip(ends, sides, strict=True)
+    ]
+    assert after[1::2] == [[ord("w"), made.config.stream, end, module.FEWEST_FOR_STREAMS] for end in ends]
+    assert len({start, *ends}) == module.SIDE_STREAMS + 1
 
 
-def test_an_error_of_the_driver_is_told_in_tritons_words_and_ends_the_loop(fake: Any) -> None:
-    made = loop(kernel(("*fp32",)), HEAD, (None,))
+def test_an_error_of_the_driver_is_raised_in_tritons_words_and_ends_the_loop(fake: Any) -> None:
+    made = make_loop(kernel(("*fp32",)), HEAD, (None,))
     ctypes.c_int.in_dll(fake, "failing").value = 2
     with pytest.raises(RuntimeError, match=r"Triton Error \[CUDA\]: an illegal memory access was encountered"):
         made.repeat(5, {0: np.arange(5)})  # type: ignore[union-attr]
@@ -128,9 +130,9 @@ def test_an_error_of_the_driver_is_told_in_tritons_words_and_ends_the_loop(fake:
 
 
 def test_an_empty_grid_launches_nothing(fake: Any) -> None:
-    made = loop(kernel(("*fp32",)), HEAD, (None,))
+    made = make_loop(kernel(("*fp32",)), HEAD, (None,))
     assert made is not None
-    Loop(replace(made.shape, grid=(4, 0, 1)), made.slots, made.places).repeat(2, {0: np.arange(2)})
+    LaunchLoop(replace(made.config, grid=(4, 0, 1)), made.slots, made.slot_of).repeat(2, {0: np.arange(2)})
     assert launches(fake, 0) == []
 
 
@@ -155,9 +157,9 @@ def test_an_empty_grid_launches_nothing(fake: Any) -> None:
 def test_what_needs_more_than_a_launch_is_left_to_tritons_launcher(
     types: Any, metadata: dict[str, Any], arguments: Any, head: Any
 ) -> None:
-    assert loop(kernel(types, **metadata), head, arguments) is None
+    assert make_loop(kernel(types, **metadata), head, arguments) is None
     calls: list[Any] = []
-    launched = Launched(kernel(types, **metadata), lambda *given: calls.append(given), head, arguments)
+    launched = CudaLaunch(kernel(types, **metadata), lambda *arguments: calls.append(arguments), head, arguments)
     launched.repeat(2, {}, None)
     assert calls == [(*head, *arguments)] * 2
 
@@ -171,7 +173,7 @@ def test_the_slots_are_the_parameters_of_what_triton_compiles(fake: Any) -> None
     signature = {"x": "*fp32", "y": "*fp32", "n": "i32", "factor": "fp32", "BLOCK": "constexpr"}
     made = triton.compile(ASTSource(scaled, signature, {(4,): 64}), target=GPUTarget("cuda", 90, 32))
     x, y = torch.zeros(64), torch.zeros(64)
-    built = loop(made, HEAD, (x, y, 64, 2.0, 64))
+    built = make_loop(made, HEAD, (x, y, 64, 2.0, 64))
     assert built is not None
     sizes = [int(bits) // 8 for bits in re.findall(r"\.param \.\w(\d+)", made.asm["ptx"])]
     assert sizes[:4] == [8, 8, 4, 4] and all(size == 8 for size in sizes[4:]) and len(sizes) <= len(built.slots)

@@ -13,9 +13,9 @@ import triton.language as tl
 
 from fuzz.backends import backend
 from fuzz.backends.cuda.backend import Cuda
-from fuzz.backends.cuda.launch_recorder import Launched
-from fuzz.backends.execute import Ran, run
-from fuzz.backends.replay.trace import Recording, recorded
+from fuzz.backends.cuda.launch_recorder import CudaLaunch
+from fuzz.backends.execute import CompletedCall, run
+from fuzz.backends.replay.trace import LaunchTrace, record_trace
 from fuzz.model.case import Case
 from fuzz.oracles import examine
 from fuzz.oracles.replicas import replica_values
@@ -23,7 +23,7 @@ from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.worker.precompile import COMPILERS
 from fuzz.worker.process import Worker
-from fuzz.worker.protocol import ENTRY, Setting
+from fuzz.worker.protocol import HANDLER, WorkerConfig
 
 if not torch.cuda.is_available():
     pytest.skip("no GPU here", allow_module_level=True)
@@ -45,35 +45,35 @@ def plans() -> Iterator[Case]:
 
 def test_what_is_compiled_ahead_is_not_compiled_again(cache: Path) -> None:
     case = next(plans())
-    with Worker(COMPILERS["cuda"], Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
-        assert helper.ask(case) is True
+    with Worker(COMPILERS["cuda"], WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
+        assert helper.call(case) is True
     ahead = {path.parent for path in cache.rglob("*.cubin")}
     assert ahead
-    with Worker(ENTRY, Setting(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as worker:
-        report = worker.ask(examine.Question(case, ("layout", "invariance"), everything=True))
+    with Worker(HANDLER, WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as worker:
+        report = worker.call(examine.Examine(case, ("layout", "invariance"), everything=True))
     assert report.outcome == "returned" and {path.parent for path in cache.rglob("*.cubin")} == ahead
 
 
-def recordings() -> Iterator[tuple[Case, Recording]]:
+def traces() -> Iterator[tuple[Case, LaunchTrace]]:
     made = load(TARGET)
     for plan in islice(plans(), 6):
-        kept: list[Ran] = []
-        run(made, made.launcher, plan.calls, backend("cuda"), kept=kept)
-        recording = recorded(kept[0])
-        assert recording is not None
-        yield plan, recording
+        completed: list[CompletedCall] = []
+        run(made, made.launcher, plan.calls, backend("cuda"), completed=completed)
+        trace = record_trace(completed[0])
+        assert trace is not None
+        yield plan, trace
 
 
 def test_launches_from_c_give_the_bits_of_tritons_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for plan, recording in recordings():
+    for plan, trace in traces():
         values = {name: replica_values(one, plan.last.dims, COUNT, "cuda") for name, one in plan.last.tensors.items()}
-        assert all(isinstance(step.launched, Launched) and step.launched.loop for step in recording.steps)
-        first = recording.play(values)
+        assert all(isinstance(step.launch, CudaLaunch) and step.launch.loop for step in trace.steps)
+        first = trace.replay(values)
         with monkeypatch.context() as patch:
-            patch.setattr(Launched, "loop", None)
-            for step in recording.steps:
-                vars(step.launched).pop("loop", None)
-            again = recording.play(values)
+            patch.setattr(CudaLaunch, "loop", None)
+            for step in trace.steps:
+                vars(step.launch).pop("loop", None)
+            again = trace.replay(values)
         assert first.intact.all() and again.intact.all()
         for name, output in first.outputs.items():
             one, other = output.contiguous(), again.outputs[name].contiguous()
@@ -92,5 +92,5 @@ def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
         x = torch.ones(100, device="cuda")
         out = torch.empty_like(x)
         doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)
-        assert len(session.launched) == 1 and doubled.best_config.kwargs["B"] == 32
+        assert len(session.launches) == 1 and doubled.best_config.kwargs["B"] == 32
     assert out.sum().item() == 200

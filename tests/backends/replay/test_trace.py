@@ -14,8 +14,8 @@ import triton.language as tl
 from fuzz import size, target, tensor
 from fuzz.backends import backend, cpu
 from fuzz.backends.cpu.backend import CpuBackend
-from fuzz.backends.execute import Ran, run
-from fuzz.backends.replay.trace import recorded
+from fuzz.backends.execute import CompletedCall, run
+from fuzz.backends.replay.trace import record_trace
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.outcome import Returned
@@ -27,7 +27,7 @@ from fuzz.run.fuzzer import SHARES
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.protocol import Question, Report, Setting, Wave
+from fuzz.worker.protocol import Examine, ReplicaGroup, Report, WorkerConfig
 
 N = size("N", 1, 64)
 COUNT = 6
@@ -65,15 +65,15 @@ BUGS = (
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
-    handle = examine.service(Setting("layernorm_bw", bug or None, "cpu"))
+    handle = examine.make_handler(WorkerConfig("layernorm_bw", bug or None, "cpu"))
     plans = small(layernorm, 4)
     if bug in ("", "bessel", "low_precision_accumulate", "block_chosen_by_batch"):
         launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
         assert all(all(together(layernorm, launcher, plan)) for plan in plans)
     for plan in plans:
-        wave = Wave(plan, (EVERYTHING,) * COUNT)
-        alone = tuple(handle(Question(plan.replica(number), EVERYTHING)) for number in range(COUNT))
-        assert told(handle(wave)) == told(alone)
+        group = ReplicaGroup(plan, (EVERYTHING,) * COUNT)
+        alone = tuple(handle(Examine(plan.replica(number), EVERYTHING)) for number in range(COUNT))
+        assert told(handle(group)) == told(alone)
 
 
 def told(reports: Any) -> list[tuple[Any, ...]]:
@@ -129,19 +129,19 @@ def asks(x: torch.Tensor) -> Outputs:
 @pytest.mark.parametrize("launcher", [computes, asks])
 def test_a_launcher_that_does_more_than_launch_is_not_repeated(launcher: Launcher) -> None:
     made = twice(launcher)
-    kept: list[Ran] = []
-    assert isinstance(run(made, launcher, small(made, 1)[0].calls, backend("cpu"), kept=kept), Returned)
-    assert recorded(kept[0]) is None
+    completed: list[CompletedCall] = []
+    assert isinstance(run(made, launcher, small(made, 1)[0].calls, backend("cpu"), completed=completed), Returned)
+    assert record_trace(completed[0]) is None
 
 
 def test_programs_run_in_the_order_that_is_asked_for() -> None:
     made = load("layernorm_bw")
     launcher = load_planted(made, "atomic_order")[1]
-    handle = examine.service(Setting("layernorm_bw", "atomic_order", "cpu"))
+    handle = examine.make_handler(WorkerConfig("layernorm_bw", "atomic_order", "cpu"))
     found = 0
     for plan in [plan for plan in small(made, 60) if plan.last.dims["M"] > 2][:12]:
         assert any(together(made, launcher, plan))
-        reports = handle(Wave(plan, (("deterministic",),) * COUNT))
+        reports = handle(ReplicaGroup(plan, (("deterministic",),) * COUNT))
         assert isinstance(reports, tuple)
         found += sum("deterministic" in [finding.oracle for finding in report.findings] for report in reports)  # type: ignore[union-attr]
     assert found

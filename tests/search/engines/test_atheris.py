@@ -18,8 +18,8 @@ from fuzz.search.engines.atheris import engine as atheris_engine
 from fuzz.search.engines.atheris.engine import AtherisConfig, AtherisEngine
 from fuzz.search.engines.atheris.process import FOUNDERS
 from fuzz.target.spec import Target
-from fuzz.worker.process import Fate, Worker
-from fuzz.worker.protocol import Setting
+from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.protocol import WorkerConfig
 
 
 class Scripted:
@@ -31,7 +31,7 @@ class Scripted:
     def submit(self, request: Any) -> None:
         self.pending += 1
 
-    def answer(self, seconds: float) -> tuple[Any, Any] | None:
+    def receive(self, seconds: float) -> tuple[Any, Any] | None:
         self.pending -= 1
         return "next", self.answers.popleft()
 
@@ -40,7 +40,7 @@ class Scripted:
 
 
 def test_a_plan_that_ends_the_process_costs_nothing_else(gelu: Target, case: Case) -> None:
-    process = Scripted([case, Fate(Died("SIGSEGV")), case])
+    process = Scripted([case, WorkerCrash(Died("SIGSEGV")), case])
     engine = AtherisEngine(gelu, 0, lambda folder: process)
     plans = [engine.propose().plan for _ in range(3)]
     assert plans[0] == plans[2] == case and plans[1].target == "gelu_bw" != plans[0]
@@ -82,8 +82,8 @@ def test_each_forked_process_counts_on_its_own() -> None:
 
 def test_libfuzzer_runs_plans_that_cover_more_and_more(tmp_path: Path) -> None:
     pytest.importorskip("atheris")
-    exploration = AtherisConfig(Setting("gelu_bw", None, "cpu", True), 0, tmp_path, (12.5,))
-    with Worker("fuzz.search.engines.atheris.process:service", exploration, 8 << 30, 60.0) as worker:
-        plans = [worker.ask("next") for _ in range(30)]
+    exploration = AtherisConfig(WorkerConfig("gelu_bw", None, "cpu", True), 0, tmp_path, (12.5,))
+    with Worker("fuzz.search.engines.atheris.process:make_handler", exploration, 8 << 30, 60.0) as worker:
+        plans = [worker.call("next") for _ in range(30)]
     assert all(isinstance(plan, Case) for plan in plans) and len({plan.key for plan in plans}) > 15
     assert len(list(tmp_path.iterdir())) >= FOUNDERS

@@ -37,12 +37,12 @@ NOTHING = (0, 0x5A5A5A5A5A5A5A5A)
 def pattern(dtype: torch.dtype) -> int:
     """A dtype's poison as often as 8 bytes hold it, as a signed integer."""
     size = dtype.itemsize
-    word = sum(POISON[NAMES[dtype]] << 8 * size * k for k in range(8 // size))
+    word = sum(POISON[DTYPE_NAMES[dtype]] << 8 * size * k for k in range(8 // size))
     return word - (1 << 64) if word >> 63 else word
 
 
-NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in POISON}
-PATTERNS = {dtype: pattern(dtype) for dtype in NAMES}
+DTYPE_NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in POISON}
+PATTERNS = {dtype: pattern(dtype) for dtype in DTYPE_NAMES}
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Memory:
         if not self.filled:
             # Not by torch, whose operations other dispatch modes may observe.
             words = (WORDS[size] * tensor.numel()).from_address(start)
-            numpy.ctypeslib.as_array(words)[:] = POISON[NAMES[tensor.dtype]]
+            numpy.ctypeslib.as_array(words)[:] = POISON[DTYPE_NAMES[tensor.dtype]]
         shadow = numpy.zeros(length, numpy.uint8)
         self.allocations.append(Allocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
 

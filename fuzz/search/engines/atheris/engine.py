@@ -19,7 +19,7 @@ from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.evolve import FEW, replicas
 from fuzz.search.engines.random import RandomEngine, ReplicaLimits
 from fuzz.target.spec import Target
-from fuzz.worker.protocol import Report, Setting
+from fuzz.worker.protocol import Report, WorkerConfig
 
 QUEUED = 2
 """Plans asked for before their turn."""
@@ -33,7 +33,7 @@ JOINS = 320
 class AtherisConfig:
     """What the process of libFuzzer is for. `folder` holds its inputs, and survives the process."""
 
-    setting: Setting
+    config: WorkerConfig
     seed: int
     folder: Path
     numbers: tuple[float, ...]
@@ -43,7 +43,7 @@ class Asked(Protocol):
     """A process that answers requests in order (a Worker)."""
 
     def submit(self, request: Any) -> None: ...
-    def answer(self, seconds: float) -> tuple[Any, Any] | None: ...
+    def receive(self, seconds: float) -> tuple[Any, Any] | None: ...
     def stop(self) -> None: ...
 
 
@@ -78,7 +78,7 @@ class AtherisEngine:
     def propose(self) -> Proposal:
         """libFuzzer's next plan; where the last one ended its process, a plan that is drawn while it starts again."""
         process = self._started()
-        while (answer := process.answer(PATIENCE)) is None:
+        while (answer := process.receive(PATIENCE)) is None:
             continue
         self._waiting -= 1
         self._started()

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fuzz.backends.base import Backend
 from fuzz.backends.cpu.runtime.counters import features
-from fuzz.backends.execute import Fatal, run
+from fuzz.backends.execute import FatalError, run
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
@@ -35,9 +35,9 @@ from fuzz.search.engines.mutations import KNOWN, Workshop, edited
 from fuzz.search.engines.random import BYTES, choices
 from fuzz.search.strategies import BUDGETS, cases
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.process import Final
+from fuzz.worker.process import LastResponse
 
-ENTRY = "fuzz.search.engines.atheris.process:service"
+HANDLER = "fuzz.search.engines.atheris.process:make_handler"
 """What the process runs."""
 HEAD = 8
 """Bytes at the start that say whether and how a plan is edited to hold numbers of the dictionary."""
@@ -49,17 +49,17 @@ FOUNDERS = 64
 """Inputs that libFuzzer begins with."""
 
 
-def service(exploration: AtherisConfig) -> Callable[[Any], Case | Final]:
+def make_handler(exploration: AtherisConfig) -> Callable[[Any], Case | LastResponse]:
     """The handler, any request -> the next plan."""
-    target, launcher, backend = set_up_process(exploration.setting)
+    target, launcher, backend = set_up_process(exploration.config)
     explorer = Explorer(exploration, target, launcher, backend)
     explorer.start()
 
-    def handle(request: Any) -> Case | Final:
+    def handle(request: Any) -> Case | LastResponse:
         try:
             return explorer.next()
-        except Fatal:
-            return Final(None)
+        except FatalError:
+            return LastResponse(None)
 
     return handle
 
@@ -131,7 +131,7 @@ class Explorer:
             self._cover(run(self.target, self.launcher, plan.calls, self.backend))
         except UsageError:
             return -1
-        except Fatal as fatal:
+        except FatalError as fatal:
             self.plans.put(fatal)
         except BaseException as error:
             self.plans.put(error)
@@ -152,7 +152,7 @@ class Explorer:
         from fuzz.backends import cpu
 
         if isinstance(outcome, Returned):
-            self.dictionary.add(self.backend.told(outcome)[1])
+            self.dictionary.add(self.backend.collect_feedback(outcome)[1])
             for call in outcome.calls:
                 for number in features(call.counted, cpu.counters.sites, self._numbers):
                     self.buffer[number % CELLS] = 1
