@@ -76,15 +76,11 @@ def shrink(
 
 
 def moved(path: Path, entry: Entry, bug: Bug) -> Path:
-    """Saves the smaller case under its own name, then removes the larger one."""
+    """Saves the smaller case in place of the larger one; an entry of that name that exists keeps its status."""
     old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
     seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **bug.provenance}
     smaller = replace(entry, case=bug.case, finding=bug.reported_finding, seen=seen)
-    place = path.with_name(smaller.name)
-    corpus.write(place, smaller)
-    if place != path:
-        path.unlink()
-    return place
+    return corpus.save(path.parent, smaller, path)
 
 
 def mark(

@@ -1,9 +1,11 @@
-"""Corpus: the folder of entries on disk, text in git. Writing is whole or not at all."""
+"""Reads and writes the entries of a corpus folder; a file is written whole or not at all."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import secrets
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -15,8 +17,16 @@ from fuzz.model.entry import STATUSES, Entry
 
 TEMPORARY = ".tmp"
 """How the name of a file ends while it is written."""
-_HELD: set[Path] = set()
-"""Folders that this process has locked."""
+
+
+class _HeldFolders(threading.local):
+    """The folders that this thread has locked."""
+
+    def __init__(self) -> None:
+        self.paths: set[Path] = set()
+
+
+_HELD = _HeldFolders()
 
 
 def read(path: Path) -> Entry:
@@ -37,7 +47,7 @@ def write(path: Path, entry: Entry) -> None:
 
     When it returns the file is on disk, under its name, even if the machine stops then.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY}")
     text = codec.dumps(entry)
     with lock(path.parent):
         try:
@@ -54,66 +64,71 @@ def write(path: Path, entry: Entry) -> None:
 
 
 def add(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
-    """Saves an entry under its target and name, and returns its path; an entry that stands there keeps its status.
+    """Saves an entry in the folder of its target, as `save` does, and returns its path."""
+    return save(folder / entry.case.target, entry, previous)
 
-    It takes the place of the entry `previous`. That one gets the new name first, so that at no moment there are two of
-    the same cause, nor none.
+
+def save(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
+    """Saves an entry in `folder` under its name, and returns its path; an existing entry there keeps its status.
+
+    It replaces the entry `previous`. That one gets the new name first, so that at no moment there are two of the same
+    cause, nor none.
     """
-    path = folder / entry.case.target / entry.name
-    with lock(path.parent):
+    path = folder / entry.name
+    with lock(folder):
         if previous is not None and previous != path and previous.exists():
             if path.exists():
                 previous.unlink()
             else:
                 os.replace(previous, path)
         if path.exists():
-            old = read(path)
-            entry = replace(entry, status=old.status, why=old.why)
+            existing = read(path)
+            entry = replace(entry, status=existing.status, why=existing.why)
         write(path, entry)
     return path
 
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Keeps every other process from changing the entries of a folder, which is made where it is missing.
+    """Keeps other processes and other threads from changing the entries of a folder, which is made where it is missing.
 
-    What processes left behind that were killed while they wrote is removed. The same process may lock it again inside.
+    Files that killed processes left half written are removed. The same thread may lock the folder again inside.
     """
-    place = folder.absolute()
-    if place in _HELD:
+    absolute = folder.absolute()
+    if absolute in _HELD.paths:
         yield
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
     try:
-        # The lock is the kernel's: it ends with the process, however that ends.
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        _HELD.add(place)
-        for torn in folder.glob(f".*{TEMPORARY}"):
-            torn.unlink(missing_ok=True)
+        # The kernel's lock belongs to this descriptor: other threads wait too, and it ends with the process.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _HELD.paths.add(absolute)
+        for half_written in folder.glob(f".*{TEMPORARY}"):
+            half_written.unlink(missing_ok=True)
         yield
     except OSError as error:
         raise CorpusError(f"cannot change the entries in {folder}: {error.strerror}") from None
     finally:
-        _HELD.discard(place)
-        os.close(handle)
+        _HELD.paths.discard(absolute)
+        os.close(descriptor)
 
 
 def sync(folder: Path) -> None:
     """Puts the names in a folder on disk."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(handle)
+        os.fsync(descriptor)
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 def check_writable(folder: Path) -> None:
     """CorpusError where the folder cannot take entries; makes it where it is missing."""
-    probe = folder / f".probe.{os.getpid()}"
+    probe = folder / f".probe.{os.getpid()}-{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_text("probe", encoding="utf-8")
@@ -128,7 +143,7 @@ def entry_files(paths: Iterable[Path]) -> Iterator[Path]:
     """The entry files that paths name: files as they are, folders with all below them. CorpusError where missing."""
     for path in paths:
         if path.is_dir():
-            yield from sorted(place for place in path.rglob("*.yaml") if not place.name.startswith("."))
+            yield from sorted(file for file in path.rglob("*.yaml") if not file.name.startswith("."))
         elif path.is_file():
             yield path
         else:

@@ -332,6 +332,12 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     left = list(path.parent.iterdir())
     assert left != [path] and len(left) == 1
     assert corpus.read(left[0]).case.last.dims == {"N": 1}
+    # What somebody said of the smaller case stays when a larger one is shrunk to it again.
+    corpus.mark(left[0], "accepted", "by design")
+    corpus.add(saved.parent.parent / "large", replace(entry, case=large))
+    assert fuzz("shrink", path, "--seconds", 20).code == 0
+    assert list(path.parent.iterdir()) == left
+    assert (corpus.read(left[0]).status, corpus.read(left[0]).why) == ("accepted", "by design")
 
 
 def test_mark_changes_the_entry(fuzz: Here, saved: Path) -> None:

@@ -7,7 +7,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,63 @@ def test_what_one_process_marks_another_one_does_not_undo(entry: Entry, tmp_path
     processes = [subprocess.Popen([*command, name]) for name in ("mark", "add", "add")]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
     assert corpus.read(path).status == "fixed" and [place.name for place in path.parent.iterdir()] == [path.name]
+
+
+def test_threads_of_one_process_that_mark_an_entry_never_tear_it(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.add(tmp_path, entry)
+    errors: list[BaseException] = []
+    writing = threading.Event()
+
+    def attempt(action: Callable[[], object]) -> None:
+        try:
+            action()
+        except BaseException as error:
+            errors.append(error)
+
+    def mark_often(why: str) -> None:
+        for _ in range(30):
+            attempt(lambda: corpus.mark(path, "open", why))
+
+    def read_while_writing() -> None:
+        while not writing.is_set():
+            attempt(lambda: corpus.read(path))
+
+    reader = threading.Thread(target=read_while_writing)
+    writers = [threading.Thread(target=mark_often, args=(letter * 100 * count,)) for count, letter in enumerate("smlx")]
+    for thread in (reader, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join()
+    writing.set()
+    reader.join()
+    assert errors == [] and [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_thread_waits_while_another_one_holds_the_folder(tmp_path: Path) -> None:
+    entered = threading.Event()
+
+    def enter() -> None:
+        with corpus.lock(tmp_path):
+            entered.set()
+
+    with corpus.lock(tmp_path), corpus.lock(tmp_path):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        assert not entered.wait(0.2)
+    thread.join(10)
+    assert entered.is_set()
+
+
+def test_a_saved_entry_replaces_a_larger_one_and_keeps_the_status_of_one_that_exists(
+    entry: Entry, tmp_path: Path
+) -> None:
+    larger = tmp_path / "mine" / "larger.yaml"
+    smaller = replace(entry, case=entry.case.replica(1))
+    existing = corpus.save(larger.parent, smaller)
+    corpus.mark(existing, "accepted", "by design")
+    corpus.write(larger, entry)
+    assert corpus.save(larger.parent, smaller, larger) == existing
+    assert not larger.exists() and corpus.read(existing).status == "accepted"
 
 
 def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_path: Path) -> None:
