@@ -85,7 +85,7 @@ class Backend(Protocol):
         """
 
     def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Feedback for the search that is new in this process: numbers of features of what kernels did in a run, and
+        """What is new for the search in this process: numbers of features of what kernels did in a run, and
         constants that kernels compare with. Nothing is returned twice."""
 
     def session(self, order: int | None) -> AbstractContextManager[Session]:

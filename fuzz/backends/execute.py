@@ -13,7 +13,7 @@ from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients
 from fuzz.backends.base import Backend, Session
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
-from fuzz.errors import TargetError, UsageError, one_line
+from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target.spec import Launcher, Target
@@ -161,8 +161,10 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
     kind = type(error).__name__
     if kind == "UnsupportedOperation":
         raise TargetError(f"kernel not supported by this backend: {one_line(error)}") from None
-    if kind == "NoCompiler":
-        raise UsageError(one_line(error)) from None
+    if kind in ("NoCompiler", "CompilerFailed"):
+        raise BackendError(one_line(error)) from None
+    if kind == "CompilerTimeout":
+        return Rejected(f"this machine is too slow: {one_line(error)}")
     if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
         return CompileError(one_line(error))
     if isinstance(error, REFUSALS) and not _raised_by_triton(error):

@@ -134,6 +134,8 @@ class Worker:
             self._ready, self.started = True, time.monotonic()
             return None
         self.started = time.monotonic()
+        if kind == "heartbeat":
+            return None
         request = self.pending.popleft()
         if isinstance(value, LastResponse):
             self.restart()
@@ -234,6 +236,21 @@ def preload(module: str) -> None:
     forkserver.ensure_running()
 
 
+def heartbeat() -> None:
+    """Restarts the watchdog's clock for the request that this process answers: what runs is ours, not the kernel's.
+
+    Does nothing in a process that is no worker.
+    """
+    pid, pipe = _serving
+    if pipe is not None and pid == os.getpid():
+        with suppress(OSError):  # The run has ended.
+            pipe.send(("heartbeat", None))
+
+
+_serving: tuple[int, Connection[Any, Any] | None] = (0, None)
+"""This process's number and its pipe to the run, where it is a worker; a process forked from it is none."""
+
+
 def resident(pid: int) -> int:
     """Bytes of memory that a process holds; 0 where it has ended."""
     try:
@@ -247,6 +264,8 @@ def serve(pipe: Connection[Any, Any], handler: str, config: Any) -> None:
     """The program of a worker's process: makes the handler, then answers requests until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _end_with_the_run()
+    global _serving
+    _serving = os.getpid(), pipe
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
     handle = _send_errors(pipe, lambda _: _load_handler(handler, config), None)

@@ -18,7 +18,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
-from fuzz.worker.process import CONTEXT, InternalError, LastResponse, Worker, WorkerCrash, resident, serve
+from fuzz.worker.process import CONTEXT, InternalError, LastResponse, Worker, WorkerCrash, heartbeat, resident, serve
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
 
@@ -67,6 +67,15 @@ def forever(_: object) -> None:
         pass
 
 
+def compile_slowly(seconds: float) -> str:
+    """What a backend does while a compiler runs."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        heartbeat()
+        time.sleep(0.02)
+    return "compiled"
+
+
 def fail(_: object) -> None:
     raise ArithmeticError("a bug of the worker's own")
 
@@ -86,6 +95,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "leave": lambda _: sys.exit(4),
     "hang": forever,
     "sleep": time.sleep,
+    "compile": compile_slowly,
     "fill": fill_memory,
     "scatter": scatter,
     "fail": fail,
@@ -148,6 +158,13 @@ def test_a_hang_is_an_outcome_after_the_watchdogs_time(worker: Worker) -> None:
     assert ended(before)
     worker.timeout = 20.0
     assert worker.call(("echo", 5)) == 5
+
+
+def test_time_in_a_compiler_is_no_hang(worker: Worker) -> None:
+    worker.call("pid")
+    worker.timeout = 0.5
+    assert worker.call(("compile", 1.5)) == "compiled"
+    heartbeat()  # Where no worker runs, it does nothing.
 
 
 def test_a_slow_answer_within_the_time_is_no_hang(worker: Worker) -> None:

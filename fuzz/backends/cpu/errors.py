@@ -16,5 +16,13 @@ class NoCompiler(RuntimeError):
     """No C compiler was found."""
 
 
+class CompilerFailed(RuntimeError):
+    """The machine's C compiler refused the C of a kernel: a defect of this backend or of the machine."""
+
+
+class CompilerTimeout(RuntimeError):
+    """The machine's C compiler did not finish in time."""
+
+
 class MalformedIR(RuntimeError):
     """The text of a kernel's TTIR is not what Triton prints: the parser stops instead of guessing."""

@@ -96,7 +96,7 @@ def test_what_kernels_do_inside_of_their_buffers(
     case = Case("t", (Call({"N": 16}, {"x": Argument(("N",), "float32", recipe("normal", 1))}),))
     returned = run(target, launcher, case.calls, BACKENDS["cpu"])
     assert isinstance(returned, Returned)
-    finding = Bounds().examine(Examination(target, launcher, case, BACKENDS["cpu"], returned))
+    finding = Bounds().check_case(Examination(target, launcher, case, BACKENDS["cpu"], returned))
     if not symptom:
         assert finding is None
         return
@@ -105,12 +105,12 @@ def test_what_kernels_do_inside_of_their_buffers(
 
 
 def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.oracles.bounds._matters", lambda exam: True)
+    monkeypatch.setattr("fuzz.oracles.bounds.result_depends_on_unwritten", lambda exam: True)
     kinds = ["load", "unwritten", "race", "store", "conflict", "overflow", "atomic"]
     shown = []
     while kinds:
         result = CallResult({}, accesses=tuple(Access(kind, kind, kind, kind) for kind in kinds))
-        finding = Bounds().examine(SimpleNamespace(returned=Returned((result,))))  # type: ignore[arg-type]
+        finding = Bounds().check_case(SimpleNamespace(returned=Returned((result,))))  # type: ignore[arg-type]
         assert finding is not None and finding.symptom in SYMPTOMS["bounds"] and finding.disagreeing == len(kinds)
         shown.append(finding.source_line)
         kinds.remove(finding.source_line)

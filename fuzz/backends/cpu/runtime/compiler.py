@@ -12,9 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-from fuzz.backends.cpu.errors import NoCompiler
+from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
+from fuzz.worker.process import heartbeat
 
 # By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
 # second takes two thirds of the first's time, and its kernels run as fast; the third takes a third, and they run at
@@ -32,8 +34,10 @@ X86_GCC_ONLY = ("-mtune-ctrl=^fast_prefix",)
 # No contraction, wrapping integers, and no errno: what the C says is what is computed.
 EXACT = ("-ffp-contract=off", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
 SHARED = ("-std=gnu11", "-w", "-pipe", "-fPIC", "-shared", "-fvisibility=hidden")
-# Seconds; a kernel takes 0.1.
-TIMEOUT = 120
+TIMEOUT = 120.0
+"""Seconds that the C compiler may take for one kernel; most take 0.1 to 1."""
+HEARTBEAT = 1.0
+"""Seconds between two heartbeats while the C compiler runs, which no watchdog counts."""
 MEMORY_KB = 8_000_000
 FLAGS = (*EXACT, *SHARED)
 
@@ -112,7 +116,24 @@ def build(c: str, name: str, characters: int = 0) -> bytes:
         if os.path.exists("/bin/sh"):
             # A kernel that explodes in the optimiser must not take the machine's memory with it.
             command = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KB} 2>/dev/null; exec "$@"', "sh", *command]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT)
-        if done.returncode:
-            raise RuntimeError(f"the C compiler failed on kernel {name}: {' '.join(command)}\n{done.stderr[:4000]}")
+        errors = run_compiler(command, name)
+        if errors is not None:
+            raise CompilerFailed(f"the C compiler failed on kernel {name}: {' '.join(command)}\n{errors[:4000]}")
         return target.read_bytes()
+
+
+def run_compiler(command: list[str], name: str) -> str | None:
+    """What the compiler wrote to standard error where it failed, else None. CompilerTimeout after TIMEOUT seconds."""
+    end = time.monotonic() + TIMEOUT
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        while True:
+            heartbeat()
+            try:
+                output, _ = process.communicate(timeout=min(HEARTBEAT, max(end - time.monotonic(), 0)))
+                return output.decode(errors="replace") if process.returncode else None
+            except subprocess.TimeoutExpired:
+                if time.monotonic() >= end:
+                    process.kill()
+                    raise CompilerTimeout(f"the C compiler took over {TIMEOUT:g} s on kernel {name}") from None
