@@ -27,7 +27,7 @@ import torch
 
 from fuzz.model.case import Case
 from fuzz.model.recipes.torch_values import tensor
-from fuzz.oracles import replicas
+from fuzz.oracles import base, replicas
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
 from fuzz.run.fuzzer import sampled_oracles
@@ -42,9 +42,9 @@ PARTS = {
     "launch": (replicas.Recording, "play"),
     "generation": (replicas, "replica_values"),
     "reference": (screening, "evaluate_stacked_reference"),
-    "comparison": (screening, "judge"),
-    "doubt": (screening, "find_suspect_references"),
-    "oracles": (replicas.Replicas, "ask"),
+    "comparison": (screening, "compare_elements"),
+    "doubt": (screening, "suspect_rows"),
+    "oracles": (base.RerunOracle, "check"),
 }
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 

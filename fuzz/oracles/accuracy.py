@@ -22,6 +22,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
+from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import SHOWN, compare_bits, element
 from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, error_bounds, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
@@ -40,14 +41,14 @@ LARGE = 1 << 12
 """Elements of a call from which it counts as large."""
 
 
-class Accuracy:
+class Accuracy(CaseOracle):
     name = "accuracy"
     always = True
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.reference is not None or target.baseline is not None
 
-    def examine(self, exam: Examination) -> Finding | None:
+    def check_case(self, exam: Examination) -> Finding | None:
         if exam.target.contract.kind == "bitwise":
             return self._examine_bits(exam)
         for index in range(0 if exam.cleared else len(exam.case.calls)):

@@ -19,6 +19,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
 from fuzz.oracles import autograd_graphs
+from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import SHOWN, differing, element
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
@@ -67,14 +68,13 @@ class Alone:
         return known is not None and compare_elements(value, known, self.exam.precision, target.contract).wrong
 
 
-class Autograd:
+class Autograd(CaseOracle):
     name = "autograd"
-    always = False
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.differentiable and len(case.calls) == 1
 
-    def examine(self, exam: Examination) -> Finding | None:
+    def check_case(self, exam: Examination) -> Finding | None:
         alone = Alone(exam)
         found = missing(alone)
         for one in () if found else companies(exam.case):

@@ -8,6 +8,7 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
+from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import same_bits
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
@@ -25,17 +26,17 @@ SYMPTOMS = {
 KINDS = list(SYMPTOMS)
 
 
-class Bounds:
+class Bounds(CaseOracle):
     name = "bounds"
     always = True
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
 
-    def examine(self, exam: Examination) -> Finding | None:
+    def check_case(self, exam: Examination) -> Finding | None:
         for index, call in enumerate(exam.returned.calls):
             found = _strays(call, index)
-            if found and found.symptom == SYMPTOMS["unwritten"] and not _matters(exam):
+            if found and found.symptom == SYMPTOMS["unwritten"] and not result_depends_on_unwritten(exam):
                 found = None
             found = found or _unwritten(call, index)
             if found:
@@ -43,7 +44,7 @@ class Bounds:
         return None
 
 
-def _matters(exam: Examination) -> bool:
+def result_depends_on_unwritten(exam: Examination) -> bool:
     """Whether what nobody wrote changes a bit of what is returned: lanes that are read with others may be dropped."""
     with fill_without_poison():
         again = run(exam.target, exam.launcher, exam.case.calls, exam.backend)

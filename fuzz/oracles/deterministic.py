@@ -6,37 +6,26 @@ from collections.abc import Iterator, Sequence
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.oracles.base import Asking, Rerun, Several, answered, together, values_of
-from fuzz.oracles.comparison.bits import compare_bits
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.comparison.bits import Pairs, compare_bits
+from fuzz.oracles.examination import Examination, stacked_values
+from fuzz.oracles.rerun import Rerun, pair_outputs
 from fuzz.target.spec import Target
 
 ORDERS = (-1, 1, 2)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""
 
 
-class Deterministic:
+class Deterministic(RerunOracle):
     name = "deterministic"
-    always = False
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.deterministic and len(case.calls) == 1
 
-    def examine(self, exam: Examination) -> Finding | None:
-        return answered(exam, self.asks(exam))
-
-    def asks(self, exam: Examination) -> Asking:
-        first = exam.returned.calls[-1].outputs
+    def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
+        values = stacked_values(exams)
         for order in ORDERS:
-            again = yield Rerun(order=order, pairs=together)
-            if again is None:
-                continue
-            found = compare_bits("deterministic", "when the same call runs again", together(first, again))
-            if found:
-                return found
-        return None
+            yield Rerun(range(len(exams)), values, exams[0].plan.last, pair_outputs, self._compare, order)
 
-    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
-        values = values_of(exams)
-        for order in ORDERS:
-            yield Several(Rerun(order=order, pairs=together), range(len(exams)), values)
+    def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
+        return compare_bits(self.name, "when the same call runs again", pairs)

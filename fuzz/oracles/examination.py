@@ -1,52 +1,52 @@
-"""One replica of a plan that ran, alone or together with others, as oracles see it."""
+"""One replica of a plan that ran, alone or together with other replicas, as oracles see it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 
 from fuzz.backends.base import Backend
-from fuzz.backends.execute import CompletedCall, run
+from fuzz.backends.execute import CompletedCall, Words, run
 from fuzz.backends.memory import read_words
-from fuzz.model.case import Case
+from fuzz.backends.replay.trace import LaunchTrace
+from fuzz.model.case import Call, Case
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Outcome, Returned
+from fuzz.model.recipes.torch_values import from_bits
+from fuzz.oracles.comparison.bits import Outputs
 from fuzz.reference.envelope import Precision, make_precision, working_dtype
 from fuzz.target.spec import Launcher, Target
 
-if TYPE_CHECKING:
-    from fuzz.oracles.base import Rerun
-
-T = TypeVar("T")
-Outputs = Mapping[str, torch.Tensor]
+Values = Mapping[str, torch.Tensor]
+"""Stored values by tensor name, with a dim of replicas in front."""
 
 
 @dataclass(frozen=True)
-class Stack:
+class ReplicaStack:
     """Replicas of a plan that ran together: values (replicas, *stored shape) and outputs (replicas, *shape) by name.
 
-    `made` is what oracles made for all of them.
+    `traces` holds the launch trace by call structure, None where the launches of a call cannot be replayed.
     """
 
-    values: Mapping[str, torch.Tensor]
+    values: Values
     outputs: Outputs
-    made: dict[str, Any] = field(default_factory=dict)
+    traces: dict[object, LaunchTrace | None] = field(default_factory=dict)
 
     @cached_property
     def words(self) -> Mapping[str, np.ndarray]:
-        """The values' words on the host."""
+        """The words of the values, on the host."""
         return {name: read_words(tensor) for name, tensor in self.values.items()}
 
 
 @dataclass(frozen=True)
-class Row(Mapping[str, torch.Tensor]):
-    """The outputs of one replica of a stack, each taken out when it is asked for."""
+class ReplicaOutputs(Mapping[str, torch.Tensor]):
+    """The outputs of one replica of a stack; each is taken out of the stack on access."""
 
-    stack: Stack
+    stack: ReplicaStack
     row: int
 
     def __getitem__(self, name: str) -> torch.Tensor:
@@ -61,11 +61,11 @@ class Row(Mapping[str, torch.Tensor]):
 
 @dataclass
 class Examination:
-    """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running it.
+    """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running the case.
 
-    The case is replica `row` of `plan`; mostly it is the plan itself.
-    `cleared`: its accuracy has been examined together with other replicas of its plan, and nothing disagrees.
-    `stack`: those replicas, where they ran together; it is number `row` of them, and `outcome` is what all of them did.
+    The case is replica `row` of `plan`; a case that ran alone is its own plan.
+    `stack` holds the replicas that ran together; then `outcome` describes all of them.
+    `cleared` says that the accuracy of the case was screened together with other replicas, and nothing disagrees.
     """
 
     target: Target
@@ -75,7 +75,7 @@ class Examination:
     outcome: Outcome
     worst: float = 0.0
     cleared: bool = False
-    stack: Stack | None = None
+    stack: ReplicaStack | None = None
     row: int = 0
 
     @cached_property
@@ -93,7 +93,12 @@ class Examination:
         assert isinstance(self.outcome, Returned)
         if self.stack is None:
             return self.outcome
-        return Returned((replace(self.outcome.calls[0], outputs=Row(self.stack, self.row)),))
+        return Returned((replace(self.outcome.calls[0], outputs=ReplicaOutputs(self.stack, self.row)),))
+
+    @property
+    def outputs(self) -> Outputs:
+        """The outputs of the last call."""
+        return self.returned.calls[-1].outputs
 
     def words(self, name: str) -> np.ndarray:
         """The words of a tensor of the last call, of its stored shape; read only."""
@@ -102,23 +107,52 @@ class Examination:
             return words
         return self.case.last.tensors[name].bits(self.case.last.dims)
 
-    def shared(self, what: str, make: Callable[[], T]) -> T:
-        """What is alike in all replicas of a plan, made once for those that ran together."""
-        if self.stack is None:
-            return make()
-        if what not in self.stack.made:
-            self.stack.made[what] = make()
-        made: T = self.stack.made[what]
-        return made
+    def rerun(
+        self, call: Call, order: int | None = None, words: Words | None = None, kept: list[CompletedCall] | None = None
+    ) -> Outputs | None:
+        """The outputs of a call that runs alone, with the given words and order of programs.
 
-    def rerun(self, asked: Rerun, kept: list[CompletedCall] | None = None) -> Outputs | None:
-        """Outputs of the last call again, or of another one, alone; None where memory was not left as it should be.
-
-        A run that writes or reads outside its buffers is a case of its own for the oracles of memory.
+        None where the run does harm to memory: that is a case of its own for the oracles of memory.
         """
-        calls = (asked.call or self.case.last,)
-        outcome = run(self.target, self.launcher, calls, self.backend, asked.order, asked.words, completed=kept)
+        outcome = run(self.target, self.launcher, (call,), self.backend, order, words, completed=kept)
         if not isinstance(outcome, Returned):
             return None
         result = outcome.calls[-1]
         return None if result.accesses or result.writes or result.unwritten or result.aliases else result.outputs
+
+
+def common_stack(exams: Sequence[Examination]) -> ReplicaStack | None:
+    """The stack in which all of these replicas ran, if it is one."""
+    stack = exams[0].stack if exams else None
+    return stack if all(exam.stack is stack for exam in exams) else None
+
+
+def stacked_values(exams: Sequence[Examination]) -> Values:
+    """The values of the last call of a case, or of replicas of one stack: (len(exams), *stored shape) by tensor.
+
+    Those of a case that ran alone are on the host.
+    """
+    stack = exams[0].stack
+    if stack is not None:
+        return select_rows(stack.values, [exam.row for exam in exams])
+    (exam,) = exams
+    tensors = exam.plan.last.tensors
+    return {name: from_bits(exam.words(name)[None], named_dtype(value.dtype)) for name, value in tensors.items()}
+
+
+def stacked_outputs(exams: Sequence[Examination]) -> Outputs:
+    """The outputs of the last call of a case, or of replicas of one stack: (len(exams), *shape) by name."""
+    stack = exams[0].stack
+    if stack is not None:
+        return select_rows(stack.outputs, [exam.row for exam in exams])
+    (exam,) = exams
+    return {name: output[None] for name, output in exam.outputs.items()}
+
+
+def select_rows(tensors: Mapping[str, torch.Tensor], rows: Sequence[int]) -> Mapping[str, torch.Tensor]:
+    """Some rows of every tensor; their numbers are transferred once."""
+    first = next(iter(tensors.values()), None)
+    if first is None or list(rows) == list(range(len(first))):
+        return tensors
+    index = torch.tensor(rows).to(first.device)
+    return {name: tensor.index_select(0, index) for name, tensor in tensors.items()}

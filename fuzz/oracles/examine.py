@@ -1,9 +1,10 @@
-"""Examine: run one case in a worker and ask the oracles about it. The module that workers preload."""
+"""Runs cases in a worker process and examines them by the oracles. Workers preload this module."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -17,15 +18,13 @@ from fuzz.model.outcome import Returned
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
-from fuzz.oracles.base import Oracle
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.diagnosis import diagnose, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.invariance import Invariance, split_call
-from fuzz.oracles.layout import Layout, plain
+from fuzz.oracles.layout import Layout, make_contiguous
 from fuzz.oracles.probe import check_precision
-from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.replicas import ReplicaRunner, Rerunning, Unattributed
+from fuzz.oracles.replicas import CaseRunner, Unattributed
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.process import LastResponse
@@ -33,7 +32,6 @@ from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Re
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | LastResponse
 Request = Examine | ReplicaGroup | Adjudicate | Diagnose
-Exam = Callable[[Examine], Examination]
 POLITE = 5
 """How much a process that compiles for later yields to others."""
 
@@ -53,22 +51,19 @@ def loaded(config: WorkerConfig) -> tuple[Target, Launcher]:
 
 
 def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
-    """The worker's handler, request -> report, group -> reports, appeal -> verdict, request -> words."""
+    """Makes the handler of a worker: a request of worker/protocol.py -> its response."""
     target, launcher, backend = set_up_process(config)
     if not config.planted:
         check_precision(target)
-
-    def exam(request: Examine | Adjudicate) -> Examination:
-        outcome = run(target, launcher, request.case.calls, backend)
-        return Examination(target, launcher, request.case, backend, outcome)
+    runner = CaseRunner(target, launcher, backend)
 
     def handle(request: Request) -> Answer:
         try:
             if isinstance(request, ReplicaGroup):
-                return examine_group(exam, ReplicaRunner(target, launcher, backend), request)
+                return examine_group(runner, request)
             if isinstance(request, Diagnose):
-                return described(exam, request)
-            return judged(exam(request), request)
+                return diagnose_case(runner, request)
+            return examine_or_adjudicate(runner.run(request.case), request)
         except FatalError as fatal:
             return LastResponse(report_outcome(fatal.outcome))
         except Unattributed:
@@ -128,7 +123,7 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
 
     def handle(case: Case) -> bool:
         try:
-            outcomes = [run(target, launcher, [call], backend) for call in launched(target, case)]
+            outcomes = [run(target, launcher, [call], backend) for call in calls_to_compile(target, case)]
         except Exception:
             return False
         return all(isinstance(outcome, Returned) for outcome in outcomes)
@@ -136,119 +131,117 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
     return handle
 
 
-def launched(target: Target, case: Case) -> list[Call]:
-    """The calls of a case, and those that its oracles make that may ask for other specialisations."""
+def calls_to_compile(target: Target, case: Case) -> list[Call]:
+    """The calls of a case, and those that its oracles make that may need other specialisations."""
     calls = list(case.calls)
     if Layout().applies(target, case):
-        calls.append(plain(case.last)[0])
-    if Invariance().applies(target, case) and (second := split_call(target, case)):
-        calls.append(second)
+        calls.append(make_contiguous(case.last))
+    if Invariance().applies(target, case) and (other := split_call(target, case)):
+        calls.append(other)
     return calls
 
 
-def judged(exam: Examination, request: Examine | Adjudicate) -> Report | Verdict:
+def examine_or_adjudicate(exam: Examination, request: Examine | Adjudicate) -> Report | Verdict:
     """The report on a case, or the verdict on its accuracy finding."""
     if isinstance(request, Examine):
         return examine(exam, request)
-    found = Accuracy().examine(exam) if isinstance(exam.outcome, Returned) else None
-    if found is None:
+    finding = Accuracy().check_case(exam) if isinstance(exam.outcome, Returned) else None
+    if finding is None:
         return Verdict("unadjudicated", "it did not disagree again")
-    return adjudicate(exam, found, request.seconds)
+    return adjudicate(exam, finding, request.seconds)
 
 
-def described(exam: Exam, request: Diagnose) -> tuple[str, ...]:
-    """The diagnosis of the outputs of a case, which those of the least one do not contradict."""
+def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
+    """The diagnosis of the outputs of a case, which those of the least case do not contradict."""
     cases = {case.key: case for case in (request.case, request.least)}
-    exams = [exam(Examine(case)) for case in cases.values()]
-    if not all(isinstance(one.outcome, Returned) for one in exams):
+    exams = [runner.run(case) for case in cases.values()]
+    if not all(isinstance(exam.outcome, Returned) for exam in exams):
         return ()
-    pictures = [make_context(one) for one in exams]
-    return diagnose(pictures[0], pictures[-1])
+    contexts = [make_context(exam) for exam in exams]
+    return diagnose(contexts[0], contexts[-1])
 
 
-def examine_group(exam: Exam, replicas: ReplicaRunner, group: ReplicaGroup) -> Answer:
-    """Runs all replicas, screens them at once, then asks the oracles; up to a replica that ends the process."""
-    count = len(group.sampled)
-    exams: list[Examination] = []
-    reports: list[Report] = []
+def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:
+    """Runs all replicas of a plan, together where that is possible, and examines them."""
+    try:
+        exams = runner.run_replicas(group.plan, len(group.sampled))
+    except FatalError as fatal:
+        return LastResponse((report_outcome(fatal.outcome),))
+    if not any(exam.stack for exam in exams):
+        return examine_in_turn(runner, exams, group)
+    try:
+        return examine_stack(runner, exams, group)
+    except FatalError as fatal:
+        raise Unattributed from fatal
+
+
+def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup) -> Answer:
+    """Runs the replicas after the first ones and examines all, up to a replica that ends the process."""
+    exams, reports = list(first), []
     last: tuple[Report, ...] = ()
     try:
-        exams += replicas.run(group.plan, count)
-        if any(one.stack for one in exams):
-            return examine_together(exam, replicas, exams, group)
-        for number in range(len(exams), count):
-            exams.append(exam(group.request(number)))
+        for number in range(len(first), len(group.sampled)):
+            exams.append(runner.run(group.plan.replica(number)))
+        screen(exams)
     except FatalError as fatal:
         last = (report_outcome(fatal.outcome),)
-    if exams and not last:
-        screen(exams)
     try:
-        for number, made in enumerate(exams):
-            reports.append(examine(made, group.request(number)))
+        for number, exam in enumerate(exams):
+            reports.append(examine(exam, group.request(number)))
     except FatalError as fatal:
         last = (report_outcome(fatal.outcome),)
     return LastResponse((*reports, *last)) if last else tuple(reports)
 
 
-def examine_together(
-    exam: Exam, replicas: ReplicaRunner, exams: Sequence[Examination], group: ReplicaGroup
-) -> tuple[Report, ...]:
-    """Reports on replicas that ran together. What they only seem to do, they have to do in a run of their own."""
-    together = [one for one in exams if one.stack]
-    screen(together)
-    target = together[0].target
-    accuracy = Accuracy().applies(target, group.plan)
-    suspects = {one.row for one in together if accuracy and not one.cleared}
-    applying = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan)]
-    for oracle in applying:
-        asked = [one for one in together if one.row not in suspects and oracle.name in group.sampled[one.row]]
-        for one, finding in zip(asked, answers_of(oracle, replicas, asked), strict=True):
-            if finding:
-                suspects.add(one.row)
+def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: ReplicaGroup) -> tuple[Report, ...]:
+    """The reports on replicas that ran together. A replica with a finding is examined again in a run of its own."""
+    stacked = [exam for exam in exams if exam.stack]
+    screen(stacked)
+    target = stacked[0].target
+    compares = Accuracy().applies(target, group.plan)
+    suspects = {exam.row for exam in stacked if compares and not exam.cleared}
+    sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan)]
+    for oracle in sampled:
+        asked = [exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]]
+        suspects |= {exam.row for exam, finding in zip(asked, oracle.check(asked), strict=True) if finding}
     always = ("fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, group.plan)))
-    sampled = set(group.sampled)
-    examined = {asked: (*always, *(oracle.name for oracle in applying if oracle.name in asked)) for asked in sampled}
-    silent = {asked: Report("returned", False, (), names) for asked, names in examined.items()}
-    fine = (one for one in together if one.row not in suspects)
-    nearest = max(fine, key=lambda one: one.worst, default=None)
+    # Most replicas have nothing to report and share their sampled oracles: they share one report.
+    silent = {
+        names: Report("returned", False, (), (*always, *(oracle.name for oracle in sampled if oracle.name in names)))
+        for names in set(group.sampled)
+    }
+    agreeing = (exam for exam in stacked if exam.row not in suspects)
+    nearest = max(agreeing, key=lambda exam: exam.worst, default=None)
 
-    def report(row: int, one: Examination) -> Report:
-        if one.stack is None:
-            return examine(one, group.request(row))
+    def report(row: int, exam: Examination) -> Report:
+        if exam.stack is None:
+            return examine(exam, group.request(row))
         if row in suspects:
             request = group.request(row)
-            return examine(exam(request), request)
-        asked = group.sampled[row]
-        # What all of them did is told of the first, and of their errors the one that is nearest to its bound.
-        if row == 0 or one is nearest:
-            told = ((), ()) if row else one.backend.collect_feedback(one.returned)
-            return Report("returned", False, (), examined[asked], one.worst if one is nearest else 0.0, *told)
-        return silent[asked]
+            return examine(runner.run(request.case), request)
+        found = silent[group.sampled[row]]
+        # The first replica reports what the kernels of all of them did, and the nearest to its bound the worst error.
+        if row == 0:
+            features, constants = exam.backend.collect_feedback(exam.returned)
+            found = replace(found, features=features, constants=constants)
+        return replace(found, worst=exam.worst) if exam is nearest else found
 
-    return tuple(report(row, one) for row, one in enumerate(exams))
-
-
-def answers_of(oracle: Oracle, replicas: ReplicaRunner, asked: Sequence[Examination]) -> list[Finding | None]:
-    """What an oracle finds in each of some replicas that ran together."""
-    if isinstance(oracle, Rerunning):
-        return replicas.ask(oracle, asked)
-    return oracle.examine_replicas(asked) if isinstance(oracle, Rejects) else [oracle.examine(one) for one in asked]
+    return tuple(report(row, exam) for row, exam in enumerate(exams))
 
 
 def examine(exam: Examination, request: Examine) -> Report:
-    """Asks the oracles. Raises TargetError where the target contradicts itself."""
+    """Runs the oracles on a case. Raises TargetError where the target contradicts itself."""
     if not isinstance(exam.outcome, Returned):
         return report_outcome(exam.outcome)
     findings: list[Finding] = []
     examined: list[str] = ["fault"]
-    asked = [*ALWAYS, *(oracle for oracle in SAMPLED if oracle.name in request.sampled)]
-    for oracle in asked:
+    for oracle in (*ALWAYS, *(oracle for oracle in SAMPLED if oracle.name in request.sampled)):
         if not oracle.applies(exam.target, exam.case):
             continue
         examined.append(oracle.name)
-        found = oracle.examine(exam)
-        if found:
-            findings.append(found)
+        (finding,) = oracle.check([exam])
+        if finding:
+            findings.append(finding)
             if not request.everything and oracle.name not in ("bounds", "mutation"):
                 break
     findings.sort(key=finding_order)

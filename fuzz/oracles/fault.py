@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import fault_finding
 
 
-class Fault:
+class Fault(CaseOracle):
     name = "fault"
     always = True
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
 
-    def examine(self, exam: Examination) -> Finding | None:
+    def check_case(self, exam: Examination) -> Finding | None:
         return fault_finding(exam.outcome)

@@ -10,29 +10,30 @@ from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
+from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 
-class Mutation:
+class Mutation(CaseOracle):
     name = "mutation"
     always = True
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
 
-    def examine(self, exam: Examination) -> Finding | None:
+    def check_case(self, exam: Examination) -> Finding | None:
         for index, call in enumerate(exam.returned.calls):
             if call.writes:
                 names = tuple(write.argument for write in call.writes)
                 elements = tuple(_element(exam, index, write) for write in call.writes)
                 changed = sum(write.count for write in call.writes)
                 message = f"{'+'.join(names)}: {changed} elements of an input were overwritten"
-                return Finding("mutation", names, "written", message, elements, call=index, disagreeing=changed)
+                return Finding(self.name, names, "written", message, elements, call=index, disagreeing=changed)
             if call.aliases:
                 output, argument = call.aliases[0]
                 message = f"output {output!r} shares the memory of input {argument!r}"
-                return Finding("mutation", (argument,), "aliased", message, call=index)
+                return Finding(self.name, (argument,), "aliased", message, call=index)
         return None
 
 

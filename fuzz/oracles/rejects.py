@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -11,45 +12,41 @@ from fuzz.backends.memory import allocate_buffer
 from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.oracles.base import Oracle
 from fuzz.oracles.examination import Examination
 from fuzz.target.spec import Target
 
 
-class Rejects:
+class Rejects(Oracle):
     name = "rejects"
-    always = False
 
     def applies(self, target: Target, case: Case) -> bool:
         return bool(target.rejects) and len(case.calls) == 1
 
-    def examine(self, exam: Examination) -> Finding | None:
-        return self._asked(exam)[0]
-
-    def examine_replicas(self, exams: Sequence[Examination]) -> list[Finding | None]:
-        """The same of each replica of a plan; only of the first where values did not matter to what it did."""
-        found: list[Finding | None] = []
+    def check(self, exams: Sequence[Examination]) -> list[Finding | None]:
+        """Looks at the first replica only where it finds nothing, and values did not matter to what was done."""
+        findings: list[Finding | None] = []
         for exam in exams:
-            finding, alike = self._asked(exam)
-            found.append(finding)
-            if alike and finding is None:
-                return [*found, *[None] * (len(exams) - len(found))]
-        return found
+            finding, used_values = self._check_case(exam)
+            findings.append(finding)
+            if finding is None and not used_values:
+                break
+        return findings + [None] * (len(exams) - len(findings))
 
-    def _asked(self, exam: Examination) -> tuple[Finding | None, bool]:
-        """What is accepted, and whether nothing that was done depended on values."""
-        alike = True
+    def _check_case(self, exam: Examination) -> tuple[Finding | None, bool]:
+        """The finding, and whether anything that was done may have depended on values."""
+        used_values = False
         for name, spoil in exam.target.rejects.items():
-            accepted, computed = self._accepted(exam, name, spoil)
-            alike &= not computed
+            accepted, computed = self._spoil_and_launch(exam, name, spoil)
+            used_values |= computed
             if accepted:
                 message = f"an input that must be refused ({name.replace('_', ' ')}) was computed"
-                return Finding("rejects", (name,), "accepted", message), alike
-        return None, alike
+                return Finding(self.name, (name,), "accepted", message), used_values
+        return None, used_values
 
-    def _accepted(self, exam: Examination, name: str, spoil: object) -> tuple[bool, bool]:
-        """Whether the launcher computes the spoilt input, not where the spoiling leaves it as it is; and whether
-        anything was done but to allocate memory and to look at it in other shapes."""
-        assert callable(spoil)
+    def _spoil_and_launch(self, exam: Examination, name: str, spoil: Callable[..., Any]) -> tuple[bool, bool]:
+        """(accepted, computed): whether the launcher computes the spoilt input, and whether anything was done but to
+        allocate memory and to view it in other shapes. An input that `spoil` leaves as it is counts as refused."""
         call = exam.case.last
         device = exam.backend.device
         buffers = {

@@ -1,7 +1,7 @@
 """scaling: what must hold exactly whatever the rounding.
 
 - `linear`: arguments in which the outputs are linear. Times a power of two, every output is that times as large, bit
-  for bit, as long as nothing underflows on the way, which is asked of the reference.
+  for bit, as long as nothing underflows on the way; the reference shows where that may happen.
 - `shifts`: arguments to which a number can be added, the same everywhere, without changing any output.
 - `batch` or `rows`: rows in reverse order give their results in reverse order.
 """
@@ -9,231 +9,190 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.case import Case
-from fuzz.model.dtypes import DType, from_bits, to_bits
+from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
-from fuzz.oracles.base import Asking, Rerun, Several, answered, chosen, together, values_of
+from fuzz.model.recipes.torch_values import from_bits, to_bits
+from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.elements import overflow_threshold
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.examination import Examination, Values, select_rows, stacked_values
+from fuzz.oracles.invariance import batch_dim
+from fuzz.oracles.rerun import Rerun
 from fuzz.target.spec import Target
 
 FACTORS = (8.0, 0.125)
 SHIFTS = (4.0, -64.0)
 NO_ROUNDING = 2.0**-900
 """A unit roundoff so small that only underflow is left of the envelope."""
-Change = Callable[[Any], Any]
-Words = dict[str, np.ndarray]
 
 
-class Scaling:
+@dataclass(frozen=True)
+class Change:
+    """What is done to every element of an argument: it is multiplied by a power of two, or a number is added."""
+
+    argument: str
+    number: float
+    scales: bool
+
+    def apply(self, values: torch.Tensor) -> torch.Tensor:
+        return values * self.number if self.scales else values + self.number
+
+    def undo(self, values: torch.Tensor) -> torch.Tensor:
+        return values / self.number if self.scales else values - self.number
+
+
+class Scaling(RerunOracle):
     name = "scaling"
-    always = False
 
     def applies(self, target: Target, case: Case) -> bool:
         promised = target.linear or target.shifts or target.batch or target.rows
         return bool(promised) and target.deterministic and len(case.calls) == 1
 
-    def examine(self, exam: Examination) -> Finding | None:
-        return answered(exam, self.asks(exam))
+    def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
+        target, values = exams[0].target, stacked_values(exams)
+        scaled = [Change(name, factor, True) for name in target.linear for factor in FACTORS]
+        shifted = [Change(name, shift, False) for name in target.shifts for shift in SHIFTS]
+        for change in (*scaled, *shifted):
+            changed, exactly = change_values(exams[0], change, values[change.argument])
+            rows = exactly.nonzero().flatten().tolist()
+            if rows:
+                yield self._rerun_changed(exams[0], change, rows, {**values, change.argument: changed})
+        if row_order := reverse_rows(exams[0]):
+            reversed_names, pairs = row_order
+            values = {name: part.flip(1) if name in reversed_names else part for name, part in values.items()}
+            yield Rerun(range(len(exams)), values, exams[0].plan.last, pairs, self._compare_permuted)
 
-    def asks(self, exam: Examination) -> Asking:
-        for name in exam.target.linear:
-            for factor in FACTORS:
-                found = yield from self._scaled(exam, name, factor)
-                if found:
-                    return found
-        for name in exam.target.shifts:
-            for shift in SHIFTS:
-                found = yield from self._shifted(exam, name, shift)
-                if found:
-                    return found
-        return (yield from self._permuted(exam))
+    def _rerun_changed(self, exam: Examination, change: Change, rows: Sequence[int], values: Values) -> Rerun:
+        pairs = pair_scaled(exam, change.number) if change.scales else pair_unchanged
 
-    def asks_together(self, exams: Sequence[Examination]) -> Iterator[Several]:
-        exam, values = exams[0], values_of(exams)
-        linear = [(name, factor, self._times(exam, factor), *by_factor(factor))
-                  for name in exam.target.linear for factor in FACTORS]  # fmt: skip
-        shifts = [(name, shift, together, *by_shift(shift)) for name in exam.target.shifts for shift in SHIFTS]
-        for name, number, pairs, change, undo in (*linear, *shifts):
-            moved, exactly = changed_together(exam, name, values[name], change, undo)
-            places = exactly.nonzero().flatten().tolist()
-            if places:
-                rerun = Rerun(pairs=pairs, step=f"{number} {name}")
-                yield Several(rerun, places, chosen({**values, name: moved}, places))
-        reverse = self._reverse(exam)
-        if reverse:
-            turned = {name: part.flip(1) if name in reverse[0] else part for name, part in values.items()}
-            yield Several(Rerun(pairs=reverse[1], step="rows"), range(len(exams)), turned)
+        def compare(exam: Examination, pairs: Pairs) -> Finding | None:
+            return self._compare_changed(exam, change, pairs)
 
-    def _times(self, exam: Examination, factor: float) -> Callable[[Outputs, Outputs], Pairs]:
-        """Floating outputs with what is due, times the factor, wherever that is exact."""
+        return Rerun(rows, select_rows(values, rows), exam.plan.last, pairs, compare)
 
-        def pairs(first: Outputs, again: Outputs) -> Pairs:
-            found = {}
-            for output, before in first.items():
-                if before.is_floating_point():
-                    got, due = again[output].double(), before.double() * factor
-                    found[output] = (torch.where(self._inexact(exam, output, got, due, factor), due, got), due)
-            return found
-
-        return pairs
-
-    def _scaled(self, exam: Examination, name: str, factor: float) -> Asking:
-        words, pairs = changed(exam, name, *by_factor(factor)), self._times(exam, factor)
-        again = (yield Rerun(words=words, pairs=pairs, step=f"{factor} {name}")) if words else None
-        if again is None:
+    def _compare_changed(self, exam: Examination, change: Change, pairs: Pairs) -> Finding | None:
+        name, number = change.argument, change.number
+        if not change.scales:
+            return compare_bits(self.name, f"when {number:g} is added to every element of {name}", pairs, "shift")
+        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
-        compared = pairs(exam.returned.calls[-1].outputs, again)
-        if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in compared.values()):
-            return None
-        assert words is not None
-        touched = underflow(exam, words, name)
-        unlike = {output: (got.cpu(), due.cpu()) for output, (got, due) in compared.items()}
-        unlike = {output: (torch.where(touched[output], due, got), due) for output, (got, due) in unlike.items()}
-        what = f"than {factor:g} times as much when {name} is {factor:g} times as large"
-        return compare_bits("scaling", what, unlike, "scale")
+        inexact = may_underflow(exam, change)
+        pairs = {output: (got.cpu(), due.cpu()) for output, (got, due) in pairs.items()}
+        pairs = {output: (torch.where(inexact[output], due, got), due) for output, (got, due) in pairs.items()}
+        circumstance = f"than {number:g} times as much when {name} is {number:g} times as large"
+        return compare_bits(self.name, circumstance, pairs, "scale")
 
-    def _inexact(
-        self, exam: Examination, output: str, got: torch.Tensor, due: torch.Tensor, factor: float
-    ) -> torch.Tensor:
-        """Elements so large or small that no power of two goes through them exactly.
-
-        Where terms cancel, a sum of the kernel's may be subnormal though none of the reference's is: what that loses
-        can turn the rounding of a small result.
-        """
-        kind = format_of(exam, output)
-        small = max(2 * kind.smallest_normal, exam.precision.eta / exam.precision.u**2)
-        least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
-        return (due.abs() >= overflow_threshold(kind)) | (least < small)
-
-    def _shifted(self, exam: Examination, name: str, shift: float) -> Asking:
-        words = changed(exam, name, *by_shift(shift))
-        again = (yield Rerun(words=words, pairs=together, step=f"{shift} {name}")) if words else None
-        if again is None:
-            return None
-        pairs = together(again, exam.returned.calls[-1].outputs)
-        return compare_bits("scaling", f"when {shift:g} is added to every element of {name}", pairs, "shift")
-
-    def _permuted(self, exam: Examination) -> Asking:
-        reverse = self._reverse(exam)
-        if reverse is None:
-            return None
-        turned, pairs = reverse
-        words = {name: exam.words(name) for name in exam.plan.last.tensors}
-        words |= {name: words[name][::-1].copy() for name in turned}
-        again = yield Rerun(words=words, pairs=pairs, step="rows")
-        if again is None:
-            return None
-        compared = pairs(exam.returned.calls[-1].outputs, again)
-        return compare_bits("scaling", "when the rows stand in reverse order", compared, "permutation")
-
-    def _reverse(self, exam: Examination) -> tuple[set[str], Callable[[Outputs, Outputs], Pairs]] | None:
-        """The tensors of the plan that have rows, and what is due once they are turned; None for fewer than two."""
-        call = exam.plan.last
-        batch = exam.target.batch or next(iter(exam.target.rows.values()), "")
-        rows = call.dims.get(batch, 1)
-        if rows < 2:
-            return None
-        turned = {
-            name
-            for name, value in call.tensors.items()
-            if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
-        }
-        alone = sum(size == rows for size in call.dims.values()) == 1
-        rank = {}
-        for output, first in exam.returned.calls[-1].outputs.items():
-            by_rows = output in exam.target.rows if exam.target.rows else alone and first.shape[:1] == (rows,)
-            if by_rows:
-                rank[output] = first.dim()
-
-        def pairs(first: Outputs, again: Outputs) -> Pairs:
-            return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
-
-        return turned, pairs
+    def _compare_permuted(self, exam: Examination, pairs: Pairs) -> Finding | None:
+        return compare_bits(self.name, "when the rows stand in reverse order", pairs, "permutation")
 
 
-def by_factor(factor: float) -> tuple[Change, Change]:
-    """Times the factor, and back."""
-    return lambda x: x * factor, lambda x: x / factor
+def pair_scaled(exam: Examination, factor: float) -> Callable[[Outputs, Outputs], Pairs]:
+    """Pairs floating outputs with those of the first run times the factor, wherever that is exact."""
+
+    def pairs(first: Outputs, again: Outputs) -> Pairs:
+        found = {}
+        for output, before in first.items():
+            if before.is_floating_point():
+                got, due = again[output].double(), before.double() * factor
+                found[output] = (torch.where(scales_inexactly(exam, output, got, due, factor), due, got), due)
+        return found
+
+    return pairs
 
 
-def by_shift(shift: float) -> tuple[Change, Change]:
-    """Plus the shift, and back."""
-    return lambda x: x + shift, lambda x: x - shift
+def pair_unchanged(first: Outputs, again: Outputs) -> Pairs:
+    """Pairs every output of the rerun with that of the first run."""
+    return {name: (again[name], first[name]) for name in first}
 
 
-def changed_together(
-    exam: Examination, name: str, values: torch.Tensor, change: Change, undo: Change
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """One argument of stacked replicas changed, and in which of them `changed` would do that."""
+def scales_inexactly(
+    exam: Examination, output: str, got: torch.Tensor, due: torch.Tensor, factor: float
+) -> torch.Tensor:
+    """Elements so large or small that no power of two goes through them exactly.
+
+    Where terms cancel, a sum of the kernel's may be subnormal though none of the reference's is: what that loses
+    can turn the rounding of a small result.
+    """
+    kind = output_format(exam, output)
+    small = max(2 * kind.smallest_normal, exam.precision.eta / exam.precision.u**2)
+    least = torch.minimum(got.abs(), due.abs() / max(factor, 1.0))
+    return (due.abs() >= overflow_threshold(kind)) | (least < small)
+
+
+def reverse_rows(exam: Examination) -> tuple[set[str], Callable[[Outputs, Outputs], Pairs]] | None:
+    """The tensors of the plan that have rows, and what pairs outputs once they are reversed; None below two rows."""
+    call = exam.plan.last
+    batch = batch_dim(exam.target) if exam.target.batch or exam.target.rows else ""
+    rows = call.dims.get(batch, 1)
+    if rows < 2:
+        return None
+    names = {
+        name
+        for name, value in call.tensors.items()
+        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
+    }
+    alone = sum(size == rows for size in call.dims.values()) == 1
+    rank = {}
+    for output, first in exam.outputs.items():
+        has_rows = output in exam.target.rows if exam.target.rows else alone and first.shape[:1] == (rows,)
+        if has_rows:
+            rank[output] = first.dim()
+
+    def pairs(first: Outputs, again: Outputs) -> Pairs:
+        return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
+
+    return names, pairs
+
+
+def change_values(exam: Examination, change: Change, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """An argument of stacked replicas changed, and for which of them nothing was rounded and everything is finite.
+
+    Tensor cores align subnormal operands as if they were normal: a change of exponent is not exact to them.
+    """
     count = len(values)
     if not values.is_floating_point():
         return values, torch.zeros(count, dtype=torch.bool)
     kind, before = named_dtype(DTYPE_NAMES[values.dtype]), values.double()
-    after = change(before)
-    moved = after.to(values.dtype)
-    exactly = torch.isfinite(before) & (moved.double() == after) & (undo(after) == before)
+    after = change.apply(before)
+    changed = after.to(values.dtype)
+    exactly = torch.isfinite(before) & (changed.double() == after) & (change.undo(after) == before)
     if exam.precision.tensor_cores:
-        for one in (before, after):
-            exactly &= (one == 0) | (one.abs() >= kind.smallest_normal)
-    return moved, exactly.reshape(count, -1).all(1)
+        for operand in (before, after):
+            exactly &= (operand == 0) | (operand.abs() >= kind.smallest_normal)
+    return changed, exactly.reshape(count, values[0].numel()).all(1)
 
 
-def changed(exam: Examination, name: str, change: Change, undo: Change) -> Words | None:
-    """The call's words with one argument changed; None where that would round a value, or one is not finite.
-
-    Tensor cores align subnormal operands as if they were normal: a change of exponent is not exact to them.
-    """
-    kind = named_dtype(exam.plan.last.tensors[name].dtype)
-    if kind.kind != "float":
-        return None
-    values = np.asarray(from_bits(exam.words(name), kind))
-    if not np.isfinite(values).all():
-        return None
-    moved = np.asarray(change(values))
-    if exam.precision.tensor_cores and (subnormal(values, kind) or subnormal(moved, kind)):
-        return None
-    words = to_bits(moved, kind)
-    if not np.array_equal(from_bits(words, kind), moved) or not np.array_equal(undo(moved), values):
-        return None
-    return {name: words}
+def output_format(exam: Examination, output: str) -> DType:
+    return named_dtype(DTYPE_NAMES[exam.outputs[output].dtype])
 
 
-def subnormal(values: np.ndarray, kind: DType) -> bool:
-    """Whether one of the values is."""
-    return bool(((values != 0) & (np.abs(values) < kind.smallest_normal)).any())
-
-
-def format_of(exam: Examination, output: str) -> DType:
-    return named_dtype(DTYPE_NAMES[exam.returned.calls[-1].outputs[output].dtype])
-
-
-def underflow(exam: Examination, words: Words, name: str) -> Outputs:
-    """Which elements underflow or overflow may move, in either run, on the way or at the end.
+def may_underflow(exam: Examination, change: Change) -> Outputs:
+    """The elements that underflow or overflow may move, in either run, on the way or at the end.
 
     There nothing is exact: even a little of it, far below the last bit of what it is added to, can break a tie.
     """
     usual = exam.precision
     precision = replace(usual, u=NO_ROUNDING, nan_below=usual.eta / (2 * usual.u))
-    call = exam.case.last
+    call, name = exam.case.last, change.argument
     value = call.tensors[name]
-    listed = replace(value, values=exact(words[name], named_dtype(value.dtype)))
+    kind = named_dtype(value.dtype)
+    changed = to_bits(change.apply(from_bits(exam.words(name), kind)))
+    listed = replace(value, values=exact(changed, kind))
     scaled = replace(exam, plan=exam.case.with_call(0, call.with_argument(name, listed)), row=0)
-    first, second = (evaluate_reference(one, 0, STAGES.index(THOROUGH), precision=precision) for one in (exam, scaled))
+    stage = STAGES.index(THOROUGH)
+    first, second = (evaluate_reference(one, 0, stage, precision=precision) for one in (exam, scaled))
     found = {}
     for output, one in first.items():
-        kind = format_of(exam, output)
+        kind = output_format(exam, output)
         least = torch.minimum(one.value.abs(), second[output].value.abs())
         tiny = least < 2 * kind.smallest_normal if kind.is_float else one.value == one.value
         found[output] = (tiny | (one.spread > 0) | (second[output].spread > 0)).cpu()

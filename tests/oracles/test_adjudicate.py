@@ -84,10 +84,10 @@ def unstable(x: torch.Tensor) -> Outputs:
 
 
 def test_an_output_that_float64_cannot_confirm_is_settled_by_its_exact_value() -> None:
-    found = Accuracy().examine(examined(stable, unstable, *words(-6.5, 1.0)))
+    found = Accuracy().check_case(examined(stable, unstable, *words(-6.5, 1.0)))
     assert found is not None and (found.symptom, found.elements[0].index, found.disagreeing) == ("reference", (0,), 1)
-    assert Accuracy().examine(examined(stable, stable, *words(-6.5, 1.0))) is None
-    assert Accuracy().examine(examined(unstable, unstable, *words(-6.5, 1.0))) is None
+    assert Accuracy().check_case(examined(stable, stable, *words(-6.5, 1.0))) is None
+    assert Accuracy().check_case(examined(unstable, unstable, *words(-6.5, 1.0))) is None
 
 
 def test_replicas_in_doubt_are_not_cleared_together() -> None:
@@ -107,7 +107,7 @@ def test_a_sum_that_cancels_is_nobodys_fault() -> None:
 
     exam = examined(inward, in_order, *words(2.0**100, 1.0, 0.0, 0.0, -(2.0**100)))
     assert float(exam.returned.calls[0].outputs["y"]) == 1
-    assert Accuracy().examine(exam) is None
+    assert Accuracy().check_case(exam) is None
 
 
 def test_the_exact_value_of_a_target_may_be_its_own() -> None:
@@ -117,7 +117,7 @@ def test_the_exact_value_of_a_target_may_be_its_own() -> None:
         return dict(y=x * mp.erfc(-x))
 
     exam = examined(stable, lambda x: dict(y=x), *words(2.0), exact=exact)
-    found = Accuracy().examine(exam)
+    found = Accuracy().check_case(exam)
     assert found is not None and found.symptom == "value"
     verdict = adjudicate(exam, found, 10.0)
     assert verdict.name == "reference" and verdict.finding is not None
@@ -137,7 +137,7 @@ def test_a_promise_of_ulps_is_adjudicated_by_it() -> None:
         return dict(y=torch.exp(x) * (1 + 2.0**-22))
 
     exam = examined(rough, lambda x: dict(y=torch.exp(x)), *words(2.0), contract=ulps(2))
-    found = Accuracy().examine(exam)
+    found = Accuracy().check_case(exam)
     assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
 
 

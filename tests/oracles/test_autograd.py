@@ -60,7 +60,7 @@ def asked(launcher: Launcher, layout: Layout | None = None, **more: Any) -> Find
     case = Case(target.name, (Call({"M": 3, "N": 4}, {"x": x, "weight": weight}, {}, {"y": dy}),))
     exam = examination(target, launcher, case)
     assert Autograd().applies(target, case)
-    return Autograd().examine(exam)
+    return Autograd().check_case(exam)
 
 
 def examination(target: Target, launcher: Launcher, case: Case) -> Examination:

@@ -29,8 +29,8 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
         raise error("no space left")
 
     handle = examine.make_handler(WorkerConfig("gelu_bw", None, "cpu"))
-    monkeypatch.setattr(examine, "judged", full)
-    monkeypatch.setattr(examine, "described", full)
+    monkeypatch.setattr(examine, "examine_or_adjudicate", full)
+    monkeypatch.setattr(examine, "diagnose_case", full)
     monkeypatch.setattr(examine, "screen", full)
     told = Report(f"no memory to examine it: {error.__name__}: no space left", True, (), ())
     assert handle(Examine(case)) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,15 @@ def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, *
     kind = named_dtype(DTYPE_NAMES[got.dtype])
     word = int(read_words(got[index].reshape(1))[0])
     return Element(output, index, decimal(word, kind), hex_bits(word, kind), want, **more)
+
+
+def differing_rows(pairs: Pairs) -> list[int]:
+    """Rows of stacked tensors, (rows, *shape) each, in which some pair has different bits."""
+    differ: torch.Tensor | None = None
+    for got, other in pairs.values():
+        rows = ~same_bits(got, other).reshape(len(got), math.prod(got.shape[1:])).all(1)
+        differ = rows if differ is None else differ | rows
+    return [] if differ is None else [int(row) for row in differ.nonzero().flatten()]
 
 
 def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:

@@ -7,13 +7,15 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.case import Argument
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_bits
-from fuzz.oracles.examination import Examination, Stack
+from fuzz.oracles.comparison.elements import error_bounds
+from fuzz.oracles.examination import Examination, common_stack, stacked_values
 from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
 from fuzz.target.spec import Target
 
@@ -96,11 +98,9 @@ def of_kernel(exam: Examination, index: int, expected: dict[str, Expected]) -> d
 
 def replica_inputs(exams: Sequence[Examination], index: int) -> tuple[Inputs, dict[str, torch.Tensor]]:
     """`reference_inputs` of replicas, each tensor with them as first dim."""
-    stack = common(exams)
-    if stack:
-        return _inputs(
-            exams[0], index, lambda name, value, dims: _rows(rows_of(stack.values[name], exams), value, dims)
-        )
+    if common_stack(exams):
+        stored = stacked_values(exams)
+        return _inputs(exams[0], index, lambda name, value, dims: _unstore(stored[name], value, dims))
     parts = [reference_inputs(exam, index) for exam in exams]
     inputs, cotangents = parts[0]
     for name, value in inputs.items():
@@ -129,20 +129,22 @@ def as_passed(exam: Examination, index: int, output: str, cotangent: torch.Tenso
     return cotangent.to(outputs[output].dtype).to(cotangent.dtype) if output in outputs else cotangent
 
 
-def _rows(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
+def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
     """An argument of replicas from its stored values; expanded dims have stride 0."""
     return values.expand(len(values), *resolve(value.shape, dims))
 
 
-def rows_of(stacked: torch.Tensor, exams: Sequence[Examination]) -> torch.Tensor:
-    """The rows of these replicas."""
-    return stacked if len(exams) == len(stacked) else stacked[[exam.row for exam in exams]]
-
-
-def common(exams: Sequence[Examination]) -> Stack | None:
-    """The stack in which all of these replicas ran, if it is one."""
-    stack = exams[0].stack if exams else None
-    return stack if all(exam.stack is stack for exam in exams) else None
+def output_bounds(exam: Examination) -> Mapping[str, torch.Tensor]:
+    """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats."""
+    call = len(exam.case.calls) - 1
+    found = {}
+    for name, expected in evaluate_reference(exam, call, STAGES.index(THOROUGH)).items():
+        output = exam.outputs[name]
+        bound = torch.zeros_like(expected.spread)
+        if output.is_floating_point():
+            bound = error_bounds(expected, named_dtype(DTYPE_NAMES[output.dtype]), exam.precision)[2]
+        found[name] = bound.to(output.device)
+    return found
 
 
 def check_alike(target: Target, outputs: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:

@@ -22,7 +22,7 @@ from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.replicas import ReplicaRunner
+from fuzz.oracles.replicas import CaseRunner
 from fuzz.run.fuzzer import SHARES
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
@@ -53,7 +53,7 @@ def small(made: Target, count: int) -> list[Case]:
 
 def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
     """By replica whether it ran together with others."""
-    exams = ReplicaRunner(made, launcher, backend("cpu")).run(plan, COUNT)
+    exams = CaseRunner(made, launcher, backend("cpu")).run_replicas(plan, COUNT)
     return [exam.stack is not None for exam in exams]
 
 
@@ -105,7 +105,7 @@ def twice(launcher: Launcher) -> Target:
 
 def harmed(plan: Case) -> list[bool]:
     """By replica whether the kernel writes beyond its output."""
-    words = (plan.replica(number).last.tensors["x"].words(plan.last.dims) for number in range(COUNT))
+    words = (plan.replica(number).last.tensors["x"].bits(plan.last.dims) for number in range(COUNT))
     return [bool((torch.from_numpy(part.view("f4").copy()) > 2.5).any()) for part in words]
 
 
@@ -166,5 +166,5 @@ def test_what_must_be_refused_is_asked_once_where_no_value_decides(looks: bool) 
         Examination(declared(launcher), launcher, plan.replica(number), backend("cpu"), Returned(()))
         for number in range(COUNT)
     ]
-    assert Rejects().examine_replicas(exams) == [None] * COUNT
+    assert Rejects().check(exams) == [None] * COUNT
     assert len(asked) == (COUNT if looks else 1)

@@ -1,0 +1,77 @@
+"""Reruns of replicas together have the calls, orders and values that the reruns of each alone have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from unittest.mock import Mock
+
+import pytest
+
+from fuzz.backends import backend, cpu
+from fuzz.backends.cpu.backend import CpuBackend
+from fuzz.model.case import Case
+from fuzz.model.recipes.torch_values import to_bits
+from fuzz.oracles import SAMPLED, deterministic
+from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.examination import Examination
+from fuzz.oracles.replicas import CaseRunner, call_structure
+from fuzz.search.engines import RandomEngine
+from fuzz.target.loader import load, load_planted
+
+COUNT = 8
+ORACLES = [oracle for oracle in SAMPLED if isinstance(oracle, RerunOracle)]
+Requests = list[tuple[object, int | None, dict[str, bytes]]]
+"""The structure of the call, the order of programs and the words by tensor, of each rerun of one replica."""
+
+
+@pytest.fixture(autouse=True)
+def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(CpuBackend, "prepare", lambda self, counters=False: None)
+    with cpu.active():
+        yield
+
+
+def plans(name: str) -> list[Case]:
+    engine = RandomEngine(load(name), 0)
+    drawn = (engine.case(number) for number in range(300, 500))
+    fitting = [plan for plan in drawn if plan.elements() < 600 and len(plan.calls) == 1]
+    return [plan for plan in fitting if not any(value.layout.reach for value in plan.last.tensors.values())][:12]
+
+
+def requests(oracle: RerunOracle, exams: Sequence[Examination]) -> list[Requests]:
+    """The reruns by replica."""
+    found: list[Requests] = [[] for _ in exams]
+    for rerun in oracle.reruns(exams):
+        for place, row in enumerate(rerun.rows):
+            words = {name: to_bits(values[place]).tobytes() for name, values in rerun.values.items()}
+            found[row].append((call_structure(rerun.call), rerun.order, words))
+    return found
+
+
+@pytest.mark.parametrize("name", ["layernorm_bw", "softmax", "gelu_bw", "rms_norm", "cross_entropy", "matmul"])
+def test_replicas_run_again_together_as_each_would_alone(name: str) -> None:
+    made, compared = load(name), set()
+    runner = CaseRunner(made, made.launcher, backend("cpu"))
+    for plan in plans(name):
+        exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack][1:]
+        for oracle in ORACLES:
+            if not exams or not oracle.applies(made, plan):
+                continue
+            alone = [requests(oracle, [runner.run(exam.case)])[0] for exam in exams]
+            assert requests(oracle, exams) == alone, (oracle.name, plan)
+            compared |= {oracle.name} if any(alone) else set()
+    assert {"deterministic"} < compared
+
+
+@pytest.mark.parametrize("bug", ["", "atomic_order"])
+def test_only_replicas_that_differ_are_compared_element_by_element(monkeypatch: pytest.MonkeyPatch, bug: str) -> None:
+    made, findings = load("layernorm_bw"), []
+    compare = Mock(side_effect=deterministic.compare_bits)
+    monkeypatch.setattr(deterministic, "compare_bits", compare)
+    runner = CaseRunner(made, load_planted(made, bug)[1] if bug else made.launcher, backend("cpu"))
+    for plan in plans("layernorm_bw"):
+        exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack]
+        findings += deterministic.Deterministic().check(exams)
+    # Floating addition in another order need not differ: some replicas have a finding, some have none.
+    assert sum(finding is not None for finding in findings) == compare.call_count
+    assert bool(compare.call_count) == bool(bug) and compare.call_count < len(findings)
