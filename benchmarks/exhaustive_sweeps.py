@@ -20,7 +20,7 @@ import torch
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.gpu_sweep import GpuSweep
 from fuzz.sweep.report import text_of
-from fuzz.sweep.worker import benched
+from fuzz.sweep.worker import load_kernel
 from fuzz.target.loader import load
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")
@@ -47,7 +47,7 @@ class Clock:
 
 def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
     """Seconds of a whole sweep, and what it found."""
-    device.bench.truth.spent = 0.0
+    device.kernel.rounding.spent = 0.0
     began, total = time.monotonic(), SweepCounts()
     for request in range(plan.requests):
         total.add(device.spanned(request))
@@ -56,11 +56,11 @@ def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
 
 def device_of(asked: str) -> GpuSweep:
     name, dtype, *rest = asked.split()
-    return GpuSweep(benched(make_plan(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
+    return GpuSweep(load_kernel(make_plan(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
 
 
 def timed(asked: str, device: GpuSweep) -> None:
-    plan = device.bench.plan
+    plan = device.kernel.plan
     first, _ = swept(device, plan)
     seconds = []
     for _ in range(AGAIN):
@@ -71,12 +71,12 @@ def timed(asked: str, device: GpuSweep) -> None:
         device.watch = clock = Clock(wait)
         took, _ = swept(device, plan)
         print(f"{heading} ({took:.3f} s): {clock.told()}")
-    exact = device.bench.truth.spent
-    hands = len(device.bench.truth.hands.ends) if device.bench.truth.hands else 0
-    print(f"arbitrary precision, in decide: {exact:.3f} s by {hands} processes; GPU memory {memory():.1f} GiB")
+    exact = device.kernel.rounding.spent
+    pool = len(device.kernel.rounding.pool.ends) if device.kernel.rounding.pool else 0
+    print(f"arbitrary precision, in decide: {exact:.3f} s by {pool} processes; GPU memory {memory():.1f} GiB")
     print(text_of(plan, total), flush=True)
-    if device.bench.truth.hands:
-        device.bench.truth.hands.stop()
+    if device.kernel.rounding.pool:
+        device.kernel.rounding.pool.stop()
 
 
 def memory() -> float:

@@ -19,14 +19,12 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib", "atheris", "ray"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 SERVICE = {
-    "store": {"sqlalchemy", "alembic"},
-    "campaigns": {"pydantic"},
-    "pages": {"jinja2"},
-    "service": {"fastapi", "pydantic", "starlette", "uvicorn"},
-    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "jinja2", "uvicorn"},
+    "campaign": {"sqlalchemy", "alembic", "pydantic"},
+    "web": {"fastapi", "jinja2", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "jinja2", "prometheus_client", "uvicorn"},
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""
-PAGES = ROOT / "fuzz" / "pages"
+PAGES = ROOT / "fuzz" / "web" / "pages"
 MODULES = {"yaml": "pyyaml"}
 
 
@@ -94,7 +92,7 @@ def test_only_declared_packages_are_imported_at_the_top_of_modules() -> None:
         for name in imported(ast.parse(path.read_text()).body) - service(path)
         if name not in sys.stdlib_module_names and name != "fuzz"
     }
-    assert {(name, file) for name, file in used if name not in declared} <= {("pytest", "plugin.py")}
+    assert {(name, file) for name, file in used if name not in declared} <= {("pytest", "pytest_plugin.py")}
 
 
 def test_every_package_imported_anywhere_is_declared_or_optional() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,15 +12,15 @@ from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.cli.sweep import pairs_of
 from fuzz.drift import BatchDrift, DriftPlan, make_plan
-from fuzz.drift import plot as plots
 from fuzz.drift.plan import BATCHES
+from fuzz.drift.plot import make_plot, plot_title
 from fuzz.drift.report import drift_json, text_of
 from fuzz.drift.runner import broken, cases_of, drifted
 from fuzz.errors import UsageError
+from fuzz.report.plots.figure import check_plot_path, save_figure
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
-from fuzz.sweep import plot as figures
 from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer
 from fuzz.target.spec import Target
 
@@ -44,7 +43,7 @@ def drift(
     """The last row of a batch against the same row alone, layer by layer, with the truth and the envelope."""
     loaded = checked_target(target, planted, backend)
     if plot:
-        figures.check(plot)
+        check_plot_path(plot)
     plan = make_plan(
         loaded, target, backend=chosen_backend(backend), layers=layers, batches=sizes_of(batches), dtype=dtype,
         planted=planted, settings=pairs_of(settings or []), seed=seed,
@@ -54,7 +53,7 @@ def drift(
     asked = RunOptions(target, planted, backend, seed=seed, corpus=folder)
     found = drifted(plan, asked.worker_memory, progress)
     if plot:
-        plots.save(plot, plan, found)
+        save_figure(plot, plot_title(plan), [make_plot(plan, found)])
     if not json:
         put(text_of(plan, found))
     result = examined(plan, found, asked, loaded, folder)
@@ -83,7 +82,9 @@ def examined(
     cases = cases_of(plan, found)
     if not cases:
         return None
-    options = replace(asked, engine="exhaustive", cases=len(cases))
+    options = RunOptions(
+        asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder
+    )
     watcher = FindingsProgress(errors, "fuzz replay")
     return FixedCasesFuzzer(
         options, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)

@@ -32,30 +32,31 @@ def serve(
     backend: Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")] = "auto",
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
-    needs_server()
+    require_server()
     if backend not in BACKEND_NAMES:
         raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
     from fuzz.campaign.config import load_config
     from fuzz.web.server import run
     from fuzz.web.settings import Settings
 
-    given = load_config(config) if config else None
-    places = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))
+    content = load_config(config) if config else None
+    config_paths = (*([config] if config else []), *(configs or ([CONFIGS] if CONFIGS.is_dir() else [])))
     settings = Settings(
-        store or (given.store if given else URL),
-        tuple(corpus or [Path(given.corpus) if given else CORPUS]),
-        places, tuple(targets or ()), host, port, token, backend,
+        store or (content.store if content else URL),
+        tuple(corpus or [Path(content.corpus) if content else CORPUS]),
+        config_paths, tuple(targets or ()), host, port, token, backend,
     )  # fmt: skip
 
     return run(settings, number(), lambda address: errors.print(f"serving {address}", highlight=False))
 
 
-def needs_server() -> None:
+def require_server() -> None:
     """UsageError where the packages of the service are not installed."""
     needs_service()
     try:
         import fastapi as _fastapi  # noqa: F401
         import jinja2 as _jinja2  # noqa: F401
+        import prometheus_client as _prometheus_client  # noqa: F401
         import uvicorn as _uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise UsageError(f"{error.name} is not installed; fuzz serve needs the extra [service]") from None

@@ -14,11 +14,12 @@ from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
+from fuzz.report.plots.figure import check_plot_path, save_figure
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep import plot as plots
+from fuzz.sweep.plot import make_plots, plot_title
 from fuzz.sweep.report import sweep_json, text_of
 from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer, findings, swept
 from fuzz.target.spec import Target
@@ -49,7 +50,7 @@ def sweep(
     began = time.monotonic()
     loaded = checked_target(target, planted, backend)
     if plot:
-        plots.check(plot)
+        check_plot_path(plot)
     plan = make_plan(
         loaded, target, dtype=dtype, backend=chosen_backend(backend), planted=planted, swept=argument,
         settings=pairs_of(settings or []), pairs=pairs, count=stratified, output=output,
@@ -60,7 +61,7 @@ def sweep(
     tally = swept(plan, asked.worker_memory, loaded.timeout, progress(plan))
     seconds = time.monotonic() - began
     if plot:
-        plots.save(plot, plan, tally)
+        save_figure(plot, plot_title(plan), make_plots(plan, tally))
     if not json:
         put(text_of(plan, tally))
     result = examined(plan, tally, asked, loaded, folder)

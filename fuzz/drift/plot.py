@@ -1,46 +1,40 @@
-"""Plot: drift against depth for every batch size, with the error against the truth and the envelope."""
+"""Plots drift against depth for every batch size, with the error against the truth and the envelope."""
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterable
 
 from fuzz.drift.plan import BatchDrift, DriftPlan
-from fuzz.sweep.plot import GUIDE, figures
+from fuzz.report.plots.plot import Line, Plot, Point, height
+from fuzz.report.plots.scales import Linear, Scale, scale_of_errors
 
-COLORS = ("#20639b", "#d1495b", "#3caea3", "#edae49", "#6a4c93", "#8d6e63")
 
-
-def save(path: Path, plan: DriftPlan, found: list[BatchDrift]) -> None:
-    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are alike."""
-    pyplot = figures()
-    figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")
-    still = []
-    for place, rows in enumerate(found):
-        depth = [row.layer for row in rows.rows]
-        drift = [row.drift for row in rows.rows]
-        if not any(drift):
-            still.append(str(rows.rows[0].batch))
-            continue
-        # What is 0 has no place on a logarithmic axis.
-        shown = [value or float("nan") for value in drift]
-        label = f"drift, batch of {rows.rows[0].batch}"
-        axes.plot(depth, shown, marker="o", markersize=3, color=COLORS[place % len(COLORS)], label=label)
-    last = found[-1].rows
-    depth = [row.layer for row in last]
-    size = last[0].batch
-    axes.plot(depth, [row.truth_error for row in last], color="black", linestyle="--", linewidth=1.2,
-              label=f"error against float64, batch of {size}")  # fmt: skip
-    axes.plot(depth, [row.envelope for row in last], color=GUIDE, linewidth=1.2, label="envelope of honest rounding")
-    if still:
-        axes.plot([], [], " ", label=f"no drift at all: batch of {', '.join(still)}")
-    axes.set_yscale("log")
-    axes.set_xlabel("layer")
-    axes.set_ylabel("mean absolute difference of the last row")
-    axes.set_xlim(0.5, plan.layers + 0.5)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    options = "".join(f", {name} = {value}" for name, value in plan.options.items())
+def plot_title(plan: DriftPlan) -> str:
     bug = f" with {plan.planted}" if plan.planted else ""
-    axes.set_title(f"{plan.target}{bug}, {plan.dtype} on {plan.backend}{options}", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=140)
-    pyplot.close(figure)
+    options = "".join(f", {name} = {value}" for name, value in plan.options.items())
+    return f"{plan.target}{bug}, {plan.dtype} on {plan.backend}{options}"
+
+
+def make_plot(plan: DriftPlan, batches: list[BatchDrift]) -> Plot:
+    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are alike."""
+    layers = [row for batch in batches for row in batch.rows]
+    y = scale_of_errors([value for row in layers for value in (row.drift, row.truth_error, row.envelope)])
+    x, last = Linear(0.5, plan.layers + 0.5), batches[-1].rows
+    size = last[0].batch
+    lines = [
+        Line(
+            f"batch {batch.rows[0].batch}",
+            _points(x, y, (row.drift for row in batch.rows)),
+            f"drift, batch of {batch.rows[0].batch}",
+        )
+        for batch in batches
+    ]
+    truth = _points(x, y, (row.truth_error for row in last))
+    lines.append(Line("truth", truth, f"error against float64, batch of {size}"))
+    lines.append(Line("guide", _points(x, y, (row.envelope for row in last)), "envelope of honest rounding"))
+    x_ticks = tuple(tick for tick in x.ticks if "." not in tick[1])
+    return Plot("", "", "layer", "mean absolute difference of the last row", x_ticks, y.ticks, lines=tuple(lines))
+
+
+def _points(x: Scale, y: Scale, values: Iterable[float]) -> tuple[Point, ...]:
+    return tuple((x.position(layer), height(y, value)) for layer, value in enumerate(values, 1))

@@ -33,7 +33,7 @@ SECONDS = 10.0
 """Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
 
 FEW = 16
-"""The same where hands share them out."""
+"""The same where pool share them out."""
 
 Inputs = dict[str, Any]
 Values = dict[str, list[float]]
@@ -44,7 +44,7 @@ Values = dict[str, list[float]]
 class CorrectRounding:
     """What is due of one output of a target. `spent` is what arbitrary precision has taken so far, in seconds.
 
-    `hands` compute `exact`, if there are any.
+    `pool` compute `exact`, if there are any.
     """
 
     target: Target
@@ -52,7 +52,7 @@ class CorrectRounding:
     precision: Precision
     options: Mapping[str, Any] = field(default_factory=dict)
     spent: float = 0.0
-    hands: ForkPool | None = None
+    pool: ForkPool | None = None
 
     def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
         """(lowest, highest, settled): float64 values of the output's format between which the correctly rounded one is.
@@ -82,13 +82,13 @@ class CorrectRounding:
 
     def _exact(self, values: Values, count: int) -> list[float]:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""
-        near, began, size = list[float](), time.monotonic(), FEW if self.hands else AT_ONCE
+        near, began, size = list[float](), time.monotonic(), FEW if self.pool else AT_ONCE
         until = began + SECONDS - self.spent
         asked = (
             ({name: one[at : at + size] for name, one in values.items()}, self.output, until - time.monotonic())
             for at in range(0, count, size)
         )
-        answers = self.hands.map(asked) if self.hands else map(self.exact, asked)
+        answers = self.pool.map(asked) if self.pool else map(self.exact, asked)
         for answer in answers:
             if answer is None:
                 break

@@ -66,7 +66,7 @@ class ForkPool:
 
 
 def spare() -> int:
-    """How many hands there is room for, beside the process itself."""
+    """How many pool there is room for, beside the process itself."""
     return min(MOST, len(os.sched_getaffinity(0)) - 1)
 
 

@@ -34,17 +34,17 @@ def of_stretches(parts: Parts, first: int, counts: Tensor, sums: Tensor) -> Swee
     return tally
 
 
-def of_values(bench: KernelRunner, compared: ComparedValues, x: Tensor) -> tuple[SweepCounts, Tensor, Tensor]:
+def of_values(kernel: KernelRunner, compared: ComparedValues, x: Tensor) -> tuple[SweepCounts, Tensor, Tensor]:
     """(tally, error, wrong): of values one by one; error in units where that is usual, and where the sign is wrong."""
     got, want, kind, output = compared.got, compared.want, compared.kind, compared.output
     finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
-    flushed = finite & flushes(bench, want, got, kind)
+    flushed = finite & flushes(kernel, want, got, kind)
     usual = finite & torch.isfinite(got) & torch.isfinite(want) & ~flushed
     wrong = finite & (got * want.sign() < 0)
     error = torch.where(usual, ulps(got, want, kind), 0.0)
     steps = torch.where(usual, (ordinals(output) - ordinals(want.to(output.dtype))).abs().double(), 0.0)
     over = torch.stack([(error > limit).sum() for limit in OVER]).double()
-    places = region(x, bench.plan.kind.smallest_normal)
+    places = region(x, kernel.plan.kind.smallest_normal)
     tally = _numbered(torch.cat([_table(places, usual, error, steps), over]).cpu().numpy())
     tally.count = len(x)
     tally.other = others(compared, finite, flushed)

@@ -159,13 +159,18 @@ def words_of(parts: Parts) -> Callable[[Tensor], list[Tensor]]:
     return words
 
 
-def screen_of(parts: Parts, truth: CorrectRounding, kind: DType) -> Screen:
+def screen_of(parts: Parts, rounding: CorrectRounding, kind: DType) -> Screen:
     """The function (number (1,), output (size,), allowance (2, blocks, 1)) -> flags, error, steps of each value.
 
     flags: int16, a bit for each of FLAGS. error: float64 units in the last place, 0 where it is not usual. steps: the
     distance in the order of values, the lower 32 bits of it. An allowance is what float64 is certain within.
     """
-    reference, options, output, eta = truth.target.reference, truth.options, truth.output, truth.precision.eta
+    reference, options, output, eta = (
+        rounding.target.reference,
+        rounding.options,
+        rounding.output,
+        rounding.precision.eta,
+    )
     flushed = min(eta, kind.smallest_normal) if eta > kind.smallest_subnormal else 0.0
     assert reference is not None
 

@@ -105,12 +105,12 @@ class Strip:
 
 @dataclass
 class GpuSweep:
-    """A bench whose backend computes large parts. The three functions are made at the first part.
+    """A kernel whose backend computes large parts. The three functions are made at the first part.
 
     `watch` is told of each kind of work, for who measures where the time goes.
     """
 
-    bench: KernelRunner
+    kernel: KernelRunner
     size: int = SIZE
     span: int = SPAN
     watch: Watch = uninstrumented
@@ -118,7 +118,7 @@ class GpuSweep:
 
     @cached_property
     def parts(self) -> Parts:
-        return parts_of(self.bench.plan, self.size)
+        return parts_of(self.kernel.plan, self.size)
 
     @property
     def blocks(self) -> int:
@@ -160,14 +160,14 @@ class GpuSweep:
     def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """One of the functions, compiled once."""
         if key not in self.functions:
-            self.functions[key] = compiled(make(), self.bench.backend.name)
+            self.functions[key] = compiled(make(), self.kernel.backend.name)
         return self.functions[key]
 
     def _name_output(self) -> None:
         """Runs the kernel on a few values, so that the output's name is known."""
-        if not self.bench.truth.output:
-            flat = torch.arange(128, device=self.bench.backend.device)
-            self.bench.run(self.parts.tensors(self.parts.words(flat)))
+        if not self.kernel.rounding.output:
+            flat = torch.arange(128, device=self.kernel.backend.device)
+            self.kernel.run(self.parts.tensors(self.parts.words(flat)))
 
     def allowances(self, first: int, last: int) -> Tensor:
         """What float64 is certain within, CERTAIN times its own error at some points, of shape (parts, 2, blocks, 1).
@@ -176,8 +176,8 @@ class GpuSweep:
         so that the amount tells even where they cross 0; over a pair's second argument they change by any power of two.
         """
         step = self.size // (self.blocks * POINTS)
-        flat = torch.arange(first * self.size + step // 2, last * self.size, step, device=self.bench.backend.device)
-        found = self.bench.truth.expected(self.parts.doubles(flat), members=1, uncertainty=True)
+        flat = torch.arange(first * self.size + step // 2, last * self.size, step, device=self.kernel.backend.device)
+        found = self.kernel.rounding.expected(self.parts.doubles(flat), members=1, uncertainty=True)
         assert found.uncertainty is not None
         own = CERTAIN * found.uncertainty.nan_to_num(0.0, 0.0, 0.0)
         share = torch.where(found.value != 0, own / found.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
@@ -194,10 +194,10 @@ class GpuSweep:
             with self.watch("inputs"):
                 tensors = self.parts.tensors(self._function("words", lambda: words_of(self.parts))(number))
             with self.watch("kernel"):
-                output = self.bench.launched(tensors).contiguous()
+                output = self.kernel.launched(tensors).contiguous()
             kind = named_dtype(DTYPE_NAMES[output.dtype])
             with self.watch("screen"):
-                screen = self._function(kind.name, lambda kind=kind: screen_of(self.parts, self.bench.truth, kind))  # type: ignore[misc]
+                screen = self._function(kind.name, lambda kind=kind: screen_of(self.parts, self.kernel.rounding, kind))  # type: ignore[misc]
                 told = screen(number, output, allowance)
             with self.watch("sums"):
                 each = self._function("sums", lambda: sums_of(self.parts))(*told)
@@ -257,16 +257,16 @@ class GpuSweep:
         runs = Runs()
         for some in doubtful.batches():
             inputs = self.parts.doubles(some.flat)
-            low, high, settled = self.bench.truth.rounded(inputs, some.kind)
+            low, high, settled = self.kernel.rounding.rounded(inputs, some.kind)
             runs += self._count(beside, some, ComparedValues(inputs, some.output, low, high, some.kind))
             beside.other["settled"] += settled
         return runs
 
     def _bounded(self, beside: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:
         """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""
-        truth, inputs = self.bench.truth, self.parts.doubles(some.flat)
-        assert truth.target.reference is not None
-        value = truth.target.reference(**inputs, **truth.options)[truth.output]
+        rounding, inputs = self.kernel.rounding, self.parts.doubles(some.flat)
+        assert rounding.target.reference is not None
+        value = rounding.target.reference(**inputs, **rounding.options)[rounding.output]
         block = (some.flat - start) // (self.size // self.blocks)
         share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
         low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
@@ -274,7 +274,7 @@ class GpuSweep:
 
     def _count(self, beside: SweepCounts, some: SelectedValues, compared: ComparedValues) -> Runs:
         """Counts some values apart; the places of wrong signs."""
-        tally, error, wrong = of_values(self.bench, compared, compared.inputs[self.parts.swept[0]])
+        tally, error, wrong = of_values(self.kernel, compared, compared.inputs[self.parts.swept[0]])
         tally.bins = drawn(self.parts, some.flat, error, wrong)
         beside.add(tally)
         return [(place, place) for place in self.parts.places(some.flat[wrong])[0].tolist()]
@@ -282,8 +282,8 @@ class GpuSweep:
     def _judge(self, total: SweepCounts, tops: SelectedValues) -> None:
         """Judges the values of largest error by the target's contract."""
         inputs = self.parts.doubles(tops.flat)
-        low, high, _ = self.bench.truth.bounds(inputs, tops.kind)
-        wrong = broken(self.bench, ComparedValues(inputs, tops.output, low, high, tops.kind))
+        low, high, _ = self.kernel.rounding.bounds(inputs, tops.kind)
+        wrong = broken(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
         total.other["judged"] = len(tops.flat)
         total.symptoms = Counter(SYMPTOMS[int(symptom) - 1] for symptom in wrong[1])
         at, kind = wrong[0].to(low.device), self.parts.kind

@@ -1,4 +1,4 @@
-"""Measure: one part of a sweep in a worker: the kernel on all its values at once, each result against what is due."""
+"""Measures one part of a sweep in a worker: the kernel on all its values at once, each result against what is due."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import check_outputs
 from fuzz.backends.memory import DTYPE_NAMES
@@ -21,11 +22,12 @@ from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
-from fuzz.reference.envelope import Expected, merge_members
+from fuzz.reference.envelope import Expected, make_precision, merge_members
 from fuzz.sweep.correct_rounding import CorrectRounding, Inputs
 from fuzz.sweep.counts import EACH, OVER, REGIONS, SweepCounts, WrongValue, binned, region_of, runs_of
 from fuzz.sweep.plan import SweepPlan, place_of
 from fuzz.sweep.ulps import ordinals, ulps
+from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.process import LastResponse
 
@@ -38,9 +40,21 @@ class KernelRunner:
     target: Target
     launcher: Launcher
     backend: Backend
-    truth: CorrectRounding
+    rounding: CorrectRounding
 
-    def tensors(self, words: tuple[Bits, ...]) -> dict[str, Tensor]:
+    @classmethod
+    def of(cls, plan: SweepPlan, target: Target, launcher: Launcher, backend: Backend) -> KernelRunner:
+        arithmetic = make_precision(plan.backend, target.accumulate, target.dot)
+        return cls(plan, target, launcher, backend, CorrectRounding(target, plan.output, arithmetic, plan.options))
+
+    @classmethod
+    def load(cls, plan: SweepPlan) -> KernelRunner:
+        """The plan's target on its backend."""
+        target = load(plan.text)
+        launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
+        return cls.of(plan, target, launcher, named_backend(plan.backend))
+
+    def make_tensors(self, words: tuple[Bits, ...]) -> dict[str, Tensor]:
         """Every tensor argument, in the order of the declaration."""
         swept = dict(zip(self.plan.swept, words, strict=True))
         made = {}
@@ -61,7 +75,7 @@ class KernelRunner:
         """The same while it may still be computed: what fails there is told by whoever waits for it."""
         with self.backend.uninstrumented():
             outputs = check_outputs(self.target, self.launcher(**tensors, **self.plan.options))
-        name = self.truth.output = self.truth.output or next(iter(outputs))
+        name = self.rounding.output = self.rounding.output or next(iter(outputs))
         if name not in outputs:
             raise TargetError(f"target {self.target.name!r} has no output {name!r}; it returns {', '.join(outputs)}")
         output = outputs[name]
@@ -96,44 +110,44 @@ class ComparedValues:
         return torch.where(further | self.low.isnan(), self.low, self.high)
 
 
-def measured(bench: KernelRunner, part: int) -> SweepCounts | LastResponse:
+def measured(kernel: KernelRunner, part: int) -> SweepCounts | LastResponse:
     """Everything that is counted of one part."""
-    words = bench.plan.words(part)
-    tensors = bench.tensors(words)
+    words = kernel.plan.words(part)
+    tensors = kernel.make_tensors(words)
     try:
-        output = bench.run(tensors).cpu()
+        output = kernel.run(tensors).cpu()
     except UsageError:
         raise
     except Exception as error:
-        return failed(bench, part, error)
+        return failed(kernel, part, error)
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     inputs = {name: one.cpu().double() for name, one in tensors.items()}
-    low, high, settled = bench.truth.rounded(inputs, kind)
-    compared = ComparedValues(inputs, output, low, high, kind, inputs[bench.plan.swept[0]].numpy())
-    tally = counted(bench, compared, words)
+    low, high, settled = kernel.rounding.rounded(inputs, kind)
+    compared = ComparedValues(inputs, output, low, high, kind, inputs[kernel.plan.swept[0]].numpy())
+    tally = counted(kernel, compared, words)
     tally.other["settled"] = settled
-    wrong, symptoms, ratios = broken(bench, compared)
+    wrong, symptoms, ratios = broken(kernel, compared)
     tally.symptoms = Counter(SYMPTOMS[int(s) - 1] for s in symptoms)
-    tally.worst = shown(compared, words, bench.plan.kind, (wrong, symptoms, ratios), part)
+    tally.worst = shown(compared, words, kernel.plan.kind, (wrong, symptoms, ratios), part)
     return tally
 
 
-def failed(bench: KernelRunner, part: int, error: Exception) -> SweepCounts | LastResponse:
+def failed(kernel: KernelRunner, part: int, error: Exception) -> SweepCounts | LastResponse:
     """A part in which the kernel raised; after some errors the process cannot go on."""
     tally = SweepCounts(failed=[(part, one_line(error))])
-    return LastResponse(tally) if bench.backend.is_fatal(error) else tally
+    return LastResponse(tally) if kernel.backend.is_fatal(error) else tally
 
 
-def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Bits, ...]) -> SweepCounts:
+def counted(kernel: KernelRunner, compared: ComparedValues, words: tuple[Bits, ...]) -> SweepCounts:
     """The table: errors by region, wrong signs, what is not finite, what is flushed."""
     got, want, kind = compared.got, compared.want, compared.kind
     finite = torch.stack([torch.isfinite(one) for one in compared.inputs.values()]).all(0)
-    flushed = finite & flushes(bench, want, got, kind)
+    flushed = finite & flushes(kernel, want, got, kind)
     usual = finite & torch.isfinite(got) & torch.isfinite(want) & ~flushed
     sign = (finite & (got * want.sign() < 0)).numpy()
     error, apart = ulps(got, want, kind), (ordinals(compared.output) - ordinals(want.to(compared.output.dtype))).abs()
     mask = usual.numpy()
-    region = region_of(compared.x[mask], bench.plan.kind.smallest_normal)
+    region = region_of(compared.x[mask], kernel.plan.kind.smallest_normal)
     e, o = error.numpy()[mask], apart.numpy()[mask].astype(np.float64)
     made = SweepCounts(len(compared.x))
     size = len(REGIONS)
@@ -145,7 +159,7 @@ def counted(bench: KernelRunner, compared: ComparedValues, words: tuple[Bits, ..
     made.over = np.array([(e > limit).sum() for limit in OVER], dtype=np.float64)
     made.other = others(compared, finite, flushed)
     _runs(made, compared.x, sign)
-    places = place_of(words[0], bench.plan.kind).astype(np.float64) / (1 << bench.plan.kind.bits)
+    places = place_of(words[0], kernel.plan.kind).astype(np.float64) / (1 << kernel.plan.kind.bits)
     made.bins = binned(places[mask], compared.x[mask], e, sign[mask])
     return made
 
@@ -177,15 +191,15 @@ def others(compared: ComparedValues, finite: Tensor, flushed: Tensor) -> Counter
     return Counter({name: int(mask.sum()) for name, mask in parts.items()})
 
 
-def flushes(bench: KernelRunner, want: Tensor, got: Tensor, kind: DType) -> Tensor:
+def flushes(kernel: KernelRunner, want: Tensor, got: Tensor, kind: DType) -> Tensor:
     """Subnormal results that came as 0 on a backend that flushes them."""
-    eta = bench.truth.precision.eta
+    eta = kernel.rounding.precision.eta
     if eta <= kind.smallest_subnormal:
         return torch.zeros_like(want, dtype=torch.bool)
     return (want.abs() < min(eta, kind.smallest_normal)) & (want != 0) & (got == 0)
 
 
-def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tensor, Tensor]:
+def broken(kernel: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tensor, Tensor]:
     """(places, symptoms, ratios) where the target's contract is broken, as the accuracy oracle judges it, on the host.
 
     A result that is correctly rounded keeps every contract, so that only the others are judged. Inputs that are not
@@ -194,7 +208,7 @@ def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tenso
     got, want = compared.got, compared.want
     suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan()))
     for name, one in compared.inputs.items():
-        if name not in bench.target.nonfinite:
+        if name not in kernel.target.nonfinite:
             suspect &= torch.isfinite(one)
     places = suspect.nonzero().reshape(-1)
     symptoms = torch.zeros(len(places), dtype=torch.int64, device=places.device)
@@ -203,8 +217,10 @@ def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tenso
     for stage in range(len(STAGES)):
         if not len(left):
             break
-        known = staged(bench, {name: one[places[left]] for name, one in compared.inputs.items()}, stage, known)
-        found = compare_elements(compared.output[places[left]], known, bench.truth.precision, bench.target.contract)
+        known = staged(kernel, {name: one[places[left]] for name, one in compared.inputs.items()}, stage, known)
+        found = compare_elements(
+            compared.output[places[left]], known, kernel.rounding.precision, kernel.target.contract
+        )
         symptoms[left], ratios[left] = found.symptom.long(), found.ratio
         # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
         keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
@@ -213,12 +229,12 @@ def broken(bench: KernelRunner, compared: ComparedValues) -> tuple[Tensor, Tenso
     return places[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu()
 
 
-def staged(bench: KernelRunner, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
+def staged(kernel: KernelRunner, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
     """The reference with the envelope of a stage's members, as the accuracy oracle evaluates it."""
     members, after = STAGES[stage], STAGES[stage - 1] if known else 0
     thorough = members >= THOROUGH
     how = dict(members=members, after=after, uncertainty=thorough and after < THOROUGH, check_range=thorough)
-    found = bench.truth.expected(inputs, **how)
+    found = kernel.rounding.expected(inputs, **how)
     return merge_members({"": known}, {"": found})[""] if known else found
 
 

@@ -191,7 +191,7 @@ def make_plan(
     output: str = "",
 ) -> SweepPlan:
     """The plan of what a person asked for. UsageError says what does not fit, in one line."""
-    batch = batch_of(target)
+    batch = elementwise_dim(target)
     if dtype not in SWEPT:
         raise UsageError(f"--dtype {dtype}: a sweep takes {', '.join(SWEPT)}")
     chosen = swept_arguments(target, swept, pairs)
@@ -211,7 +211,7 @@ def make_plan(
     )  # fmt: skip
 
 
-def batch_of(target: Target) -> str:
+def elementwise_dim(target: Target) -> str:
     """The dim of an elementwise target; UsageError says why a target is none."""
     batches = {target.batch} if target.batch else set(target.rows.values())
     shapes = {argument.shape for argument in target.tensors.values()}

@@ -73,7 +73,7 @@ class FixedCasesFuzzer(Fuzzer):
     def _make_scheduler(self) -> EngineScheduler:
         return EngineScheduler(())
 
-    def _waves(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
+    def _groups(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
         for index, case in enumerate(self.cases):
             yield ReplicaGroup(case, (self.sampled,), index)
 

@@ -1,4 +1,4 @@
-"""CampaignProcesses: campaigns as processes of their own, `fuzz campaign CONFIG`, which outlive the service."""
+"""Starts, stops and resumes campaigns as processes of their own, `fuzz campaign CONFIG`, which outlive the service."""
 
 from __future__ import annotations
 
@@ -25,108 +25,113 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from fuzz.cli import main
 main(sys.argv[1:])
 """
-"""`fuzz` with an ear for SIGINT, which a service that was started in the background of a shell ignores."""
-TOLD = 4000
-"""Characters of a process's last words that are kept."""
+"""`fuzz` that handles SIGINT, which a service that was started in the background of a shell ignores."""
+LOG_TAIL = 4000
+"""Bytes of a process's output that are shown where it ended by an error."""
+
+Stamp = tuple[int, int]
+"""Modification time in nanoseconds and size of a file."""
 
 
 class ConflictError(FuzzError):
-    """What was asked for cannot be done now; the text says why."""
+    """A request that cannot be carried out now; the text says why."""
 
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A campaign's file. `key` is its name without the ending, `told` the first line of comment in it.
+    """A campaign's file. `key` is its name without the ending, `description` the first line of comment in it.
 
-    `name` is its campaigns' name, `wrong` says why it cannot be started.
+    `name` is the name of its campaigns; `error` says why it cannot be started.
     """
 
     key: str
     path: Path
     text: str
-    told: str
+    description: str
     name: str = ""
     corpus: str = ""
-    wrong: str = ""
+    error: str = ""
 
 
 @dataclass
 class CampaignProcess:
-    """A process that this service started, and where its last words are."""
+    """A process that this service started, with the file that its output goes to."""
 
     config: str
     process: subprocess.Popen[bytes]
-    words: IO[bytes]
+    log: IO[bytes]
 
-    def tail(self) -> str:
-        """The end of what it wrote."""
-        size = os.fstat(self.words.fileno()).st_size
-        data = os.pread(self.words.fileno(), TOLD, max(size - TOLD, 0))
+    def read_log_tail(self) -> str:
+        size = os.fstat(self.log.fileno()).st_size
+        data = os.pread(self.log.fileno(), LOG_TAIL, max(size - LOG_TAIL, 0))
         return data.decode("utf-8", "replace").strip()
 
 
 @dataclass
 class CampaignProcesses:
-    """Starts, stops and resumes campaigns from the files in some folders."""
+    """The campaigns that can be started from the files in some folders, and those that were."""
 
-    places: tuple[Path, ...]
+    folders: tuple[Path, ...]
     store: str
     started: dict[str, CampaignProcess] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    parsed: dict[Path, tuple[Stamp, ConfigFile]] = field(default_factory=dict)
 
     def configs(self) -> dict[str, ConfigFile]:
-        """Every campaign file by its key; of two with one key the first place's."""
-        found: dict[str, ConfigFile] = {}
-        for path in config_files(self.places):
+        """Every campaign file by its key; of two with one key the first folder's. A file is parsed when it changes."""
+        files: dict[str, ConfigFile] = {}
+        for path in list_config_files(self.folders):
             try:
-                text = path.read_text(encoding="utf-8")
+                status = path.stat()
+                stamp = status.st_mtime_ns, status.st_size
+                if path not in self.parsed or self.parsed[path][0] != stamp:
+                    self.parsed[path] = stamp, self._parse(path)
             except (OSError, UnicodeDecodeError):
                 continue
-            comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
-            found.setdefault(path.stem, self._checked(ConfigFile(path.stem, path, text, next(comments, ""))))
-        return found
+            files.setdefault(path.stem, self.parsed[path][1])
+        return files
 
-    def _checked(self, config: ConfigFile) -> ConfigFile:
-        """With what the file says; a campaign with another store would not be seen here."""
+    def _parse(self, path: Path) -> ConfigFile:
+        """The file's content, and what is wrong with it. Campaigns with another store would not be seen here."""
+        text = path.read_text(encoding="utf-8")
+        comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
+        config = ConfigFile(path.stem, path, text, next(comments, ""))
         try:
-            given = load_config(config.path)
-            wrong = "" if place_of(given.store) == place_of(self.store) else f"its store is {name_of(given.store)}"
-        except UsageError as error:
-            return replace(config, wrong=one_line(error))
-        return replace(config, name=given.name, corpus=given.corpus, wrong=wrong)
+            content = load_config(path)
+            same = store_location(content.store) == store_location(self.store)
+            error = "" if same else f"its store is {display_url(parse_url(content.store))}"
+        except UsageError as wrong:
+            return replace(config, error=one_line(wrong))
+        return replace(config, name=content.name, corpus=content.corpus, error=error)
 
-    def corpora(self) -> tuple[Path, ...]:
+    def startable(self) -> dict[str, ConfigFile]:
+        """The files that can be started, by the name of their campaigns."""
+        return {config.name: config for config in reversed(self.configs().values()) if not config.error}
+
+    def corpus_folders(self) -> tuple[Path, ...]:
         """The corpus folders of the campaigns that can be started."""
-        return tuple(Path(one.corpus) for one in self.configs().values() if not one.wrong)
-
-    def named(self, name: str) -> ConfigFile | None:
-        """The file whose campaigns have this name and can be started."""
-        found = (config for config in self.configs().values() if config.name == name and not config.wrong)
-        return next(found, None)
+        return tuple(Path(config.corpus) for config in self.configs().values() if not config.error)
 
     def start(self, key: str, *, resume: bool) -> CampaignProcess:
-        """Starts a campaign, or goes on with the newest one of its name. Refused where it runs already."""
+        """Starts a campaign, or resumes the newest one of its name.
+
+        KeyError where there is no such file, ConflictError where it cannot be started or runs already.
+        """
         with self.lock:
-            config = self.configs().get(key)
-            if config is None:
-                raise KeyError(key)
-            if config.wrong:
-                raise ConflictError(f"{key} cannot be started: {config.wrong}")
-            old = self.started.get(key)
-            if old is not None and old.process.poll() is None:
+            config = self.configs()[key]
+            if config.error:
+                raise ConflictError(f"{key} cannot be started: {config.error}")
+            previous = self.started.get(key)
+            if previous is not None and previous.process.poll() is None:
                 raise ConflictError(f"{key} is running already")
-            if old is not None:
-                old.words.close()
-            words = tempfile.TemporaryFile()
+            if previous is not None:
+                previous.log.close()
+            log = tempfile.TemporaryFile()
             # The campaign must live on when the service ends: a session of its own.
             process = subprocess.Popen(
-                self.command(config, resume),
-                stdin=subprocess.DEVNULL,
-                stdout=words,
-                stderr=words,
-                start_new_session=True,
+                self.command(config, resume), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-            self.started[key] = CampaignProcess(key, process, words)
+            self.started[key] = CampaignProcess(key, process, log)
             return self.started[key]
 
     def command(self, config: ConfigFile, resume: bool) -> list[str]:
@@ -134,8 +139,8 @@ class CampaignProcesses:
         return [*line, "--resume"] if resume else line
 
     def stop(self, campaign: Campaign) -> None:
-        """Asks a campaign's process to end as Ctrl-C would. Refused where it does not run here."""
-        descriptor = opened(campaign)
+        """Asks a campaign's process to end as Ctrl-C would. ConflictError where it does not run here."""
+        descriptor = open_process(campaign)
         if descriptor is None:
             raise ConflictError(f"campaign {campaign.id} does not run on this machine")
         try:
@@ -145,70 +150,63 @@ class CampaignProcesses:
         finally:
             os.close(descriptor)
 
-    def last_words(self) -> dict[str, str]:
-        """What processes that ended by an error wrote last, by config."""
-        ended = {key: one for key, one in self.started.items() if one.process.poll() not in (None, 0, 1)}
-        return {key: one.tail() for key, one in ended.items()}
+    def error_logs(self) -> dict[str, str]:
+        """The end of the output of each process that ended by an error, by config."""
+        failed = {key: one for key, one in self.started.items() if one.process.poll() not in (None, 0, 1)}
+        return {key: one.read_log_tail() for key, one in failed.items()}
 
     def close(self) -> None:
-        """Lets go of what processes wrote; those that run go on."""
+        """Closes the logs; processes that run go on."""
         for one in self.started.values():
-            one.words.close()
+            one.log.close()
 
-    def working(self) -> list[str]:
+    def running(self) -> list[str]:
         """Configs whose process runs now."""
         return [key for key, one in self.started.items() if one.process.poll() is None]
 
 
-def place_of(url: str) -> str:
-    """What a store's URL leads to; of a file the whole path."""
+def store_location(url: str) -> str:
+    """What identifies a store: of a file its whole path, else the URL without its password."""
     parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return str(Path(parsed.database or "").absolute())
-    return parsed.render_as_string(hide_password=True)
+    return str(Path(parsed.database or "").absolute()) if parsed.get_backend_name() == "sqlite" else display_url(parsed)
 
 
-def name_of(url: str) -> str:
-    """The URL without its password."""
-    return display_url(parse_url(url))
-
-
-def config_files(places: Iterable[Path]) -> Iterable[Path]:
-    for place in places:
-        if place.is_file():
-            yield place
+def list_config_files(folders: Iterable[Path]) -> Iterable[Path]:
+    for folder in folders:
+        if folder.is_file():
+            yield folder
         else:
-            yield from sorted(path for path in place.glob("*.yaml") if not path.name.startswith("."))
+            yield from sorted(path for path in folder.glob("*.yaml") if not path.name.startswith("."))
 
 
-def alive(campaign: Campaign) -> bool:
+def is_alive(campaign: Campaign) -> bool:
     """Whether a campaign's process runs on this machine."""
-    descriptor = opened(campaign)
+    descriptor = open_process(campaign)
     if descriptor is not None:
         os.close(descriptor)
     return descriptor is not None
 
 
-def here(campaign: Campaign) -> bool:
+def is_local(campaign: Campaign) -> bool:
     return campaign.host == socket.gethostname()
 
 
-def opened(campaign: Campaign) -> int | None:
+def open_process(campaign: Campaign) -> int | None:
     """A descriptor of the campaign's process, which no other process can take the place of; None where it is gone.
 
-    A process of the same number that is no campaign is another one, started since.
+    A process of the same number whose command is no campaign is another one, started since.
     """
-    if not here(campaign) or campaign.pid <= 1:
+    if not is_local(campaign) or campaign.pid <= 1:
         return None
     try:
         descriptor = os.pidfd_open(campaign.pid)
     except OSError:
         return None
     try:
-        parts = Path(f"/proc/{campaign.pid}/cmdline").read_bytes().split(b"\0")
+        arguments = Path(f"/proc/{campaign.pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        parts = []
-    if b"campaign" in parts:
+        arguments = []
+    if b"campaign" in arguments:
         return descriptor
     os.close(descriptor)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from fuzz import corpus
 from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 
-FRESH = 2.0
-"""Seconds for which a listing is taken as it is."""
+MAX_AGE = 2.0
+"""Seconds for which a listing is used again."""
 
 
 @dataclass(frozen=True)
@@ -26,61 +26,57 @@ class IndexedEntry:
     corpus: Path
     changed: float
 
+    @property
+    def relative_path(self) -> str:
+        return self.path.relative_to(self.corpus).as_posix()
+
+    def read(self) -> tuple[Entry | None, str]:
+        """The entry, or None and what is wrong with its file."""
+        try:
+            return corpus.read(self.path), ""
+        except CorpusError as error:
+            return None, str(error)
+
 
 @dataclass
 class CorpusIndex:
     """The entries of some folders, by key; of entries with one key, which are one case, the first folder's.
 
-    `places` names the folders, which may change while the service runs.
+    `list_folders` names the folders, which may change while the service runs.
     """
 
-    places: Callable[[], Iterable[Path]]
+    list_folders: Callable[[], Iterable[Path]]
     listed: dict[str, IndexedEntry] = field(default_factory=dict)
-    at: float = float("-inf")
+    listed_at: float = float("-inf")
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def folders(self) -> tuple[Path, ...]:
         """Each folder once."""
-        return tuple({place.resolve(): place for place in self.places()}.values())
+        return tuple({folder.resolve(): folder for folder in self.list_folders()}.values())
 
-    def books(self) -> dict[str, IndexedEntry]:
+    def entries(self) -> dict[str, IndexedEntry]:
         """Every entry by its key, in order of target and name."""
         with self.lock:
-            if time.monotonic() - self.at > FRESH:
-                self.listed = {book.key: book for book in sorted(self._list(), key=lambda one: (one.target, one.key))}
-                self.at = time.monotonic()
+            if time.monotonic() - self.listed_at > MAX_AGE:
+                found = {entry.key: entry for entry in reversed(list(self._list()))}
+                self.listed = dict(sorted(found.items(), key=lambda item: (item[1].target, item[0])))
+                self.listed_at = time.monotonic()
             return self.listed
 
-    def _list(self) -> Iterable[IndexedEntry]:
-        found: dict[str, IndexedEntry] = {}
+    def _list(self) -> Iterator[IndexedEntry]:
+        """The files that are entries, without links out of their folder and those that are gone by now."""
         for folder in self.folders:
             for path in corpus.entry_files([folder]) if folder.is_dir() else ():
-                book = self._book(folder, path)
-                if book is not None:
-                    found.setdefault(book.key, book)
-        return found.values()
+                try:
+                    if path.resolve().is_relative_to(folder.resolve()):
+                        yield IndexedEntry(path.stem, path.parent.name, path, folder, path.stat().st_mtime)
+                except OSError:
+                    continue
 
-    def _book(self, folder: Path, path: Path) -> IndexedEntry | None:
-        """The file as an entry; None for one that is a link out of the folder, or gone by now."""
-        try:
-            if not path.resolve().is_relative_to(folder.resolve()):
-                return None
-            return IndexedEntry(path.stem, path.parent.name, path, folder, path.stat().st_mtime)
-        except OSError:
-            return None
+    def get(self, key: str) -> IndexedEntry | None:
+        return self.entries().get(key)
 
-    def find(self, key: str) -> IndexedEntry | None:
-        return self.books().get(key)
-
-    def forget(self) -> None:
-        """Lists anew at the next look."""
-        self.at = float("-inf")
-
-
-def entry_of(book: IndexedEntry) -> tuple[Entry | None, str]:
-    """(the entry, or what is wrong with its file)."""
-    try:
-        return corpus.read(book.path), ""
-    except CorpusError as error:
-        return None, str(error)
+    def invalidate(self) -> None:
+        """Makes the next call list the folders again."""
+        self.listed_at = float("-inf")

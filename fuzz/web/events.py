@@ -1,4 +1,4 @@
-"""Events: server-sent events that tell open pages when something changed, so that they ask for it."""
+"""Sends server-sent events that tell open pages when something changed, so that they load it."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from fuzz.web.service import Service
 
 INTERVAL = 1.0
 """Seconds between two looks at the store."""
-QUIET = 15
+KEEPALIVE = 15
 """Looks without a change after which a comment keeps the connection open."""
 
 
-def snapshot(state: Service) -> dict[str, Any]:
+def snapshot(service: Service) -> dict[str, Any]:
     """What pages show, in short: campaigns, and the newest findings by key."""
-    campaigns = [asdict(one) for one in state.campaigns()[:50]]
-    latest = [[one.id, one.target, one.hits] for one in state.recent()]
-    return {"campaigns": campaigns, "findings": state.store.count_findings(), "latest": latest,
-            "working": state.runner.working(), "last_words": sorted(state.runner.last_words())}  # fmt: skip
+    overview, processes = service.overview(), service.processes
+    campaigns = [asdict(campaign) for campaign in service.campaigns()[:50]]
+    latest = [[finding.id, finding.target, finding.hits] for finding in overview.latest]
+    return {"campaigns": campaigns, "findings": overview.findings, "latest": latest,
+            "working": processes.running(), "last_words": sorted(processes.error_logs())}  # fmt: skip
 
 
-async def stream(request: Request, state: Service) -> AsyncIterator[str]:
+async def stream(request: Request, service: Service) -> AsyncIterator[str]:
     """One event `change` at the beginning and after each change, until the reader goes away or the service ends."""
-    told, quiet = "", 0
+    sent, unchanged = "", 0
     yield "retry: 2000\n\n"
     while not (await request.is_disconnected() or request.app.state.ending.is_set()):
         try:
-            text = json.dumps(await run_in_threadpool(snapshot, state))
+            data = json.dumps(await run_in_threadpool(snapshot, service))
         except StoreError as error:
-            text = json.dumps({"error": str(error)})
-        quiet += 1
-        if text != told:
-            told, quiet = text, 0
-            yield f"event: change\ndata: {text}\n\n"
-        elif quiet % QUIET == 0:
+            data = json.dumps({"error": str(error)})
+        unchanged += 1
+        if data != sent:
+            sent, unchanged = data, 0
+            yield f"event: change\ndata: {data}\n\n"
+        elif unchanged % KEEPALIVE == 0:
             yield ": still here\n\n"
         await asyncio.sleep(INTERVAL)

@@ -1,4 +1,4 @@
-"""Words: numbers and times as pages show them."""
+"""Formats numbers and times as pages show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import time
 from datetime import UTC, datetime
 
-STEPS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def count(value: float) -> str:
@@ -27,7 +27,7 @@ def percent(value: float) -> str:
     return f"{100 * value:.1f}\u2009%" if value else ""
 
 
-def lasting(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """1 h 20 min, 3 min 5 s, 12 s."""
     whole = int(seconds)
     if whole >= 86400:
@@ -37,20 +37,20 @@ def lasting(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
 
 
-def ago(wall: float) -> str:
+def time_ago(wall: float) -> str:
     """How long ago a time since 1970 was; the date where it lies ahead, as a clock that was set back makes it."""
     seconds = time.time() - wall
     if seconds < -60:
-        return stamp(wall)
+        return timestamp(wall)
     if seconds < 5:
         return "now"
-    for size, unit in STEPS:
+    for size, unit in UNITS:
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
     return f"{int(seconds)} s ago"
 
 
-def stamp(wall: float) -> str:
+def timestamp(wall: float) -> str:
     """A time since 1970 in UTC; empty where it is none."""
     try:
         return f"{datetime.fromtimestamp(wall, UTC):%Y-%m-%d %H:%M:%S}"

@@ -1,87 +1,78 @@
-"""Metrics: what runs and what was found, in the text format that Prometheus reads (version 0.0.4)."""
+"""Exports what runs and what was found, in the text format that Prometheus reads (version 0.0.4)."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from fuzz.campaign.store import Campaign
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from fuzz.model.entry import STATUSES
-from fuzz.web.service import Service
+from fuzz.web.service import Service, campaign_state
 
-KIND = "text/plain; version=0.0.4; charset=utf-8"
-Sample = tuple[Mapping[str, str], float]
-
-
-def metrics(state: Service) -> str:
-    """Every metric. Campaigns that ended keep theirs, so that a counter does not vanish between two readings."""
-    return "".join(family for family in families(state, state.store.campaigns()))
+Labels = dict[str, str]
+Samples = Iterable[tuple[Labels, float]]
+JOB_LABELS = ("target", "planted", "backend", "engine", "seed")
 
 
-def families(state: Service, campaigns: list[Campaign]) -> Iterator[str]:
-    named = {one.id: {"campaign": str(one.id), "name": one.name} for one in campaigns}
-    running = [(named[one.id], float(state.state_of(one) == "running")) for one in campaigns]
-    yield family("fuzz_campaign_running", "gauge", "1 where a process works on the campaign.", running)
-    fuzzed = [(named[one.id], one.seconds) for one in campaigns]
-    yield family("fuzz_campaign_seconds_total", "counter", "Seconds of fuzzing.", fuzzed)
-    yield from of_lanes(state, named)
-    yield from of_workers(state, named)
-    yield from of_findings(state)
+@dataclass(frozen=True)
+class Collector:
+    """Reads every metric from the store at each scrape. Campaigns that ended keep theirs: no counter vanishes."""
+
+    service: Service
+
+    def collect(self) -> Iterator[Metric]:
+        store, campaigns = self.service.store, self.service.overview().campaigns
+        names = {one.id: {"campaign": str(one.id), "name": one.name} for one in campaigns}
+        running = [(names[one.id], campaign_state(one) == "running") for one in campaigns]
+        yield gauge("fuzz_campaign_running", "1 where a process works on the campaign.", running)
+        seconds = [(names[one.id], one.seconds) for one in campaigns]
+        yield counter("fuzz_campaign_seconds", "Seconds of fuzzing.", seconds)
+        yield from self.collect_jobs(names)
+        beats = [beat for beat in store.heartbeats() if beat.campaign in names]
+        ages = [
+            ({**names[one.campaign], "worker": one.worker, "host": one.host}, time.time() - one.wall) for one in beats
+        ]
+        ages = [(labels, max(age, 0.0)) for labels, age in ages]
+        yield gauge("fuzz_worker_heartbeat_age_seconds", "Seconds since a worker's last sign of life.", ages)
+        counts = [({"status": status}, store.count_findings(status=status)) for status in STATUSES]
+        yield gauge("fuzz_findings", "Findings in the store by status.", counts)
+        yield gauge("fuzz_corpus_entries", "Entries on disk.", [({}, len(self.service.corpus_index.entries()))])
+
+    def collect_jobs(self, names: dict[int, Labels]) -> Iterator[Metric]:
+        jobs = [
+            ({**labels, **{name: str(getattr(job, name)) for name in JOB_LABELS}}, job)
+            for campaign, labels in names.items()
+            for job in self.service.store.jobs(campaign)
+        ]
+        for family, name, text, field in (
+            (counter, "fuzz_cases", "Cases that ran.", "cases"),
+            (counter, "fuzz_rejected", "Cases that were refused.", "rejected"),
+            (counter, "fuzz_worker_deaths", "Workers that died.", "deaths"),
+            (gauge, "fuzz_worst_ratio", "Largest error over bound that agrees.", "worst"),
+            (gauge, "fuzz_cells_visited_ratio", "Share of dtype, layout, dims and exponent cells.", "share"),
+        ):
+            yield family(name, text, [(labels, getattr(job, field)) for labels, job in jobs])
+        kinds = ("new", "known", "fixed")
+        found = [({**labels, "seen": kind}, getattr(job, kind)) for labels, job in jobs for kind in kinds]
+        yield counter("fuzz_lane_findings", "Findings of a lane: new, known, no longer failing.", found)
 
 
-def of_lanes(state: Service, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
-    lanes = [
-        ({**labels, "target": lane.target, "planted": lane.planted, "backend": lane.backend, "engine": lane.engine,
-          "seed": str(lane.seed)}, lane)
-        for number, labels in named.items()
-        for lane in state.store.jobs(number)
-    ]  # fmt: skip
-    yield family("fuzz_cases_total", "counter", "Cases that ran.", [(at, lane.cases) for at, lane in lanes])
-    yield family(
-        "fuzz_rejected_total", "counter", "Cases that were refused.", [(at, one.rejected) for at, one in lanes]
-    )
-    yield family("fuzz_worker_deaths_total", "counter", "Workers that died.", [(at, one.deaths) for at, one in lanes])
-    counts = [
-        ({**at, "seen": seen}, float(getattr(lane, seen))) for at, lane in lanes for seen in ("new", "known", "fixed")
-    ]
-    yield family("fuzz_lane_findings_total", "counter", "Findings of a lane: new, known, no longer failing.", counts)
-    yield family(
-        "fuzz_worst_ratio", "gauge", "Largest error over bound that agrees.", [(at, n.worst) for at, n in lanes]
-    )
-    shares = [(at, lane.share) for at, lane in lanes]
-    yield family("fuzz_cells_visited_ratio", "gauge", "Share of dtype, layout, dims and exponent cells.", shares)
-
-
-def of_workers(state: Service, named: Mapping[int, Mapping[str, str]]) -> Iterator[str]:
-    now = time.time()
-    ages = [
-        ({**named[beat.campaign], "worker": beat.worker, "host": beat.host}, max(now - beat.wall, 0.0))
-        for beat in state.store.heartbeats()
-        if beat.campaign in named
-    ]
-    yield family("fuzz_worker_heartbeat_age_seconds", "gauge", "Seconds since a worker's last sign of life.", ages)
-
-
-def of_findings(state: Service) -> Iterator[str]:
-    counts: list[Sample] = [({"status": one}, state.store.count_findings(status=one)) for one in STATUSES]
-    yield family("fuzz_findings", "gauge", "Findings in the store by status.", counts)
-    yield family("fuzz_corpus_entries", "gauge", "Entries on disk.", [({}, len(state.shelf.books()))])
-
-
-def family(name: str, kind: str, told: str, samples: Iterable[Sample]) -> str:
-    lines = [f"# HELP {name} {told}", f"# TYPE {name} {kind}"]
+def gauge(name: str, text: str, samples: Samples) -> Metric:
+    metric = GaugeMetricFamily(name, text)
     for labels, value in samples:
-        inside = ",".join(f'{key}="{escaped(text)}"' for key, text in labels.items())
-        lines.append(f"{name}{{{inside}}} {number(value)}" if inside else f"{name} {number(value)}")
-    return "\n".join(lines) + "\n"
+        metric.add_sample(name, labels, value)
+    return metric
 
 
-def escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+def counter(name: str, text: str, samples: Samples) -> Metric:
+    metric = CounterMetricFamily(name, text)
+    for labels, value in samples:
+        metric.add_sample(f"{name}_total", labels, value)
+    return metric
 
 
-def number(value: float) -> str:
-    if math.isfinite(value):
-        return repr(value)
-    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+def metrics(service: Service) -> bytes:
+    return generate_latest(Collector(service))

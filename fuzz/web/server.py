@@ -1,4 +1,4 @@
-"""Server: listens until it is told to end. The socket is bound first, so that a port that is taken is a clear error."""
+"""Runs the web server until it is ended. It binds the socket first, so that a port that is taken is a clear error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GRACE = 3
 
 
 class Server(uvicorn.Server):
-    """Tells streams to end before it waits for them."""
+    """Ends streams before it waits for open connections."""
 
     def __init__(self, config: uvicorn.Config, ending: threading.Event) -> None:
         super().__init__(config)
@@ -29,35 +29,34 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def run(settings: Settings, version: str, ready: Callable[[str], None]) -> int:
+def run(settings: Settings, version: str, on_listening: Callable[[str], None]) -> int:
     """Serves until Ctrl-C or SIGTERM. UsageError where it cannot listen or its store cannot be opened."""
-    with bound(settings.host, settings.port) as listening:
+    with bind(settings.host, settings.port) as listening:
         app = make_app(settings, version)
-        ready(address(settings.host, listening.getsockname()[1]))
+        on_listening(format_address(settings.host, listening.getsockname()[1]))
         config = uvicorn.Config(
             app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
             limit_concurrency=200,
         )  # fmt: skip
-        server = Server(config, app.state.ending)
         with suppress(KeyboardInterrupt):
-            server.run(sockets=[listening])
+            Server(config, app.state.ending).run(sockets=[listening])
     return 0
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
-    made = None
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that is bound to an address. UsageError where it cannot be."""
+    bound = None
     try:
-        family, *_, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        made = socket.socket(family)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind(place)
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        bound = socket.socket(family)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
     except OSError as error:
-        if made is not None:
-            made.close()
+        if bound is not None:
+            bound.close()
         raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}") from None
-    return made
+    return bound
 
 
-def address(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

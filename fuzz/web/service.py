@@ -1,23 +1,26 @@
-"""Service: what the service works with, and what it reads from the store for pages, API, metrics and events."""
+"""Holds what one `fuzz serve` works with, and summarises campaigns for its pages, API, metrics and events."""
 
 from __future__ import annotations
 
 import math
+import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from fuzz.campaign.store import Campaign, Finding, Job, Store
-from fuzz.web.campaign_processes import CampaignProcesses, alive, here
+from fuzz.campaign.store import Campaign, Finding, JobTotals, Store
+from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
-from fuzz.web.plots.cache import PlotCache
+from fuzz.web.plots.client import PlotCache
 from fuzz.web.settings import Settings
 
-SILENT = 120.0
-"""Seconds without a sign of life after which a campaign elsewhere counts as died."""
+MAX_SILENCE = 120.0
+"""Seconds without a sign of life after which a campaign on another host counts as died."""
+LATEST = 8
+"""Findings that the dashboard shows."""
 
 
 @dataclass(frozen=True)
-class Summary:
+class CampaignSummary:
     """One campaign as it is shown. `state` is the store's, or `died` where its process is gone.
 
     `worst` is the largest error over bound of a case that agrees; `fixed` counts former findings that no longer fail.
@@ -44,51 +47,68 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Overview:
+    """What the store holds of all campaigns, at one version of it. `totals` and `counts` are by campaign."""
+
+    version: str
+    campaigns: tuple[Campaign, ...]
+    totals: dict[int, JobTotals]
+    counts: dict[int, int]
+    findings: int
+    latest: tuple[Finding, ...]
+
+
+@dataclass
 class Service:
     settings: Settings
     store: Store
-    shelf: CorpusIndex
-    painter: PlotCache
-    runner: CampaignProcesses
+    corpus_index: CorpusIndex
+    plot_cache: PlotCache
+    processes: CampaignProcesses
+    _overview: Overview | None = field(default=None, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def campaigns(self) -> list[Summary]:
-        return [self.summary(one) for one in self.store.campaigns()]
+    def overview(self) -> Overview:
+        """The same for all open pages: it is read again only when the store has changed."""
+        with self._lock:
+            # The version comes first: what is written while the rest is read counts as a change.
+            version = self.store.version()
+            if self._overview is None or self._overview.version != version:
+                self._overview = Overview(
+                    version, tuple(self.store.campaigns()), self.store.job_totals(), self.store.count_by_campaign(),
+                    self.store.count_findings(), tuple(self.store.findings(limit=LATEST)),
+                )  # fmt: skip
+            return self._overview
 
-    def campaign(self, number: int) -> Campaign | None:
-        return self.store.campaign(number)
+    def campaigns(self) -> list[CampaignSummary]:
+        """The summary of every campaign, the newest first."""
+        overview, startable = self.overview(), self.processes.startable()
+        resumable = {one.name: one.id for one in reversed(overview.campaigns) if one.name in startable}
+        return [self._summarise(campaign, overview, resumable) for campaign in overview.campaigns]
 
-    def summary(self, campaign: Campaign) -> Summary:
-        lanes = self.store.jobs(campaign.id)
-        state = self.state_of(campaign)
-        return Summary(
-            campaign.id, campaign.name, state, campaign.seconds, campaign.cases,
-            campaign.cases / campaign.seconds if campaign.seconds else 0.0, len({lane.target for lane in lanes}),
-            sum(lane.new for lane in lanes), sum(lane.known for lane in lanes), sum(lane.fixed for lane in lanes),
-            self.store.count_findings(campaign=campaign.id), worst_of(lanes), campaign.created, campaign.updated,
-            campaign.corpus, campaign.host, campaign.note,
-            state in ("stopped", "died", "failed") and self.resumable(campaign),
+    def summary(self, campaign: Campaign) -> CampaignSummary:
+        return next(one for one in self.campaigns() if one.id == campaign.id)
+
+    def _summarise(self, campaign: Campaign, overview: Overview, resumable: dict[str, int]) -> CampaignSummary:
+        """One summary. `resumable` is the newest campaign of each name whose file is in a configured folder."""
+        totals, state = overview.totals.get(campaign.id, JobTotals()), campaign_state(campaign)
+        return CampaignSummary(
+            id=campaign.id, name=campaign.name, state=state, seconds=campaign.seconds, cases=campaign.cases,
+            cases_per_second=campaign.cases / campaign.seconds if campaign.seconds else 0.0,
+            targets=totals.targets, new=totals.new, known=totals.known, fixed=totals.fixed,
+            findings=overview.counts.get(campaign.id, 0), worst=finite(totals.worst),
+            created=campaign.created, updated=campaign.updated, corpus=campaign.corpus, host=campaign.host,
+            note=campaign.note,
+            resumable=state in ("stopped", "died", "failed") and resumable.get(campaign.name) == campaign.id,
         )  # fmt: skip
 
-    def resumable(self, campaign: Campaign) -> bool:
-        """Whether `--resume` goes on with it: the newest of its name, whose file is in a configured folder."""
-        newest = self.store.campaigns(name=campaign.name)
-        return bool(newest) and newest[0].id == campaign.id and self.runner.named(campaign.name) is not None
 
-    def state_of(self, campaign: Campaign) -> str:
-        if campaign.state != "running" or (here(campaign) and alive(campaign)):
-            return campaign.state
-        silent = time.time() - campaign.updated > SILENT
-        return "died" if here(campaign) or silent else campaign.state
-
-    def recent(self, limit: int = 8) -> list[Finding]:
-        return self.store.findings(limit=limit)
-
-    def repeat(self, path: str) -> str:
-        return f"fuzz replay {path}"
-
-
-def worst_of(lanes: list[Job]) -> float | None:
-    return finite(max((lane.worst for lane in lanes), default=0.0))
+def campaign_state(campaign: Campaign) -> str:
+    """The state that the store holds, or `died` where a campaign that should be running is not."""
+    if campaign.state != "running" or (is_local(campaign) and is_alive(campaign)):
+        return campaign.state
+    silent = time.time() - campaign.updated > MAX_SILENCE
+    return "died" if is_local(campaign) or silent else campaign.state
 
 
 def finite(value: float) -> float | None:

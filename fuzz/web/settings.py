@@ -1,4 +1,4 @@
-"""Settings: what the service shows, where it listens and what it may start. Checked before anything is opened."""
+"""Checks what the service shows, where it listens and what it may start, before anything is opened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fuzz.errors import UsageError
 
-SHORTEST = 16
+MIN_TOKEN_LENGTH = 16
 """Characters of the shortest token."""
 
 
@@ -30,14 +30,16 @@ class Settings:
             raise UsageError(f"--port must lie between 0 and 65535, not {self.port}")
         if not self.loopback and not self.token:
             raise UsageError(f"--host {self.host} can be reached from elsewhere: give --token or set FUZZ_TOKEN")
-        if self.token and (len(self.token) < SHORTEST or not self.token.isascii() or not self.token.isprintable()):
-            raise UsageError(f"a token has at least {SHORTEST} printable ASCII characters")
+        if self.token and (
+            len(self.token) < MIN_TOKEN_LENGTH or not self.token.isascii() or not self.token.isprintable()
+        ):
+            raise UsageError(f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
         for folder in self.targets:
             if not folder.is_dir():
                 raise UsageError(f"--targets {folder} is no folder")
-        for place in self.configs:
-            if not place.exists():
-                raise UsageError(f"{place} does not exist; give a campaign's file, or --configs a folder of them")
+        for path in self.configs:
+            if not path.exists():
+                raise UsageError(f"{path} does not exist; give a campaign's file, or --configs a folder of them")
 
     @property
     def loopback(self) -> bool:

@@ -25,7 +25,7 @@ from fuzz.target.loader import load, load_planted
 TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
 
 
-def bench(plan: SweepPlan) -> KernelRunner:
+def kernel(plan: SweepPlan) -> KernelRunner:
     target = load(plan.text)
     launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
     return KernelRunner(
@@ -43,7 +43,7 @@ def alike(one: SweepCounts, other: SweepCounts) -> None:
     ("target", "dtype", "bug"), [("gelu_bw", "bfloat16", "erf_saturates"), ("silu", "bfloat16", None)]
 )
 def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) -> None:
-    made = bench(make_plan(load(target), target, dtype=dtype, backend="cpu", planted=bug))
+    made = kernel(make_plan(load(target), target, dtype=dtype, backend="cpu", planted=bug))
     device, total = GpuSweep(made, size=1 << 13, span=4), SweepCounts()
     for number in range(2):
         total.add(device.spanned(number))
@@ -63,7 +63,7 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
     """The 2^16 values around each; a part of the device is one of the host's own here."""
     asked = make_plan(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cuda", planted=bug)
     assert asked.large
-    made = bench(replace(asked, backend="cpu"))
+    made = kernel(replace(asked, backend="cpu"))
     device, signs = GpuSweep(made, size=1 << 16, span=1), 0
     places = place_of(np.array(X, dtype=np.float32).view(np.uint32), asked.kind)
     for part in sorted({int(place) >> 16 for place in places})[1 if bug else 0 : 3 if bug else None]:
@@ -79,10 +79,10 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
 def test_screens_compile_whole_and_once() -> None:
     """A GPU's compiler gets each as one graph, the same for every part; its answers are those of plain torch."""
     plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
-    parts, truth = parts_of(plan, 1 << 17), bench(replace(plan, backend="cpu")).truth
-    truth.output = "y"
+    parts, rounding = parts_of(plan, 1 << 17), kernel(replace(plan, backend="cpu")).rounding
+    rounding.output = "y"
     traced = CompileCounter()
-    functions = words_of(parts), screen_of(parts, truth, plan.kind), sums_of(parts)
+    functions = words_of(parts), screen_of(parts, rounding, plan.kind), sums_of(parts)
     compiled = [torch.compile(one, backend=traced, fullgraph=True, dynamic=False) for one in functions]
     allowance = torch.full((2, 2, 1), 2.0**-40, dtype=torch.float64)
     for number in (torch.full((1,), 16000), torch.full((1,), 9000)):
@@ -99,14 +99,14 @@ def doubled(value: float) -> float:
 
 
 def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
-    hands = ForkPool(doubled, 2)
+    pool = ForkPool(doubled, 2)
     try:
-        assert hands.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and hands.map([]) == []
+        assert pool.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and pool.map([]) == []
         with pytest.raises(TypeError):
-            hands.map([1, None, 3])
-        assert hands.map(iter([5])) == [10]
+            pool.map([1, None, 3])
+        assert pool.map(iter([5])) == [10]
     finally:
-        hands.stop()
+        pool.stop()
 
 
 def test_hands_end_beside_others_forked_later() -> None:
@@ -123,16 +123,16 @@ def test_hands_end_beside_others_forked_later() -> None:
 
 def test_hands_decide_what_one_process_decides() -> None:
     plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cpu", pairs=True)
-    truth = bench(plan).truth
-    truth.output = "y"
+    rounding = kernel(plan).rounding
+    rounding.output = "y"
     gate = torch.full((128,), 1.5 * 2.0**-60, dtype=torch.float64)
     inputs = {"gate": gate, "up": 1 + torch.arange(128, dtype=torch.float64) / 128}
-    alone = truth.rounded(inputs, plan.kind)
-    truth.hands = ForkPool(truth.exact, 2)
+    alone = rounding.rounded(inputs, plan.kind)
+    rounding.pool = ForkPool(rounding.exact, 2)
     try:
-        shared = truth.rounded(inputs, plan.kind)
+        shared = rounding.rounded(inputs, plan.kind)
     finally:
-        truth.hands.stop()
+        rounding.pool.stop()
     assert alone[2] == shared[2] > 16 and torch.equal(alone[0], alone[1])
     assert torch.equal(alone[0], shared[0]) and torch.equal(alone[1], shared[1])
 
@@ -143,7 +143,7 @@ def test_all_pairs_of_a_few_first_values(many: int, size: int, monkeypatch: pyte
     monkeypatch.setattr(large, "MANY", many)
     asked = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
     assert asked.large and asked.requests == 4 and asked.exhaustive
-    made = bench(replace(asked, backend="cpu"))
+    made = kernel(replace(asked, backend="cpu"))
     number = (0x8000 + (127 - 60) * 128) // 2
     found, total = GpuSweep(made, size=size, span=(1 << 17) // size).spanned(number), SweepCounts()
     for part in (2 * number, 2 * number + 1):

@@ -101,8 +101,8 @@ def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     from fuzz.backends import backend
 
     for name, flushed, worst in (("cuda", 254, 0), ("cpu", 0, 127)):
-        bench = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision(name)))
-        found = measured(bench, 0)
+        kernel = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision(name)))
+        found = measured(kernel, 0)
         assert isinstance(found, SweepCounts)
         assert (found.other["flushed"], found.most.max()) == (flushed, worst)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from service_files import Make, Place
+from service_files import MakeClient, ServiceFiles
 
 from fuzz import corpus
 from fuzz.campaign.store import Store
@@ -20,29 +20,29 @@ from fuzz.web.settings import Settings
 
 
 @pytest.fixture
-def place(tmp_path: Path, entry: Entry) -> Place:
+def files(tmp_path: Path, entry: Entry) -> ServiceFiles:
     (tmp_path / "configs").mkdir()
     config = f"# A test\ntargets: [gelu_bw]\nstore: sqlite:///{tmp_path}/store.sqlite\ncorpus: {tmp_path}/corpus\n"
     (tmp_path / "configs" / "small.yaml").write_text(config)
     (tmp_path / "configs" / "wrong.yaml").write_text("targts: [gelu_bw]\n")
     (tmp_path / "configs" / "elsewhere.yaml").write_text("targets: [gelu_bw]\nstore: sqlite:///other.sqlite\n")
-    return Place(tmp_path, corpus.add(tmp_path / "corpus", entry))
+    return ServiceFiles(tmp_path, corpus.add(tmp_path / "corpus", entry))
 
 
 @pytest.fixture
-def app(place: Place) -> FastAPI:
-    return make_app(Settings(**place.settings), "0")
+def app(files: ServiceFiles) -> FastAPI:
+    return make_app(Settings(**files.settings), "0")
 
 
 @pytest.fixture
-def state(app: FastAPI) -> Service:
+def service(app: FastAPI) -> Service:
     found: Service = app.state.fuzz
     return found
 
 
 @pytest.fixture
-def store(state: Service) -> Store:
-    return state.store
+def store(service: Service) -> Store:
+    return service.store
 
 
 @pytest.fixture
@@ -52,11 +52,11 @@ def client(app: FastAPI) -> Iterator[TestClient]:
 
 
 @pytest.fixture
-def make(place: Place) -> Make:
+def make_client(files: ServiceFiles) -> MakeClient:
     """A client of a service with other settings, and other headers."""
 
     def made(base_url: str = "http://127.0.0.1:8327", **settings: Any) -> TestClient:
-        app = make_app(Settings(**{**place.settings, **settings}), "0")
+        app = make_app(Settings(**{**files.settings, **settings}), "0")
         return TestClient(app, base_url=base_url, follow_redirects=False)
 
     return made

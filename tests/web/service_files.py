@@ -13,7 +13,7 @@ TOKEN = "a-token-of-enough-letters"
 
 
 @dataclass
-class Place:
+class ServiceFiles:
     """Where a service's files are."""
 
     folder: Path
@@ -29,4 +29,4 @@ class Place:
         return self.entry.stem
 
 
-Make = Callable[..., TestClient]
+MakeClient = Callable[..., TestClient]

@@ -15,13 +15,14 @@ from pathlib import Path
 import httpx2
 import pytest
 from fastapi.testclient import TestClient
-from service_files import Place
+from service_files import ServiceFiles
+from sqlalchemy.event import listen
 
 from fuzz import cli, corpus
 from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
-from fuzz.web.campaign_processes import CampaignProcesses, opened
+from fuzz.web.campaign_processes import CampaignProcesses, open_process
 from fuzz.web.metrics import metrics
 from fuzz.web.service import Service
 
@@ -29,9 +30,9 @@ HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>
 
 
 @pytest.fixture
-def campaign(store: Store, place: Place) -> Campaign:
+def campaign(store: Store, files: ServiceFiles) -> Campaign:
     """A campaign as a process that is gone left it, with everything that it tells."""
-    made = store.create_campaign("small", "{}", str(place.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
+    made = store.create_campaign("small", "{}", str(files.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
     made = replace(made, state="stopped", cases=1200, seconds=60.0)
     store.save_campaign(made)
     store.save_job(Job(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
@@ -67,11 +68,11 @@ class Tags(HTMLParser):
         self.handlers += [name for name, _ in attributes if name.startswith("on") or name == "style"]
 
 
-def test_findings_of_the_corpus_are_there_from_the_start(client: TestClient, place: Place) -> None:
+def test_findings_of_the_corpus_are_there_from_the_start(client: TestClient, files: ServiceFiles) -> None:
     found = client.get("/api/findings").json()
-    assert (found["count"], found["findings"][0]["id"]) == (1, place.key)
-    assert client.get(f"/api/findings/{place.key}").json()["target"] == "gelu_bw"
-    assert len(client.get(f"/api/findings/{place.key}/occurrences").json()) == 1
+    assert (found["count"], found["findings"][0]["id"]) == (1, files.key)
+    assert client.get(f"/api/findings/{files.key}").json()["target"] == "gelu_bw"
+    assert len(client.get(f"/api/findings/{files.key}/occurrences").json()) == 1
 
 
 def test_filters_hold_together(client: TestClient) -> None:
@@ -112,33 +113,35 @@ def test_no_name_becomes_a_path(client: TestClient) -> None:
             assert answer.status_code in (404, 422), (path, key)
 
 
-def test_an_entry_that_links_out_of_the_corpus_is_none(client: TestClient, place: Place, state: Service) -> None:
-    secret = place.folder / "secret.yaml"
+def test_an_entry_that_links_out_of_the_corpus_is_none(
+    client: TestClient, files: ServiceFiles, service: Service
+) -> None:
+    secret = files.folder / "secret.yaml"
     secret.write_text("secret: 1\n")
-    (place.entry.parent / "dx-sign-00000000.yaml").symlink_to(secret)
-    state.shelf.forget()
+    (files.entry.parent / "dx-sign-00000000.yaml").symlink_to(secret)
+    service.corpus_index.invalidate()
     assert client.get("/api/corpus/dx-sign-00000000").status_code == 404
-    assert [one["key"] for one in client.get("/api/corpus").json()] == [place.key]
+    assert [one["key"] for one in client.get("/api/corpus").json()] == [files.key]
 
 
-def test_an_entry_is_shown_as_text_never_as_a_page(client: TestClient, place: Place) -> None:
-    answer = client.get(f"/api/corpus/{place.key}")
+def test_an_entry_is_shown_as_text_never_as_a_page(client: TestClient, files: ServiceFiles) -> None:
+    answer = client.get(f"/api/corpus/{files.key}")
     assert answer.headers["content-type"].startswith("text/plain")
-    assert answer.text == place.entry.read_text()
+    assert answer.text == files.entry.read_text()
 
 
-def test_a_file_that_is_no_entry_is_told(client: TestClient, place: Place, state: Service) -> None:
-    (place.entry.parent / "broken.yaml").write_text("format: fuzz-case/1\n!!python/object/apply:os.system [true]\n")
-    state.shelf.forget()
+def test_a_file_that_is_no_entry_is_told(client: TestClient, files: ServiceFiles, service: Service) -> None:
+    (files.entry.parent / "broken.yaml").write_text("format: fuzz-case/1\n!!python/object/apply:os.system [true]\n")
+    service.corpus_index.invalidate()
     assert client.get("/findings/broken").status_code == 200
     assert "broken" in client.get("/corpus").text
     assert client.get("/findings/broken/study", headers={"Accept": "text/html"}).status_code == 404
 
 
 def test_pages_hold_hostile_names_as_text(
-    client: TestClient, hostile: Finding, campaign: Campaign, place: Place
+    client: TestClient, hostile: Finding, campaign: Campaign, files: ServiceFiles
 ) -> None:
-    pages = ["/", "/findings", f"/campaigns/{campaign.id}", "/corpus", f"/findings/{place.key}", "/help"]
+    pages = ["/", "/findings", f"/campaigns/{campaign.id}", "/corpus", f"/findings/{files.key}", "/help"]
     pages += [
         "/findings?text=%3Cscript%3Ealert(1)",
         "/corpus?text=%22%3E%3Cscript%3E&target=%22%3E%3Cimg%3E",
@@ -151,39 +154,39 @@ def test_pages_hold_hostile_names_as_text(
         assert not re.search(r"<script(?! src=\"/static/)", answer.text)
 
 
-def test_a_page_shows_a_finding_with_its_history(client: TestClient, place: Place) -> None:
-    text = client.get(f"/findings/{place.key}").text
+def test_a_page_shows_a_finding_with_its_history(client: TestClient, files: ServiceFiles) -> None:
+    text = client.get(f"/findings/{files.key}").text
     for part in ("accuracy/sign", "erf_saturates", "[1.0, -4.0]", "10/10 runs", "told by its entry", "fuzz replay"):
         assert part in text
 
 
-def test_a_study_holds_plots_and_the_script(client: TestClient, place: Place, state: Service) -> None:
-    text = client.get(f"/findings/{place.key}/study").text
+def test_a_study_holds_plots_and_the_script(client: TestClient, files: ServiceFiles, service: Service) -> None:
+    text = client.get(f"/findings/{files.key}/study").text
     assert "dx: error by element" in text and "dx: ULP against x" in text
-    script = client.get(f"/api/findings/{place.key}/script")
+    script = client.get(f"/api/findings/{files.key}/script")
     compile(script.text, "script", "exec")
-    assert script.headers["content-type"].startswith("text/plain") and len(state.painter.kept) == 1
+    assert script.headers["content-type"].startswith("text/plain") and len(service.plot_cache.results) == 1
 
 
 def test_targets_load_only_from_configured_folders(
-    client: TestClient, place: Place, entry: Entry, state: Service
+    client: TestClient, files: ServiceFiles, entry: Entry, service: Service
 ) -> None:
     trap = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n@target(\ndef mine(x): ...\n"
-    (place.folder / "mine.py").write_text(trap)
-    made = corpus.add(place.folder / "corpus", replace(entry, case=replace(entry.case, target="mine"), planted=""))
-    state.shelf.forget()
+    (files.folder / "mine.py").write_text(trap)
+    made = corpus.add(files.folder / "corpus", replace(entry, case=replace(entry.case, target="mine"), planted=""))
+    service.corpus_index.invalidate()
     assert "in a configured folder" in client.get(f"/findings/{made.stem}/study").text
     assert client.get(f"/api/findings/{made.stem}/script").status_code == 409
-    assert not (place.folder / "ran").exists()
+    assert not (files.folder / "ran").exists()
 
 
-def test_a_status_is_marked_in_the_entry(client: TestClient, place: Place) -> None:
+def test_a_status_is_marked_in_the_entry(client: TestClient, files: ServiceFiles) -> None:
     asked = {"status": "accepted", "why": "by design"}
-    assert client.post(f"/api/findings/{place.key}/status", json=asked).status_code == 200
-    assert (corpus.read(place.entry).status, corpus.read(place.entry).why) == ("accepted", "by design")
-    assert client.get(f"/api/findings/{place.key}").json()["status"] == "accepted"
+    assert client.post(f"/api/findings/{files.key}/status", json=asked).status_code == 200
+    assert (corpus.read(files.entry).status, corpus.read(files.entry).why) == ("accepted", "by design")
+    assert client.get(f"/api/findings/{files.key}").json()["status"] == "accepted"
     for wrong in ({"status": "gone", "why": "x"}, {"status": "open", "why": ""}, {"status": "open", "why": "a\nb: c"}):
-        assert client.post(f"/api/findings/{place.key}/status", json=wrong).status_code == 422
+        assert client.post(f"/api/findings/{files.key}/status", json=wrong).status_code == 422
 
 
 def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient) -> None:
@@ -197,15 +200,15 @@ def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient
 
 
 def test_a_campaign_is_started_once_and_its_last_words_are_kept(
-    client: TestClient, state: Service, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = "import sys, time; time.sleep(0.4); sys.exit('wrong <script>')"
     monkeypatch.setattr(campaign_processes, "PROGRAM", program)
     assert client.post("/api/campaigns", json={"config": "small"}).status_code == 201
     assert client.post("/api/campaigns", json={"config": "small", "resume": True}).status_code == 409
     assert "small is starting" in client.get("/").text
-    state.runner.started["small"].process.wait()
-    state.runner.started["small"].process.returncode = 2
+    service.processes.started["small"].process.wait()
+    service.processes.started["small"].process.returncode = 2
     assert "wrong {&lt;script&gt;}" in client.get("/").text.replace("wrong &lt;", "wrong {&lt;").replace(
         "pt&gt;<", "pt&gt;}<"
     )
@@ -233,7 +236,7 @@ def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, stor
     for pid in (os.getpid(), 1, 0, -1, 2**22 + 5):
         other = replace(campaign, state="running", host=socket.gethostname(), pid=pid)
         store.save_campaign(other)
-        assert opened(other) is None
+        assert open_process(other) is None
         assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 409
         assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["state"] == "died"
 
@@ -244,11 +247,11 @@ def test_numbers_without_end_are_no_error(client: TestClient, store: Store, camp
     assert "+Inf" in client.get("/metrics").text and client.get(f"/campaigns/{campaign.id}").status_code == 200
 
 
-def test_metrics_are_lines_that_prometheus_reads(state: Service, campaign: Campaign) -> None:
+def test_metrics_are_lines_that_prometheus_reads(service: Service, campaign: Campaign) -> None:
     label = r'[a-z_]+="(?:[^"\\\n]|\\[\\"n])*"'
     sample = re.compile(rf"[a-z_]+(?:\{{{label}(?:,{label})*\}})? (?:[-+0-9.e]+|NaN|[+-]Inf)")
     kinds: dict[str, str] = {}
-    for line in metrics(state).splitlines():
+    for line in metrics(service).decode().splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             assert name not in kinds and kind in ("gauge", "counter") and name.endswith("_total") == (kind == "counter")
@@ -259,20 +262,44 @@ def test_metrics_are_lines_that_prometheus_reads(state: Service, campaign: Campa
     assert "fuzz_cases_total" in kinds
 
 
-def test_events_tell_of_a_new_finding(state: Service, store: Store, campaign: Campaign) -> None:
-    before = events.snapshot(state)
-    assert before == events.snapshot(state)
+def test_events_tell_of_a_new_finding(service: Service, store: Store, campaign: Campaign) -> None:
+    before = events.snapshot(service)
+    assert before == events.snapshot(service)
     store.save_finding(
         Finding("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0)
     )
-    after = events.snapshot(state)
+    after = events.snapshot(service)
     assert after["findings"] == before["findings"] + 1 and "new" in [key for key, *_ in after["latest"]]
 
 
-def test_the_command_of_a_campaign_names_its_file_alone(place: Place) -> None:
-    made = CampaignProcesses((place.folder / "configs",), place.settings["store"])
+def test_open_pages_share_one_reading_of_the_store_and_of_each_campaign_file(
+    service: Service, store: Store, campaign: Campaign, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of a look must not grow with pages, stopped campaigns and looks: only a change costs anything."""
+    parsed: list[Path] = []
+    statements: list[str] = []
+    load_config = campaign_processes.load_config
+    monkeypatch.setattr(campaign_processes, "load_config", lambda path: parsed.append(path) or load_config(path))
+    for _ in range(20):
+        made = store.create_campaign("small", "{}", "", time.time(), "elsewhere", 4_000_000)
+        store.save_campaign(replace(made, state="stopped"))
+    listen(store.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
+    first = events.snapshot(service)
+    assert (sum("SELECT" in text for text in statements), len(parsed)) == (5, 3)
+    assert [events.snapshot(service) for _ in range(50)] == [first] * 50
+    assert (sum("SELECT" in text for text in statements), len(parsed)) == (5, 3)
+    assert [one["resumable"] for one in first["campaigns"]] == [True] + [False] * 20
+    store.save_campaign(replace(campaign, cases=1300))
+    assert events.snapshot(service)["campaigns"][-1]["cases"] == 1300
+    config = service.settings.configs[0] / "small.yaml"
+    config.write_text(config.read_text().replace("gelu_bw", "gelu_bw, silu"))
+    assert events.snapshot(service)["campaigns"] and len(parsed) == 4
+
+
+def test_the_command_of_a_campaign_names_its_file_alone(files: ServiceFiles) -> None:
+    made = CampaignProcesses((files.folder / "configs",), files.settings["store"])
     command = made.command(made.configs()["small"], resume=True)
-    assert command[-3:] == ["campaign", str(place.folder / "configs" / "small.yaml"), "--resume"]
+    assert command[-3:] == ["campaign", str(files.folder / "configs" / "small.yaml"), "--resume"]
 
 
 def test_a_folder_that_is_no_campaign_file_is_left_out(tmp_path: Path) -> None:
@@ -289,12 +316,12 @@ def test_the_schema_of_the_api_needs_nothing_from_outside(client: TestClient) ->
 
 
 def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
-    client: TestClient, place: Place, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A campaign may save an entry after the folder was listed and before the store was asked."""
-    monkeypatch.setattr(corpus, "files", lambda paths: iter(()))
+    monkeypatch.setattr(corpus, "entry_files", lambda paths: iter(()))
     assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 0
-    place.entry.unlink()
+    files.entry.unlink()
     assert client.post("/api/corpus/rebuild", json={}).json()["forgotten"] == 1
 
 
@@ -313,13 +340,13 @@ def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
 
 
 def test_a_campaign_is_reported_by_name_and_number(
-    client: TestClient, campaign: Campaign, place: Place, store: Store, capsys: pytest.CaptureFixture[str]
+    client: TestClient, campaign: Campaign, files: ServiceFiles, store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = store.finding(place.key)
+    found = store.finding(files.key)
     assert found is not None
     store.save_finding(found, Occurrence(found.id, "slice", time.time(), campaign.id))
-    out = place.folder / "report.html"
-    line = ["--out", str(out), "--store", place.settings["store"], "--no-plots"]
+    out = files.folder / "report.html"
+    line = ["--out", str(out), "--store", files.settings["store"], "--no-plots"]
     for name in ("small", str(campaign.id)):
         assert cli.exit_code(["report", name, *line]) == 0
         text = out.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The guard: who is answered, and what other sites' pages cannot do."""
+"""Who is answered, and what other sites' pages cannot do."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from service_files import TOKEN, Make, Place
+from service_files import TOKEN, MakeClient, ServiceFiles
 
 from fuzz import cli
 from fuzz.errors import UsageError
-from fuzz.web.auth import COOKIE, LARGEST, session
+from fuzz.web.auth import COOKIE, LARGEST, session_cookie
 from fuzz.web.settings import Settings
 
 PAGES = ("/", "/findings", "/corpus", "/help", "/metrics", "/openapi.json", "/api/findings", "/api/events",
@@ -29,10 +29,14 @@ def test_on_loopback_only_its_own_names_are_answered(client: TestClient) -> None
         assert client.get("/api/findings", headers={"Host": host}).status_code == 200
 
 
-def test_with_a_token_nothing_is_answered_without_it(make: Make) -> None:
-    client = make(token=TOKEN)
+def test_with_a_token_nothing_is_answered_without_it(make_client: MakeClient) -> None:
+    client = make_client(token=TOKEN)
     wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}]
-    wrong += [{"Cookie": f"{COOKIE}={TOKEN}"}, {"Cookie": f"{COOKIE}={session('other')}"}, {"Cookie": "\xff=;;=\x01"}]
+    wrong += [
+        {"Cookie": f"{COOKIE}={TOKEN}"},
+        {"Cookie": f"{COOKIE}={session_cookie('other')}"},
+        {"Cookie": "\xff=;;=\x01"},
+    ]
     wrong += [{"Authorization": f"Bearer {TOKEN}x"}, {"Authorization": "Bearer "}, {"Authorization": "Bearer \xe9"}]
     for path in PAGES:
         for headers in wrong:
@@ -43,8 +47,8 @@ def test_with_a_token_nothing_is_answered_without_it(make: Make) -> None:
         assert client.get(path, headers=BEARER).status_code == 200
 
 
-def test_a_browser_is_led_to_the_login_and_stays_logged_in(make: Make) -> None:
-    client = make(token=TOKEN)
+def test_a_browser_is_led_to_the_login_and_stays_logged_in(make_client: MakeClient) -> None:
+    client = make_client(token=TOKEN)
     led = client.get("/findings", headers={"Accept": "text/html"})
     assert (led.status_code, led.headers["location"]) == (303, "/login")
     shown = client.get("/login")
@@ -80,11 +84,11 @@ def test_what_changes_something_is_json_from_our_own_pages(client: TestClient) -
         assert client.post("/api/corpus/rebuild", content="{}", headers=headers).status_code == status, headers
 
 
-def test_pages_of_other_sites_may_link_here_and_nothing_else(client: TestClient, place: Place) -> None:
+def test_pages_of_other_sites_may_link_here_and_nothing_else(client: TestClient, files: ServiceFiles) -> None:
     """An image or script of another site's page would run a case, or tell by its size what is here."""
     for site in ("cross-site", "same-site"):
         for mode in ("no-cors", "cors", "websocket"):
-            for path in (f"/findings/{place.key}/study", "/static/live.js", "/api/findings"):
+            for path in (f"/findings/{files.key}/study", "/static/live.js", "/api/findings"):
                 asked = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
                 assert client.get(path, headers=asked).status_code == 403
         assert client.get("/", headers={"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "navigate"}).status_code == 200
@@ -127,12 +131,12 @@ def test_websockets_are_closed(app: FastAPI) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", ""])
-def test_elsewhere_than_on_loopback_a_token_is_needed(place: Place, host: str) -> None:
+def test_elsewhere_than_on_loopback_a_token_is_needed(files: ServiceFiles, host: str) -> None:
     with pytest.raises(UsageError, match="give --token or set FUZZ_TOKEN"):
-        Settings(**place.settings, host=host)
+        Settings(**files.settings, host=host)
     with pytest.raises(UsageError, match="at least 16"):
-        Settings(**place.settings, host=host, token="short")
-    assert not Settings(**place.settings, host=host, token=TOKEN).loopback
+        Settings(**files.settings, host=host, token="short")
+    assert not Settings(**files.settings, host=host, token=TOKEN).loopback
 
 
 def test_the_command_says_so_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +147,11 @@ def test_the_command_says_so_in_one_line(capsys: pytest.CaptureFixture[str], mon
 
 
 def test_a_port_that_is_taken_is_one_line(
-    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    files: ServiceFiles, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import socket
 
-    monkeypatch.chdir(place.folder)
+    monkeypatch.chdir(files.folder)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.exit_code(["serve", "--port", str(port)]) == 2

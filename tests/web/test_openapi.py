@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
-from service_files import Place
+from service_files import ServiceFiles
 
 EXAMPLES = 6
 """Requests of each kind to each operation."""
@@ -18,7 +18,7 @@ HOST = {"Host": "127.0.0.1"}
 NAMES = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance")
 
 
-def test_no_request_is_an_error_of_the_server(app: FastAPI, place: Place) -> None:
+def test_no_request_is_an_error_of_the_server(app: FastAPI, files: ServiceFiles) -> None:
     load_all_checks()
     checks = [CHECKS.get_one(name) for name in NAMES]
     schema = schemathesis.openapi.from_asgi("/openapi.json", app, headers=HOST)

@@ -4,7 +4,18 @@
 """
 
 from fuzz.campaign.store.rebuild import finding_of, rebuild
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
 from fuzz.campaign.store.store import Store
 
-__all__ = ["Campaign", "Finding", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "finding_of", "rebuild"]
+__all__ = [
+    "Campaign",
+    "Finding",
+    "Heartbeat",
+    "Job",
+    "JobTotals",
+    "Occurrence",
+    "Statistic",
+    "Store",
+    "finding_of",
+    "rebuild",
+]

@@ -79,6 +79,17 @@ class Job:
 
 
 @dataclass(frozen=True)
+class JobTotals:
+    """What the jobs of one campaign add up to; `worst` is the largest of theirs."""
+
+    targets: int = 0
+    new: int = 0
+    known: int = 0
+    fixed: int = 0
+    worst: float = 0.0
+
+
+@dataclass(frozen=True)
 class Heartbeat:
     """A sign of life of one worker of a campaign. `ticks` counts from the start of the machine that `boot` names."""
 

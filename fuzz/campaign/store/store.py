@@ -6,16 +6,18 @@ counts once.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Table, delete, func, insert, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection
 
-from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
 from fuzz.campaign.store.tables import CAMPAIGNS, FINDINGS, HEARTBEATS, JOBS, OCCURRENCES, STATISTICS, TABLES
 from fuzz.errors import StoreError
@@ -30,8 +32,11 @@ class Store:
         self.name = display_url(parse_url(url))
         self.engine = connect(url)
         self._reader = self.engine.execution_options(reads=True)
+        self._watcher: PoolProxiedConnection | None = None
 
     def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
         self.engine.dispose()
 
     def __enter__(self) -> Store:
@@ -98,6 +103,18 @@ class Store:
 
     # What services read.
 
+    def version(self) -> str:
+        """Another text after each write: what was read at the same version need not be read again."""
+        if self.engine.dialect.name == "postgresql":
+            with self._transaction(reads=True) as connection:
+                return str(connection.execute(select(func.pg_current_wal_insert_lsn())).scalar_one())
+        try:
+            # SQLite counts what others than this connection write, which itself writes nothing.
+            self._watcher = self._watcher or self.engine.raw_connection()
+            return str(self._watcher.cursor().execute("PRAGMA data_version").fetchone()[0])
+        except (DBAPIError, sqlite3.Error) as error:
+            raise StoreError(f"store {self.name}: {describe_error(error)}") from None
+
     def campaigns(self, name: str = "", state: str = "") -> list[Campaign]:
         """Every campaign, or those of a name or in a state, the newest first."""
         where = _equal(CAMPAIGNS, name=name, state=state)
@@ -108,6 +125,15 @@ class Store:
 
     def jobs(self, campaign: int) -> list[Job]:
         return self._read(Job, JOBS.c.campaign == campaign, order=[JOBS.c[name] for name in JOB_KEY])
+
+    def job_totals(self) -> dict[int, JobTotals]:
+        """What the jobs of each campaign add up to, by the campaign's id."""
+        job = JOBS.c
+        sums = [cast(func.sum(column), BigInteger) for column in (job.new, job.known, job.fixed)]
+        query = select(job.campaign, func.count(job.target.distinct()), *sums, func.max(job.worst))
+        with self._transaction(reads=True) as connection:
+            rows = connection.execute(query.group_by(job.campaign))
+            return {campaign: JobTotals(*totals) for campaign, *totals in rows}
 
     def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
         """The last sign of life of every worker; `Heartbeat.age` is how long ago it was."""
@@ -135,6 +161,14 @@ class Store:
         query = select(func.count()).select_from(FINDINGS).where(*_matching(campaign, text, equal))
         with self._transaction(reads=True) as connection:
             return int(connection.execute(query).scalar_one())
+
+    def count_by_campaign(self) -> dict[int, int]:
+        """How many findings each campaign saw, by its id; those that saw none are left out."""
+        campaign = OCCURRENCES.c.campaign
+        query = select(campaign, func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
+        with self._transaction(reads=True) as connection:
+            rows = connection.execute(query.group_by(campaign))
+            return {int(number): int(count) for number, count in rows}
 
     def finding(self, name: str) -> Finding | None:
         return next(iter(self._read(Finding, FINDINGS.c.id == name)), None)

@@ -1,4 +1,4 @@
-"""Pages: findings as HTML, for a report in one file and for the service: templates, plots as SVG, what they show.
+"""Findings as HTML, for a report in one file and for the service.
 
 Every text is escaped by the templates; nothing here marks a text from outside as safe.
 """

@@ -1,4 +1,4 @@
-"""Render: the templates, every text escaped, and the report in one file that needs nothing from outside."""
+"""Renders templates, every text escaped, and the report in one file that needs nothing from outside."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.web.pages.views import View
+from fuzz.web.pages.views import EntryView
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
@@ -19,7 +19,7 @@ STATIC = FOLDER / "static"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under named columns; those of `numeric`, by their place, stand on the right."""
+    """Rows of text under named columns; those of `numeric`, by their index, are aligned to the right."""
 
     title: str
     columns: tuple[str, ...]
@@ -28,7 +28,7 @@ class Table:
 
 
 @cache
-def templates() -> Any:
+def environment() -> Any:
     """The environment of all templates. UsageError where Jinja2, which comes with torch, is missing."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -38,25 +38,27 @@ def templates() -> Any:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def page(name: str, **values: Any) -> str:
+def render(name: str, **values: Any) -> str:
     """One page or part of a page."""
-    text: str = templates().get_template(name).render(**values)
+    text: str = environment().get_template(name).render(**values)
     return text
 
 
-def static(name: str) -> str:
+def read_static(name: str) -> str:
     return (STATIC / name).read_text(encoding="utf-8")
 
 
-def report(title: str, views: Sequence[View], facts: Mapping[str, str], tables: Sequence[Table] = ()) -> str:
+def render_report(
+    title: str, views: Sequence[EntryView], facts: Mapping[str, str], tables: Sequence[Table] = ()
+) -> str:
     """The whole report. Its policy allows its own style and script and nothing else, from nowhere."""
-    style, script = static("fuzz.css"), static("copy.js")
-    return page(
+    style, script = read_static("fuzz.css"), read_static("copy.js")
+    return render(
         "report.html", title=title, views=views, facts=facts, tables=tables, style=style, script=script,
-        style_hash=digest(style), script_hash=digest(script),
+        style_hash=csp_hash(style), script_hash=csp_hash(script),
     )  # fmt: skip
 
 
-def digest(text: str) -> str:
+def csp_hash(text: str) -> str:
     """The hash by which a content security policy names an inline style or script."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

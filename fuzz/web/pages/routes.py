@@ -1,11 +1,9 @@
-"""Web: the pages, made on the server from templates that escape every text."""
+"""Serves the pages, made on the server from templates that escape every text."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
@@ -14,60 +12,59 @@ from fastapi.responses import HTMLResponse, Response
 
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import ORACLES, VERDICTS
-from fuzz.web import formatting
-from fuzz.web.api import Filters, Key, Number, Text, book, lanes, state_of
-from fuzz.web.corpus_index import IndexedEntry, entry_of
-from fuzz.web.pages.render import STATIC, page
-from fuzz.web.pages.views import view
-from fuzz.web.plots.trend import trends
+from fuzz.web import api, formatting
+from fuzz.web.api import TheCampaign, TheEntry, TheService
+from fuzz.web.corpus_index import IndexedEntry
+from fuzz.web.models import Filters, Text
+from fuzz.web.pages.render import STATIC, render
+from fuzz.web.pages.views import EntryView
+from fuzz.web.plots.client import replay_command
+from fuzz.web.plots.trend import plot_trends
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
-KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
-STATICS = {path.name: path for path in STATIC.iterdir() if path.suffix in KINDS}
-"""What may be had as it is, by name."""
+MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+STATIC_FILES = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
+"""What is served as it is, by name."""
+MAX_ROWS = 500
 
 
-def shown(request: Request, name: str, **values: Any) -> HTMLResponse:
+def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
     """A whole page."""
-    guarded = bool(state_of(request).settings.token)
-    return HTMLResponse(page(name, words=formatting, here=request.url.path, logged_in=guarded, **values))
+    logged_in = bool(api.get_service(request).settings.token)
+    return HTMLResponse(render(name, fmt=formatting, here=request.url.path, logged_in=logged_in, **values))
 
 
 @router.get("/static/{name}")
 def static(name: str) -> Response:
-    path = STATICS.get(name)
+    path = STATIC_FILES.get(name)
     if path is None:
         raise HTTPException(404, "no such file")
-    return Response(path.read_bytes(), media_type=KINDS[path.suffix], headers={"cache-control": "no-cache"})
+    return Response(path.read_bytes(), media_type=MEDIA_TYPES[path.suffix], headers={"cache-control": "no-cache"})
 
 
 @router.get("/")
-def dashboard(request: Request) -> HTMLResponse:
-    state = state_of(request)
-    return shown(
-        request, "dashboard.html", campaigns=state.campaigns(), configs=state.runner.configs(),
-        working=state.runner.working(), last_words=state.runner.last_words(), findings=state.recent(),
-        open=state.store.count_findings(status="open"), entries=len(state.shelf.books()),
+def dashboard(request: Request, service: TheService) -> HTMLResponse:
+    processes = service.processes
+    return html_page(
+        request, "dashboard.html", campaigns=service.campaigns(), configs=processes.configs(),
+        running_configs=processes.running(), error_logs=processes.error_logs(), findings=service.overview().latest,
+        open=service.store.count_findings(status="open"), entries=len(service.corpus_index.entries()),
     )  # fmt: skip
 
 
 @router.get("/campaigns/{number}")
-def campaign(request: Request, number: Number) -> HTMLResponse:
-    state = state_of(request)
-    found = state.campaign(number)
-    if found is None:
-        raise HTTPException(404, "no such campaign")
-    return shown(
-        request, "campaign.html", campaign=state.summary(found), config=found.config, lanes=lanes(state, number),
-        workers=state.store.heartbeats(number), plots=trends(state.store.statistics(number)),
-        findings=state.store.findings(campaign=number, limit=100),
+def campaign(request: Request, service: TheService, campaign: TheCampaign) -> HTMLResponse:
+    store = service.store
+    return html_page(
+        request, "campaign.html", campaign=service.summary(campaign), config=campaign.config,
+        jobs=api.list_jobs(service, campaign), workers=store.heartbeats(campaign.id),
+        plots=plot_trends(store.statistics(campaign.id)), findings=store.findings(campaign=campaign.id, limit=100),
     )  # fmt: skip
 
 
 @router.get("/findings")
-def findings(request: Request, filters: Annotated[Filters, Query()]) -> HTMLResponse:
-    state = state_of(request)
-    every = state.store.findings(limit=10_000)
+def findings(request: Request, service: TheService, filters: Annotated[Filters, Query()]) -> HTMLResponse:
+    every = service.store.findings(limit=10_000)
     choices = {
         "target": sorted({one.target for one in every}),
         "oracle": [name for name in ORACLES if any(one.oracle == name for one in every)],
@@ -75,68 +72,65 @@ def findings(request: Request, filters: Annotated[Filters, Query()]) -> HTMLResp
         "status": list(STATUSES),
         "planted": sorted({one.planted for one in every if one.planted}),
     }
-    found = filters.found(state)
-    return shown(
-        request, "findings.html", found=found.findings, count=found.count, filters=filters, choices=choices,
-        older=query(filters, filters.offset + filters.limit) if filters.offset + filters.limit < found.count else "",
-        newer=query(filters, max(filters.offset - filters.limit, 0)) if filters.offset else "",
+    page, after = api.findings(service, filters), filters.offset + filters.limit
+    return html_page(
+        request, "findings.html", page=page, filters=filters, choices=choices,
+        older=query_string(filters, after) if after < page.count else "",
+        newer=query_string(filters, max(filters.offset - filters.limit, 0)) if filters.offset else "",
     )  # fmt: skip
 
 
-def query(filters: Filters, offset: int) -> str:
-    """The same filters on another page, as a query string."""
+def query_string(filters: Filters, offset: int) -> str:
+    """The same filters on another page."""
     given = filters.model_dump(exclude_defaults=True) | {"offset": offset}
     return "?" + urlencode({name: value for name, value in given.items() if value not in (None, "")})
 
 
 @router.get("/findings/{key}")
-def finding(request: Request, key: Key) -> HTMLResponse:
-    state, one = state_of(request), book(request, key)
-    entry, wrong = entry_of(one)
+def finding(request: Request, service: TheService, indexed: TheEntry) -> HTMLResponse:
+    entry, error = indexed.read()
     if entry is None:
-        return shown(request, "unreadable.html", key=key, wrong=wrong)
-    known = state.store.finding(key)
-    history = state.store.occurrences(key, limit=200) if known else []
-    shows = view(entry, str(one.path), state.repeat(str(one.path)))
-    return shown(request, "finding_page.html", v=shows, key=key, known=known, history=history, statuses=STATUSES)
+        return html_page(request, "unreadable.html", key=indexed.key, error=error)
+    stored = service.store.finding(indexed.key)
+    history = service.store.occurrences(indexed.key, limit=200) if stored else []
+    view = EntryView(entry, str(indexed.path), replay_command(indexed.path))
+    return html_page(
+        request, "finding_page.html", v=view, key=indexed.key, stored=stored, history=history, statuses=STATUSES
+    )
 
 
 @router.get("/findings/{key}/study")
-def study(request: Request, key: Key) -> HTMLResponse:
-    """What is drawn of an entry, and its script: a part of its page, which asks for it once it is there."""
-    state, one = state_of(request), book(request, key)
-    entry, wrong = entry_of(one)
+def plots_and_script(service: TheService, indexed: TheEntry) -> HTMLResponse:
+    """The plots and the script of an entry: a part of its page, which loads it afterwards."""
+    entry, error = indexed.read()
     if entry is None:
-        raise HTTPException(404, wrong)
-    repeat = state.repeat(str(one.path))
-    drawn = view(entry, str(one.path), repeat, state.painter.study(one, repeat))
-    return HTMLResponse(page("study.html", v=drawn))
+        raise HTTPException(404, error)
+    view = EntryView(entry, str(indexed.path), replay_command(indexed.path), service.plot_cache.plot(indexed))
+    return HTMLResponse(render("plots_and_script.html", v=view))
 
 
 @router.get("/corpus")
-def corpus(request: Request, target: Text = "", text: Text = "") -> HTMLResponse:
-    state = state_of(request)
-    books = list(state.shelf.books().values())
-    wanted = [one for one in books if target in ("", one.target) and text.lower() in one.key.lower()]
-    rows = [(one, *read(one.path, one.changed)) for one in wanted[:500]]
-    counts = Counter(one.target for one in books)
-    return shown(request, "corpus.html", rows=rows, count=len(wanted), counts=counts, target=target, text=text,
-                 folders=state.shelf.folders)  # fmt: skip
+def corpus(request: Request, service: TheService, target: Text = "", text: Text = "") -> HTMLResponse:
+    entries = service.corpus_index.entries().values()
+    selected = [one for one in entries if target in ("", one.target) and text.lower() in one.key.lower()]
+    rows = [(one, *read_cached(one)) for one in selected[:MAX_ROWS]]
+    counts = Counter(one.target for one in entries)
+    return html_page(request, "corpus.html", rows=rows, count=len(selected), counts=counts, target=target, text=text,
+                     folders=service.corpus_index.folders)  # fmt: skip
 
 
 @lru_cache(maxsize=4096)
-def read(path: Path, changed: float) -> tuple[Entry | None, str]:
-    """The entry of a file as it was at that time."""
-    return entry_of(IndexedEntry("", "", path, path.parent, changed))
+def read_cached(indexed: IndexedEntry) -> tuple[Entry | None, str]:
+    """The entry of a file as it was when it was listed."""
+    return indexed.read()
 
 
 @router.get("/help")
-def reference(request: Request) -> HTMLResponse:
+def api_help(request: Request) -> HTMLResponse:
     """The API's methods, from the same document that programs read."""
-    schema: Mapping[str, Any] = request.app.openapi()
     methods = [
-        (method.upper(), path, told.get("description", told.get("summary", "")))
-        for path, each in schema["paths"].items()
-        for method, told in each.items()
+        (method.upper(), path, operation.get("description", operation.get("summary", "")))
+        for path, operations in request.app.openapi()["paths"].items()
+        for method, operation in operations.items()
     ]
-    return shown(request, "help.html", methods=methods)
+    return html_page(request, "help.html", methods=methods)

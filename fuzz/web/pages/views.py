@@ -1,143 +1,124 @@
-"""Views: an entry as the texts that a page shows. Plain strings, which the templates escape."""
+"""Gives templates the texts of an entry. They are plain strings, which the templates escape."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Element, Finding, Verdict
+from fuzz.model.finding import Element, Verdict
 from fuzz.model.rate import Rate
+from fuzz.report.plots.plot import Plot
 from fuzz.report.text import case_lines, verdict_lines
-from fuzz.web.plots.charts import Plot, plots
+from fuzz.web.plots.charts import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
 Pairs = tuple[tuple[str, str], ...]
 VERSIONS = ("backend", "device", "torch", "triton", "python")
+PROVENANCE = ("seed", "first_case", "witnesses")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One element that the finding shows."""
+class EntryView:
+    """One entry. `path` is shown, `command` is the command to copy, `result` what a plot worker computed, if it ran."""
 
-    place: str
-    got: str
-    word: str
-    want: str
-    exact: str
-    ulps: str
-    bound: str
-
-
-@dataclass(frozen=True)
-class View:
-    """One entry. `numbers` and `seen` are (name, text); `unseen` says why something is missing."""
-
-    target: str
-    planted: str
-    status: str
-    why: str
-    oracle: str
-    symptom: str
-    output: str
-    message: str
-    verdict: str
-    certified: str
-    diagnosis: tuple[str, ...]
-    rows: tuple[Row, ...]
-    case: str
-    size: str
-    numbers: Pairs
-    seen: Pairs
-    also: tuple[str, ...]
+    entry: Entry
     path: str
-    repeat: str
-    plots: tuple[Plot, ...] = ()
-    script: str = ""
-    unseen: tuple[str, ...] = field(default=())
+    command: str
+    result: PlotResult | None = None
 
     @property
     def title(self) -> str:
-        return f"{self.oracle}/{self.symptom} {self.output}" if self.oracle else "seed case"
+        finding = self.entry.finding
+        return f"{finding.oracle}/{finding.symptom} {finding.output}" if finding else "seed case"
 
+    @property
+    def message(self) -> str:
+        return self.entry.finding.message if self.entry.finding else "a seed case"
 
-def view(entry: Entry, path: str, repeat: str, study: PlotResult | None = None) -> View:
-    """What a page shows of an entry. `path` is shown, `repeat` is the command to copy."""
-    finding, seen = entry.finding, entry.seen
-    said = tuple(text for text in seen.get("diagnosis", "").split("; ") if text)
-    drawn = tuple(plots(study.portrait)) if study else ()
-    return View(
-        entry.case.target, entry.planted, entry.status, entry.why,
-        finding.oracle if finding else "", finding.symptom if finding else "", finding.output if finding else "",
-        finding.message if finding else "a seed case", verdict_of(entry), "\n".join(certificate(entry)), said,
-        tuple(map(row, finding.elements)) if finding else (), "\n".join(case_lines(entry.case)), size(entry),
-        tuple(numbers(finding, seen)), tuple((name, seen[name]) for name in VERSIONS if name in seen), entry.also,
-        path, repeat, drawn, study.script if study else "",
-        tuple(unseen(study, drawn)) if study else (),
-    )  # fmt: skip
+    @property
+    def size(self) -> str:
+        """Dims of the last call, with the number of calls where there are several."""
+        dims = " ".join(f"{name}={size}" for name, size in self.entry.case.last.dims.items())
+        count = len(self.entry.case.calls)
+        return f"{dims}, {count} calls" if count > 1 else dims
 
+    @property
+    def case(self) -> str:
+        return "\n".join(case_lines(self.entry.case))
 
-def unseen(study: PlotResult, drawn: tuple[Plot, ...]) -> Iterator[str]:
-    """Why there is no plot or no script."""
-    if study.portrait.why:
-        yield study.portrait.why
-    elif not drawn:
-        yield "nothing to draw: every output has exactly the reference's values."
-    if study.why:
-        yield f"no script: {study.why}"
+    @property
+    def diagnosis(self) -> tuple[str, ...]:
+        return tuple(text for text in self.entry.seen.get("diagnosis", "").split("; ") if text)
 
+    @property
+    def is_accuracy(self) -> bool:
+        return self.entry.finding is not None and self.entry.finding.as_accuracy.oracle == "accuracy"
 
-def verdict_of(entry: Entry) -> str:
-    """The verdict of an accuracy finding; other findings have none."""
-    if entry.finding is None or entry.finding.as_accuracy.oracle != "accuracy":
-        return ""
-    return Verdict.recalled(entry.seen).name
+    @property
+    def verdict(self) -> str:
+        """The verdict of an accuracy finding; other findings have none."""
+        return Verdict.recalled(self.entry.seen).name if self.is_accuracy else ""
 
+    @property
+    def certificate(self) -> str:
+        """What adjudication says, or why it says nothing."""
+        if self.entry.finding is None:
+            return ""
+        lines = [line.strip() for line in verdict_lines(self.entry.finding, self.entry.seen)]
+        verdict = Verdict.recalled(self.entry.seen)
+        if not lines and self.is_accuracy and verdict.name == "unadjudicated" and verdict.reason:
+            return f"unadjudicated: {verdict.reason}"
+        return "\n".join(lines)
 
-def certificate(entry: Entry) -> list[str]:
-    if entry.finding is None:
-        return []
-    told = [line.strip() for line in verdict_lines(entry.finding, entry.seen)]
-    verdict = Verdict.recalled(entry.seen)
-    accuracy = entry.finding.as_accuracy.oracle == "accuracy"
-    if not told and verdict.name == "unadjudicated" and verdict.reason and accuracy:
-        told = [f"unadjudicated: {verdict.reason}"]
-    return told
+    @property
+    def elements(self) -> tuple[Element, ...]:
+        return self.entry.finding.elements if self.entry.finding else ()
 
+    @property
+    def versions(self) -> Pairs:
+        return tuple((name, self.entry.seen[name]) for name in VERSIONS if name in self.entry.seen)
 
-def size(entry: Entry) -> str:
-    """Dims of the last call, with the number of calls where there are several."""
-    dims = " ".join(f"{name}={number}" for name, number in entry.case.last.dims.items())
-    count = len(entry.case.calls)
-    return f"{dims}, {count} calls" if count > 1 else dims
+    @property
+    def numbers(self) -> Iterator[tuple[str, str]]:
+        """What was counted: how much disagrees, by how much, how often, since when."""
+        finding, seen = self.entry.finding, self.entry.seen
+        if finding and finding.compared:
+            yield "disagree", f"{finding.disagreeing} of {finding.compared} elements"
+        if finding and finding.ratio:
+            yield "error / bound", f"{finding.ratio:.4g}"
+        if "rate" in seen:
+            yield "shows in", f"{Rate.parse(seen['rate']).describe()} runs"
+        yield from ((name.replace("_", " "), seen[name]) for name in PROVENANCE if name in seen)
+        if finding and finding.source_line:
+            yield "source line", finding.source_line
+        if finding and finding.call:
+            yield "shown by", f"call {finding.call + 1}"
 
+    @cached_property
+    def plots(self) -> list[Plot]:
+        return make_plots(self.result.data) if self.result else []
 
-def row(element: Element) -> Row:
-    place = f"{element.output}{list(element.index)}" if element.index else element.output
-    return Row(place, element.got, element.got_word, element.want, element.exact, ulps(element.ulps), element.bound)
+    @property
+    def script(self) -> str:
+        return self.result.script if self.result else ""
 
+    @property
+    def missing(self) -> Iterator[str]:
+        """Why there is no plot or no script."""
+        if self.result and self.result.data.why:
+            yield self.result.data.why
+        elif self.result and not self.plots:
+            yield "nothing to draw: every output has exactly the reference's values."
+        if self.result and self.result.no_script:
+            yield f"no script: {self.result.no_script}"
 
-def ulps(text: str) -> str:
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    return f"{number:.3g}" if math.isfinite(number) else "infinite"
-
-
-def numbers(finding: Finding | None, seen: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What was counted: how much disagrees, by how much, how often, since when."""
-    found: list[tuple[str, str]] = []
-    if finding and finding.compared:
-        found.append(("disagree", f"{finding.disagreeing} of {finding.compared} elements"))
-    if finding and finding.ratio:
-        found.append(("error / bound", f"{finding.ratio:.4g}"))
-    if "rate" in seen:
-        found.append(("shows in", f"{Rate.parse(seen['rate']).describe()} runs"))
-    found += [(name.replace("_", " "), seen[name]) for name in ("seed", "first_case", "witnesses") if name in seen]
-    if finding and finding.source_line:
-        found.append(("source line", finding.source_line))
-    if finding and finding.call:
-        found.append(("shown by", f"call {finding.call + 1}"))
-    return found
+    @staticmethod
+    def format_ulps(text: str) -> str:
+        try:
+            number = float(text)
+        except ValueError:
+            return text
+        return f"{number:.3g}" if math.isfinite(number) else "infinite"

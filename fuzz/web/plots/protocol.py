@@ -1,44 +1,95 @@
-"""PlotRequest: what the studio is asked about an entry, and the PlotResult it answers. Data between processes."""
+"""What the plot worker is asked about an entry, and what it answers. Plain data between processes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.web.plots.data import PlotData
 
-STUDIO = "fuzz.web.plots.worker:make_handler"
-"""What a worker runs to draw entries."""
+WORKER = "fuzz.web.plots.worker:make_handler"
 
 
 @dataclass(frozen=True)
 class PlotConfig:
-    """Where a studio runs cases, and where it may load targets from.
+    """Where a worker runs cases, and where it may load targets from.
 
-    `given` is a file that holds every target. Without it: the built-in targets, then the files in `folders`, and with
-    `beside` those beside the four folders above an entry, as `fuzz replay` finds them.
+    `target_file` holds every target. Without it: the built-in targets, then the files in `target_folders`, and with
+    `search_parents` those in the four folders above an entry, as `fuzz replay` finds them.
     """
 
     backend: str
-    given: str = ""
-    folders: tuple[Path, ...] = ()
-    beside: bool = False
+    target_file: str = ""
+    target_folders: tuple[Path, ...] = ()
+    search_parents: bool = False
 
 
 @dataclass(frozen=True)
 class PlotRequest:
-    """An entry with its file, and the command that repeats it, which its script tells."""
+    """An entry with its file, and the command that repeats it, which its script states."""
 
     path: Path
     entry: Entry
-    repeat: str
+    command: str
+
+
+@dataclass(frozen=True)
+class OutputErrors:
+    """One output of the call that shows the finding, element by element as float64.
+
+    `indices` are into the flattened output, all of them or a choice that holds every kind; `total` counts all
+    elements. `inputs` are those of the output's shape, at the same indices.
+    """
+
+    output: str
+    dtype: str
+    shape: tuple[int, ...]
+    total: int
+    indices: tuple[int, ...]
+    got: tuple[float, ...]
+    want: tuple[float, ...]
+    bound: tuple[float, ...]
+    ulps: tuple[float, ...]
+    wrong: tuple[bool, ...]
+    inputs: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """abs(got - want); 0 where both are the same infinity or both are NaN."""
+        pairs = zip(self.got, self.want, strict=True)
+        return tuple(0.0 if a == b or (a != a and b != b) else abs(a - b) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class ErrorCurve:
+    """The error of an elementwise target in ULP, over values of one argument while the others hold `fixed`.
+
+    `wrong_sign` marks the values at which the result has the wrong sign.
+    """
+
+    output: str
+    argument: str
+    dtype: str
+    fixed: Mapping[str, str]
+    x: tuple[float, ...]
+    ulps: tuple[float, ...]
+    wrong_sign: tuple[bool, ...]
+
+
+@dataclass(frozen=True)
+class PlotData:
+    """Everything that is plotted of one case; `why` says why there is nothing, or not more."""
+
+    outputs: tuple[OutputErrors, ...] = ()
+    curves: tuple[ErrorCurve, ...] = ()
+    why: str = ""
 
 
 @dataclass(frozen=True)
 class PlotResult:
-    """What is shown of an entry beside its text: what is drawn, and the stand-alone program or why there is none."""
+    """What a page shows of an entry beside its text. `no_script` says why there is no stand-alone program."""
 
-    portrait: PlotData
+    data: PlotData
     script: str = ""
-    why: str = ""
+    no_script: str = ""

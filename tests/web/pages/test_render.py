@@ -15,10 +15,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.recipes import Exact
-from fuzz.web.pages.render import digest, report
-from fuzz.web.pages.views import view
-from fuzz.web.plots.data import PlotData
-from fuzz.web.plots.protocol import PlotResult
+from fuzz.web.pages.render import csp_hash, render_report
+from fuzz.web.pages.views import EntryView
+from fuzz.web.plots.protocol import PlotData, PlotResult
 
 HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
 
@@ -87,7 +86,7 @@ def test_its_policy_allows_its_own_style_and_script_only(text: str) -> None:
     style, script = (re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
     assert policy.startswith("default-src 'none'")
     for inside in (*style, *script):
-        assert digest(inside) in policy
+        assert csp_hash(inside) in policy
     assert (len(style), len(script)) == (1, 1)
 
 
@@ -103,7 +102,7 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), seen=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
     study = PlotResult(PlotData(why=HOSTILE), HOSTILE, HOSTILE)
-    made = report(HOSTILE, [view(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
+    made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
     assert "49" not in re.sub(r"sha256-\S+", "", made).replace("#", "") or "{{ 7 * 7 }}" in made

@@ -1,0 +1,70 @@
+"""Writes plots into image files by matplotlib, which is an optional package."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fuzz.errors import UsageError
+from fuzz.report.plots.plot import NOT_FINITE, Line, Plot
+
+FORMATS = (".png", ".svg", ".pdf")
+COLORS = {"right": "#20639b", "wrong": "#d1495b", "guide": "#777777", "truth": "black"}
+PALETTE = ("#20639b", "#d1495b", "#3caea3", "#edae49", "#6a4c93", "#8d6e63")
+"""Colours of lines whose kind has none of its own, in their order."""
+STYLES = {"guide": ":", "truth": "--"}
+
+
+def check_plot_path(path: Path) -> None:
+    """UsageError where a plot cannot be written there."""
+    if path.suffix not in FORMATS:
+        raise UsageError(f"--plot {path}: the name ends in {', '.join(FORMATS)}")
+    if not path.parent.is_dir():
+        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
+    load_pyplot()
+
+
+def load_pyplot() -> Any:
+    """matplotlib's figures, without a screen. UsageError where it is not installed."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UsageError("--plot needs matplotlib: pip install 'triton-differential-fuzz[plots]'") from None
+    matplotlib.use("agg")
+    matplotlib.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False})
+    from matplotlib import pyplot
+
+    return pyplot
+
+
+def save_figure(path: Path, title: str, plots: Sequence[Plot]) -> None:
+    """Draws plots one below the other."""
+    pyplot = load_pyplot()
+    size = (9, 1.6 + 3.2 * len(plots))
+    figure, axes = pyplot.subplots(len(plots), 1, figsize=size, layout="constrained", squeeze=False)
+    figure.suptitle(title, fontsize=10)
+    for axis, plot in zip(axes[:, 0], plots, strict=True):
+        _draw(axis, plot)
+    figure.savefig(path, dpi=140)
+    pyplot.close(figure)
+
+
+def _draw(axes: Any, plot: Plot) -> None:
+    colors = iter(PALETTE * len(plot.lines))
+    for line in plot.lines:
+        _draw_line(axes, line, COLORS.get(line.kind) or next(colors))
+    for kind, text in plot.legend:
+        points = [(marker.x, marker.y) for marker in plot.markers if marker.kind == kind]
+        axes.scatter(*zip(*points, strict=True), s=8, color=COLORS[kind], label=text, linewidths=0, zorder=3)
+    axes.set(xlim=(0, 1), ylim=(-0.02, NOT_FINITE), xlabel=plot.x_label, ylabel=plot.y_label)
+    axes.set_xticks(*zip(*plot.x_ticks, strict=True))
+    axes.set_yticks(*zip(*plot.y_ticks, strict=True))
+    axes.legend(loc="best", frameon=False, fontsize=8)
+
+
+def _draw_line(axes: Any, line: Line, color: str) -> None:
+    marker = "o" if line.kind not in COLORS else ""
+    style = STYLES.get(line.kind, "-")
+    x, y = zip(*line.points, strict=True)
+    axes.plot(x, y, style, color=color, linewidth=1, marker=marker, markersize=3, label=line.label or None, zorder=1)
