@@ -1,6 +1,6 @@
 """The trusted value of a target: its reference in float64, with the error that an honest kernel may make."""
 
-from fuzz.reference.envelope.ensemble import NoRule
+from fuzz.reference.dispatch import NoRule
 from fuzz.reference.envelope.evaluate import (
     COTANGENT,
     Divergence,

@@ -9,108 +9,56 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from fuzz.errors import FuzzError
+from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, make_wrapper
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 
-__all__ = [
-    "EnsembleMode",
-    "EnsembleTensor",
-    "NoRule",
-    "Rule",
-    "align",
-    "map_members",
-    "lift",
-    "pad",
-    "unwrap",
-    "wrap",
-    "wrap_all",
-]
+__all__ = ["RULES", "EnsembleMode", "EnsembleTensor", "align", "map_members", "pad", "unwrap", "wrap", "wrap_all"]
 
 INTEGERS = torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64
-Rule = Callable[["EnsembleMode", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
-"""How an operation applies to stacked members, and how its result is perturbed."""
 
 
-class NoRule(FuzzError, NotImplementedError):
-    """The reference uses an operation for which no rule is stated: nothing is known about its error."""
-
-
-class EnsembleTensor(Tensor):
+class EnsembleTensor(RuleTensor):
     """Wrapper subclass. Member 0 is unperturbed; `.item()`, `bool()` and data-dependent shapes look at it alone."""
 
     stacked: Tensor
-
-    __torch_function__: Any = torch._C._disabled_torch_function_impl
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Only reached outside an evaluation: inside, `EnsembleMode` sees every operation first."""
-        raise NoRule(f"{func}: an EnsembleTensor is used outside the evaluation that made it")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Shape and members; the values are in `stacked`."""
         return f"EnsembleTensor(shape={tuple(self.shape)}, members={self.stacked.shape[0]}, dtype={self.dtype})"
 
 
-_make: Callable[..., Any] = Tensor._make_wrapper_subclass
+def describe_missing(func: OpOverload) -> str:
+    """Why an operation without a rule is refused."""
+    if torch.Tag.nondeterministic_seeded in func.tags:
+        return f"{func}: random operations are refused in a reference"
+    return f"{func}: no rule says how this operation rounds; write the reference with other operations"
 
 
-class EnsembleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The dispatch mode of one evaluation: finds each operation's rule."""
+RULES = RuleTable(describe_missing)
+"""How each operation applies to stacked members, and how its result is perturbed."""
 
-    def __init__(
-        self, noise: MemberNoise, rules: dict[OpOverload, Rule], resolve: Callable[[OpOverload], Rule]
-    ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+
+class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of one evaluation over the members that `noise` perturbs."""
+
+    wrapper = EnsembleTensor
+
+    def __init__(self, rules: RuleTable, noise: MemberNoise) -> None:
+        super().__init__(rules)
         self.noise = noise
-        self.rules = rules
-        self.resolve = resolve
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch would wrap the dispatch in a guard against its compiler, 2 us an operation."""
-        return False
+    def lift_tensor(self, t: Tensor) -> Tensor:
+        """An EnsembleTensor whose members are all equal to t."""
+        return wrap(self, t.expand(self.noise.rows, *t.shape).contiguous())
 
-    def __torch_dispatch__(
-        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Apply the operation's rule; one that is met for the first time is resolved and remembered."""
-        rule = self.rules.get(func)
-        if rule is None:
-            rule = self.rules[func] = self.resolve(func)
-        if EnsembleTensor in types:
-            return rule(self, func, args, kwargs or {})
-        return plain(self, rule, func, args, kwargs or {})
+    def store(self, target: Any, value: Any) -> None:
+        """Copy a value into every member."""
+        target.stacked.copy_(align([target, value], self.noise.rows)[1])
 
-
-def plain(mode: EnsembleMode, rule: Rule, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation without Ensembles. EnsembleMode whose result is floating is lifted, so that its rounding counts."""
-    if getattr(rule, "plain", False):
-        return rule(mode, func, args, kwargs)
-    out = func(*args, **kwargs)
-    if getattr(rule, "rounds", False) and _floats(out) and not func._schema.is_mutable:
-        return rule(mode, func, lift(mode, args), kwargs)
-    return out
-
-
-def _floats(out: Any) -> bool:
-    """Whether a result is, or holds, a floating tensor."""
-    parts = out if isinstance(out, tuple | list) else (out,)
-    return any(isinstance(t, Tensor) and t.is_floating_point() for t in parts)
-
-
-def lift(mode: EnsembleMode, args: Any) -> Any:
-    """Plain tensors as Ensembles whose members are equal; containers are searched."""
-    if isinstance(args, tuple | list):
-        return type(args)(lift(mode, a) for a in args)
-    if isinstance(args, Tensor) and type(args) is not EnsembleTensor:
-        count = mode.noise.rows
-        return wrap(mode, args.expand(count, *args.shape).contiguous())
-    return args
+    def replace(self, target: Any, source: Any) -> None:
+        """Share the stacked tensor of another EnsembleTensor."""
+        target.stacked = source.stacked
 
 
 def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
@@ -119,9 +67,11 @@ def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:
     if noise.limit is not None and t.numel() > noise.limit:
         raise StackTooLarge
     if t.is_contiguous() and t.storage_offset() == 0:
-        e = _make(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)
+        e = make_wrapper(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)
     else:
-        e = _make(EnsembleTensor, t.shape[1:], t.stride()[1:], t.storage_offset(), dtype=t.dtype, device=t.device)
+        e = make_wrapper(
+            EnsembleTensor, t.shape[1:], t.stride()[1:], t.storage_offset(), dtype=t.dtype, device=t.device
+        )
     e.stacked = t
     return e  # type: ignore[no-any-return]
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, wrap
 from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision
-from fuzz.reference.envelope.rules import RULES, resolve
+from fuzz.reference.envelope.rules import RULES
 
 __all__ = [
     "COTANGENT",
@@ -162,7 +162,7 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
     device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
     if device is not None:
         noise.device = device
-    mode = EnsembleMode(noise, RULES, resolve)
+    mode = EnsembleMode(RULES, noise)
     arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
     with float64_defaults(), mode:
         outputs = check_outputs(reference, reference(**arguments))

@@ -1,6 +1,11 @@
-"""The exact value of a target: its reference, run over mpmath's numbers by rules for each operation."""
+"""The exact value of a target: its reference, run over arbitrary-precision numbers by rules for each operation."""
 
-from fuzz.reference.exact.evaluate import ExactOutputs, evaluate_elementwise, evaluate_exact
-from fuzz.reference.exact.numbers import format_number
+from fuzz.reference.exact.evaluate import (
+    ExactOutputs,
+    enclosures_available,
+    evaluate_elementwise,
+    evaluate_exact,
+    format_number,
+)
 
-__all__ = ["ExactOutputs", "evaluate_elementwise", "evaluate_exact", "format_number"]
+__all__ = ["ExactOutputs", "enclosures_available", "evaluate_elementwise", "evaluate_exact", "format_number"]

@@ -1,4 +1,9 @@
-"""Evaluate a reference over exact numbers, with more and more digits until the answer is stable."""
+"""Evaluates a reference over exact numbers, with more and more digits until its value is certain.
+
+Balls of Arb enclose the value, so that one evaluation proves how accurate it is. Where python-flint is missing, or no
+precision decides a comparison (two numbers that are equal by different formulas), numbers of mpmath are evaluated until
+two precisions agree, which is no proof.
+"""
 
 from __future__ import annotations
 
@@ -16,38 +21,53 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from fuzz.errors import Unadjudicated, one_line
-from fuzz.reference.envelope import NoRule, float64_defaults
+from fuzz.reference.dispatch import NoRule
+from fuzz.reference.envelope import float64_defaults
 from fuzz.reference.envelope.evaluate import check_outputs
-from fuzz.reference.exact.numbers import Cells, cells
-from fuzz.reference.exact.rules import RULES, attention, resolve
-from fuzz.reference.exact.tensor import ExactMode, allocated, numbers
+from fuzz.reference.exact.field import Array, RealField, Undetermined
+from fuzz.reference.exact.mpmath_field import MpmathField
+from fuzz.reference.exact.rules import RULES, attention
+from fuzz.reference.exact.tensor import ExactMode
 
-__all__ = ["DIGITS", "ExactOutputs", "evaluate_elementwise", "evaluate_exact"]
+__all__ = ["ExactOutputs", "enclosures_available", "evaluate_elementwise", "evaluate_exact", "format_number"]
 
-DIGITS = 50
-"""Decimal digits of the first evaluation."""
-FAR = 800
-"""Digits at which a sum that cancels to nothing is believed: what is left of it would be below 10^-400."""
-AGREE = mpf(10) ** -25
-"""Relative difference of two evaluations that counts as none."""
-TINY = mpf(10) ** -340
-"""Magnitudes below this, which no output's format holds, are alike."""
-SMALL = mpf(10) ** -45
-"""The same where float32 is the widest format: its smallest subnormal is 1.4e-45."""
 ELEMENTS, SECONDS = 4096, 30.0
-"""What an evaluation takes on, and how long it goes on, unless the caller says otherwise."""
+"""The largest inputs, and how long an evaluation goes on, unless the caller says otherwise."""
+
+BITS = 84
+"""Bits to which a ball must enclose a number: 25 digits, more than a double has and than are shown."""
+BALL_DIGITS, BALL_LIMIT, BALL_LIMIT_QUICK = 100, 3200, 400
+"""Digits of the first evaluation over balls, and of the last one."""
+RELATIVE_DIGITS = 800
+"""Digits up to which tiny numbers are enclosed to `BITS` too, from which on a negligible radius is enough."""
+NEGLIGIBLE, NEGLIGIBLE32 = -1075, -150
+"""Exponents of negligible radii: half the smallest subnormal number of float64, and of float32."""
+
+DIGITS, DIGITS_LIMIT = 50, 12800
+"""Digits of mpmath's first evaluation, and of the last one."""
+CANCELLED_DIGITS = 800
+"""Digits at which a sum that cancels to nothing is believed: what is left of it would be below 10^-400."""
+AGREEMENT = mpf(10) ** -25
+"""Relative difference of two evaluations that counts as none."""
+TINY, TINY32 = mpf(10) ** -340, mpf(10) ** -45
+"""Differences below this, which no output's format holds, count as none; the same where float32 is the widest."""
 
 Value = np.ndarray[Any, Any]
-Attempt = Callable[[float], tuple[dict[str, Value], bool]]
-"""What computes at the precision in force until a deadline: outputs, and whether a sum cancelled."""
+Attempt = Callable[[RealField, float], dict[str, Value]]
+"""What computes outputs in a field, in the precision in force, until a deadline."""
 
 
 @dataclass(frozen=True)
 class ExactOutputs:
-    """The exact outputs: arrays of mpf, or whole numbers and bools; and the digits that they were found stable at."""
+    """The exact outputs: arrays of mpf, or of integers and bools.
+
+    digits: those of the precision that decided. enclosed: each number is proven to be within 2^-84 of itself, or
+    within a negligible radius; otherwise two precisions agree on it.
+    """
 
     values: Mapping[str, Value]
     digits: int
+    enclosed: bool
 
 
 def evaluate_exact(
@@ -60,26 +80,33 @@ def evaluate_exact(
 ) -> ExactOutputs:
     """reference(**inputs) over exact numbers. Floating inputs and scalars are taken as the numbers that they are.
 
-    `quick` is for who compares with something that is right on its own: what two evaluations agree on is believed,
-    and numbers that are too small for float32 need not agree.
+    `quick` is for callers that compare with something that is right on its own: what two evaluations agree on is
+    believed, and differences that are too small for float32 count as none.
     Raises `Unadjudicated` with the reason where there is no rule for an operation, the time is spent, the inputs are
-    too large, or the answer does not settle.
+    too large, or no precision decides.
     """
-    _small(inputs, elements)
+    _check_size(inputs, elements)
 
-    def attempt(deadline: float) -> tuple[dict[str, Value], bool]:
-        mode = ExactMode(RULES, resolve, deadline)
-        arguments = {name: _argument(x) for name, x in inputs.items()}
+    def attempt(field: RealField, deadline: float) -> dict[str, Value]:
+        mode = ExactMode(RULES, field, deadline)
+        arguments = {name: _to_argument(mode, x) for name, x in inputs.items()}
         try:
             with float64_defaults(), Formulas(), mode:
                 outputs = check_outputs(reference, reference(**arguments))
+        except Undetermined:
+            raise
         except (Unadjudicated, NoRule) as error:
             raise Unadjudicated(one_line(error)) from None
         except Exception as error:
             raise Unadjudicated(f"the reference fails over exact numbers: {one_line(error)}") from error
-        return {name: _plain(t) for name, t in outputs.items()}, mode.cancelled
+        return {name: mode.array(t) if t.is_floating_point() else t.numpy() for name, t in outputs.items()}
 
-    return _settled(attempt, seconds, quick)
+    start = time.monotonic()
+    if enclosures_available():
+        outputs = _enclose(attempt, start, seconds, quick)
+        if outputs is not None:
+            return outputs
+    return _agree(attempt, start + seconds, quick)
 
 
 def evaluate_elementwise(
@@ -94,30 +121,36 @@ def evaluate_elementwise(
 
     Raises `Unadjudicated` as `evaluate_exact` does.
     """
-    _small(inputs, elements)
+    _check_size(inputs, elements)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
     rest = {name: mpf(x) if type(x) is float else x for name, x in inputs.items() if name not in tensors}
 
-    def attempt(deadline: float) -> tuple[dict[str, Value], bool]:
-        arrays = np.broadcast_arrays(*(cells(inputs[name].tolist()) for name in tensors))
+    def attempt(field: RealField, deadline: float) -> dict[str, Value]:
+        arrays = np.broadcast_arrays(*(field.array(inputs[name].tolist()) for name in tensors))
         out: dict[str, Value] = {}
-        for place in np.ndindex(*arrays[0].shape):
+        for index in np.ndindex(*arrays[0].shape):
             if time.monotonic() > deadline:
                 raise Unadjudicated("the time is spent")
-            given = {name: array[place] for name, array in zip(tensors, arrays, strict=True)}
-            for name, value in _called(function, {**given, **rest}).items():
-                out.setdefault(name, np.empty(arrays[0].shape, dtype=object))[place] = value
-        return out, True
+            numbers = {name: array[index] for name, array in zip(tensors, arrays, strict=True)}
+            for name, value in _call_author(function, {**numbers, **rest}).items():
+                out.setdefault(name, np.empty(arrays[0].shape, dtype=object))[index] = value
+        return out
 
-    return _settled(attempt, seconds, quick)
+    return _agree(attempt, time.monotonic() + seconds, quick, always_cancels=True)
 
 
-def _called(function: Callable[..., Mapping[str, Any]], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """What `exact=` says of one element, as numbers."""
+def enclosures_available() -> bool:
+    """Whether python-flint is installed, so that evaluation can prove its accuracy."""
     try:
-        return {name: mpf(value) for name, value in function(**arguments).items()}
-    except Exception as error:
-        raise Unadjudicated(f"exact= fails: {one_line(error)}") from error
+        import flint  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def format_number(x: Any, digits: int = 20) -> str:
+    """A number's decimal digits, for people."""
+    return str(mpmath.nstr(x, digits))
 
 
 class Formulas(TorchFunctionMode):
@@ -128,62 +161,80 @@ class Formulas(TorchFunctionMode):
         return chosen(*args, **(kwargs or {}))
 
 
-def _small(inputs: Mapping[str, Any], elements: int) -> None:
+def _call_author(function: Callable[..., Mapping[str, Any]], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of `exact=` for one element, as numbers."""
+    try:
+        return {name: mpf(value) for name, value in function(**arguments).items()}
+    except Exception as error:
+        raise Unadjudicated(f"exact= fails: {one_line(error)}") from error
+
+
+def _check_size(inputs: Mapping[str, Any], elements: int) -> None:
     total = sum(x.numel() for x in inputs.values() if isinstance(x, Tensor))
     if total > elements:
         raise Unadjudicated(f"too large: {total} elements, more than {elements}")
 
 
-def _argument(x: Any) -> Any:
+def _to_argument(mode: ExactMode, x: Any) -> Any:
     """An input as the reference receives it."""
     if not isinstance(x, Tensor):
         return x
     x = x.detach().cpu().clone(memory_format=torch.contiguous_format)
-    return allocated(x.to(torch.float64)) if x.is_floating_point() else x
+    return mode.allocate(x.to(torch.float64)) if x.is_floating_point() else x
 
 
-def _plain(t: Tensor) -> Value:
-    """An output as an array."""
-    whole: Value = numbers(t) if t.is_floating_point() else t.numpy()
-    return whole
+def _precisions(first: int, last: int) -> Iterator[int]:
+    """Digits, doubled."""
+    while first <= last:
+        yield first
+        first *= 2
 
 
-def _settled(attempt: Attempt, seconds: float, quick: bool) -> ExactOutputs:
-    """Doubles the digits until two evaluations agree; where a sum cancelled, the second has `FAR` digits or more."""
-    deadline = time.monotonic() + seconds
-    far, tiny = (DIGITS, SMALL) if quick else (FAR, TINY)
+def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> ExactOutputs | None:
+    """Outputs that balls prove; None where no precision is enough, or half of the time."""
+    from fuzz.reference.exact.ball_field import BallField
+
+    field, deadline = BallField(), start + seconds / 2
+    for digits in _precisions(BALL_DIGITS, BALL_LIMIT_QUICK if quick else BALL_LIMIT):
+        with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
+            try:
+                outputs = attempt(field, deadline)
+            except Undetermined:
+                continue
+            except Unadjudicated:
+                if time.monotonic() > deadline:
+                    return None
+                raise
+            negligible = NEGLIGIBLE32 if quick else NEGLIGIBLE if digits >= RELATIVE_DIGITS else None
+            arrays = [value for value in outputs.values() if value.dtype == object]
+            if all(field.is_accurate(array, BITS, negligible) for array in arrays):
+                values = {n: field.to_mpf(v) if v.dtype == object else v for n, v in outputs.items()}
+                return ExactOutputs(values, digits, True)
+    return None
+
+
+def _agree(attempt: Attempt, deadline: float, quick: bool, always_cancels: bool = False) -> ExactOutputs:
+    """Outputs of mpmath on which two precisions agree; if a sum cancelled, the second has many digits."""
+    enough, tiny = (DIGITS, TINY32) if quick else (CANCELLED_DIGITS, TINY)
     known: dict[str, Value] | None = None
-    for digits in _precisions():
-        # numpy would warn of NaN, which is a value here.
-        with mpmath.workdps(digits), np.errstate(all="ignore"):
-            found, cancelled = attempt(deadline)
-        if known is not None and _agree(known, found, tiny) and (digits >= far or not cancelled):
-            return ExactOutputs(found, digits)
-        known = found
+    for digits in _precisions(DIGITS, DIGITS_LIMIT):
+        field = MpmathField()
+        with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
+            outputs = attempt(field, deadline)
+        if known is not None and all(_alike(known[name], value, tiny) for name, value in outputs.items()):
+            if digits >= enough or not (field.cancelled or always_cancels):
+                return ExactOutputs(outputs, digits, False)
+        known = outputs
     raise Unadjudicated(f"the answer does not settle by {digits} digits")
 
 
-def _precisions() -> Iterator[int]:
-    digits = DIGITS
-    while digits <= 16 * FAR:
-        yield digits
-        digits *= 2
-
-
-def _agree(one: Mapping[str, Value], other: Mapping[str, Value], tiny: Any) -> bool:
-    """Whether all outputs of two evaluations are alike."""
-    return all(
-        value.shape == other[name].shape
-        and (bool(np.array_equal(value, other[name])) if value.dtype != object else _alike(value, other[name], tiny))
-        for name, value in one.items()
-    )
-
-
-def _alike(one: Cells, other: Cells, tiny: Any) -> bool:
+def _alike(one: Array, other: Array, tiny: Any) -> bool:
     """Whether numbers agree in the digits that matter, where they are not tiny; NaN with NaN."""
+    if one.dtype != object or one.shape != other.shape:
+        return bool(np.array_equal(one, other))
     for a, b in zip(one.reshape(-1).tolist(), other.reshape(-1).tolist(), strict=True):
         if a == b or (a != a and b != b):
             continue
-        if not (mp.isfinite(a) and mp.isfinite(b)) or abs(a - b) > max(AGREE * abs(b), tiny):
+        if not (mp.isfinite(a) and mp.isfinite(b)) or abs(a - b) > max(AGREEMENT * abs(b), tiny):
             return False
     return True

@@ -1,171 +1,131 @@
-"""Exact: a tensor of mpmath numbers, and the dispatch mode that computes with them.
+"""A tensor of exact numbers, and the dispatch mode that computes with them.
 
-A tensor's numbers lie in an array of cells; its places, an int64 tensor of its shape and strides, say which of them.
-So a view is the same view of the places, over the same cells, and a write through it is seen. Any operation that only
-moves data is done by torch itself, on places.
+A tensor's numbers lie in a flat array. Its positions, an int64 tensor of its shape and strides, say which of them are
+its elements. So a view is the same view of the positions, over the same array, and a write through it is seen. Any
+operation that only moves data is done by torch itself, on positions.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz.errors import Unadjudicated
-from fuzz.reference.exact.numbers import Cells, Number, cells
+from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, make_wrapper
+from fuzz.reference.exact.field import Array, Number, RealField
 
-__all__ = ["ExactMode", "Exact", "Rule", "allocated", "lifted", "numbers", "view_of", "wrap"]
+__all__ = ["RULES", "ExactMode", "ExactTensor", "from_array", "make_view"]
 
-Rule = Callable[["ExactMode", OpOverload, tuple[Any, ...], dict[str, Any]], Any]
-"""How an operation applies to exact tensors."""
 LARGEST = 1 << 18
 """Elements of the largest tensor that is computed."""
+RULES = RuleTable(lambda func: f"no rule for {func}")
+"""How each operation applies to exact tensors."""
 
 
-class Exact(Tensor):
-    """Wrapper subclass of dtype float64. The numbers are cells[places]."""
+class ExactTensor(RuleTensor):
+    """Wrapper subclass of dtype float64. The elements are numbers[positions]."""
 
-    cells: Cells
-    places: Tensor
+    numbers: Array
+    positions: Tensor
 
-    __torch_function__: Any = torch._C._disabled_torch_function_impl
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Only reached outside a mode: inside, `ExactMode` sees every operation first."""
-        raise Unadjudicated(f"{func}: an exact tensor is used outside the calculation that made it")
+    def to_array(self) -> Array:
+        """The elements as an array of the tensor's shape."""
+        elements: Array = self.numbers[self.positions.reshape(-1).numpy()].reshape(self.shape)
+        return elements
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"Exact({numbers(self).tolist()})"
+        return f"ExactTensor({self.to_array().tolist()})"
 
 
-_make: Callable[..., Any] = Tensor._make_wrapper_subclass
+class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode of one evaluation over the numbers of a field, until a deadline of `time.monotonic()`.
 
-
-class ExactMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """The dispatch mode of one evaluation at one precision.
-
-    `cancelled`: a sum of terms that are not zero had less than half of the precision left. Then a stable answer may
-    only be stable because the digits that matter are beyond the precision each time.
+    Operations on integers and bools are torch's own; whatever is floating is computed exactly.
     """
 
-    def __init__(self, rules: dict[OpOverload, Rule], resolve: Callable[[OpOverload], Rule], deadline: float) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.rules = rules
-        self.resolve = resolve
-        self.deadline = deadline
-        self.cancelled = False
+    wrapper = ExactTensor
+    always_rounds = True
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch would wrap the dispatch in a guard against its compiler."""
-        return False
+    def __init__(self, rules: RuleTable, field: RealField, deadline: float) -> None:
+        super().__init__(rules)
+        self.field = field
+        self.deadline = deadline
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Operations on whole numbers and bools are torch's own; anything floating is computed exactly."""
-        kwargs = kwargs or {}
         if time.monotonic() > self.deadline:
             raise Unadjudicated("the time is spent")
-        rule = self.rules.get(func)
-        if rule is None and Exact in types:
-            rule = self.rules[func] = self.resolve(func)
-        if Exact in types:
-            assert rule is not None
-            return rule(self, func, args, kwargs)
-        if getattr(rule, "creates", False):
-            return rule(self, func, args, kwargs)  # type: ignore[misc]
-        out = func(*args, **kwargs)
-        if not _floats(out) or func._schema.is_mutable:
-            return out
-        # Whole numbers were divided, or constants came in: a rule computes, torch's own result is rounded.
-        rule = rule or self.rules.setdefault(func, self.resolve(func))
-        return rule(self, func, lifted(args), kwargs)
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+    def lift_tensor(self, t: Tensor) -> Tensor:
+        """A floating tensor as an exact one."""
+        return from_array(self.array(t)) if t.is_floating_point() else t
+
+    def store(self, target: Any, value: Any) -> None:
+        """Write numbers, which broadcast, into the array that all views share."""
+        positions = target.positions.reshape(-1).numpy()
+        target.numbers[positions] = np.broadcast_to(self.array(value), tuple(target.shape)).reshape(-1)
+
+    def replace(self, target: Any, source: Any) -> None:
+        target.positions = source.positions
+
+    def allocate(self, real: Tensor) -> ExactTensor:
+        """A new tensor with the values and strides of a floating tensor."""
+        extent = 1 + sum((n - 1) * s for n, s in zip(real.shape, real.stride(), strict=True)) if real.numel() else 0
+        _check_size(extent)
+        positions = torch.arange(extent).as_strided(real.shape, real.stride())
+        numbers = np.full(extent, None, dtype=object)
+        numbers[positions.reshape(-1).numpy()] = self.field.array(real.detach().reshape(-1).tolist())
+        return make_view(numbers, positions)
+
+    def array(self, x: Any) -> Array:
+        """The numbers of an exact tensor, of a plain one, or of a scalar, as an array of its shape."""
+        if isinstance(x, Tensor):
+            _check_size(x.numel())
+        if type(x) is ExactTensor:
+            return x.to_array()
+        out = np.empty(x.shape if isinstance(x, Tensor) else (), dtype=object)
+        if not isinstance(x, Tensor):
+            out[()] = self._scalar(x)
+        elif inside_autograd():
+            out.reshape(-1)[:] = [self._scalar(value) for value in x.detach().reshape(-1).tolist()]
+        else:
+            out.reshape(-1)[:] = self.field.array(x.detach().reshape(-1).tolist())
+        return out
+
+    def _scalar(self, value: float) -> Number:
+        """A scalar. A user's is the double that it is; autograd's own formulas mean what their doubles stand for."""
+        return self.field.autograd_constant(value) if inside_autograd() else self.field.number(value)
 
 
-def _floats(out: Any) -> bool:
-    """Whether a result is, or holds, a floating tensor."""
-    parts = out if isinstance(out, tuple | list) else (out,)
-    return any(isinstance(t, Tensor) and t.is_floating_point() for t in parts)
+def inside_autograd() -> bool:
+    """Whether autograd's backward calls."""
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
-def view_of(store: Cells, places: Tensor) -> Exact:
-    """The tensor of these places of some cells."""
-    e: Exact = _make(
-        Exact, places.shape, places.stride(), places.storage_offset(), dtype=torch.float64, device=places.device
-    )
-    e.cells, e.places = store, places
-    return e
+def make_view(numbers: Array, positions: Tensor) -> ExactTensor:
+    """The tensor of these positions of some numbers."""
+    t: ExactTensor = make_wrapper(
+        ExactTensor, positions.shape, positions.stride(), positions.storage_offset(),
+        dtype=torch.float64, device=positions.device,
+    )  # fmt: skip
+    t.numbers, t.positions = numbers, positions
+    return t
 
 
-def _fits(size: int) -> None:
+def from_array(values: Any) -> ExactTensor:
+    """A new contiguous tensor of these numbers, an array of its shape."""
+    array: Array = np.asarray(values, dtype=object)
+    _check_size(array.size)
+    return make_view(array.reshape(-1), torch.arange(array.size).reshape(array.shape))
+
+
+def _check_size(size: int) -> None:
     if size > LARGEST:
         raise Unadjudicated(f"too large: a tensor of {size} elements")
-
-
-def wrap(values: Any) -> Exact:
-    """A new contiguous tensor of these numbers, an array of its shape."""
-    array: Cells = np.asarray(values, dtype=object)
-    _fits(array.size)
-    return view_of(array.reshape(-1), torch.arange(array.size).reshape(array.shape))
-
-
-def allocated(real: Tensor) -> Exact:
-    """A new tensor with the values and strides of a floating tensor."""
-    extent = 1 + sum((n - 1) * s for n, s in zip(real.shape, real.stride(), strict=True)) if real.numel() else 0
-    _fits(extent)
-    places = torch.arange(extent).as_strided(real.shape, real.stride())
-    store = np.full(extent, None, dtype=object)
-    store[places.reshape(-1).numpy()] = cells(real.detach().reshape(-1).tolist())
-    return view_of(store, places)
-
-
-def lifted(x: Any) -> Any:
-    """A floating plain tensor as an exact one, also inside lists; anything else as it is."""
-    if isinstance(x, tuple | list):
-        return type(x)(lifted(one) for one in x)
-    return wrap(numbers(x)) if isinstance(x, Tensor) and x.is_floating_point() and type(x) is not Exact else x
-
-
-def numbers(x: Any) -> Cells:
-    """The numbers of an exact tensor, of a plain one, or of a scalar, as an array of its shape."""
-    if isinstance(x, Tensor):
-        _fits(x.numel())
-    if type(x) is Exact:
-        held: Cells = x.cells[x.places.reshape(-1).numpy()].reshape(x.shape)
-        return held
-    if isinstance(x, Tensor):
-        flat = [constant(v) for v in x.detach().reshape(-1).tolist()]
-        return cells(flat).reshape(x.shape) if flat else np.empty(x.shape, dtype=object)
-    return cells(constant(x))
-
-
-def constant(value: Any) -> Number:
-    """A scalar. A user's is the double that it is; autograd's own formulas mean what their doubles stand for."""
-    if type(value) is float and torch._C._current_graph_task_id() != -1:
-        return MEANT[value]() if value in MEANT else value
-    return value
-
-
-def _meant() -> dict[float, Callable[[], Number]]:
-    """Irrational constants in the derivatives that torch's autograd knows: erf, erfinv, exp2, log2, log10."""
-    from mpmath import mp
-
-    formulas: list[Callable[[], Number]] = [
-        lambda: 2 / mp.sqrt(mp.pi), lambda: -2 / mp.sqrt(mp.pi), lambda: mp.sqrt(mp.pi) / 2, lambda: +mp.ln2,
-        lambda: +mp.ln10,
-    ]  # fmt: skip
-    # torch writes log(10) with its last digit wrong.
-    return {**{float(formula()): formula for formula in formulas}, 2.3025850929940456: lambda: +mp.ln10}
-
-
-MEANT = _meant()

@@ -17,7 +17,7 @@ from torch import Tensor
 from fuzz.errors import Unadjudicated
 from fuzz.reference.envelope import COTANGENT, with_gradients
 from fuzz.reference.exact import evaluate_exact
-from fuzz.reference.exact.numbers import BINARY, UNARY
+from fuzz.reference.exact.field import BINARY, UNARY
 
 REFUSED = {
     "conv1d": "no rule for aten.convolution.default",
@@ -71,7 +71,7 @@ def test_an_operation_without_a_rule_is_named(name: str) -> None:
         exactly(FORWARD[name], inputs())
 
 
-@pytest.mark.parametrize("name", [*UNARY, "relu"])
+@pytest.mark.parametrize("name", [*UNARY, "sign", "sgn", "relu"])
 def test_functions_at_special_values_are_as_torch_has_them(name: str) -> None:
     """But for the sign of zero, which is not kept, overflow, which there is not, and functions that torch lacks."""
     function = getattr(torch.ops.aten, name)

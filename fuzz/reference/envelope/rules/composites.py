@@ -12,30 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode
-from fuzz.reference.envelope.rules.table import RULES, aten, register_rule, rounding
+from fuzz.reference.envelope.ensemble import RULES
 
-__all__ = ["composite", "implicit", "register"]
-
-
-def composite(formula: Callable[..., Any]) -> Any:
-    """Rule of an operation that is a formula of others; the formula takes the operation's arguments."""
-
-    @rounding
-    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with mode:
-            return formula(*args, **kwargs)
-
-    return rule
-
-
-@rounding
-def implicit(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """An operation that torch itself defines by others."""
-    with mode:
-        return func.decompose(*args, **kwargs)
+__all__ = ["FORMULAS", "FROM_TORCH", "register"]
 
 
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
@@ -265,13 +245,5 @@ FROM_TORCH = (
 
 def register() -> None:
     """State the rules of this module."""
-    from torch._decomp import decomposition_table
-
-    for name, formula in FORMULAS.items():
-        register_rule(composite(formula), name)
-    for name in FROM_TORCH.split():
-        packet = getattr(aten, name.split(".")[0], None)
-        for overload in packet.overloads() if packet is not None else ():
-            func = getattr(packet, overload)
-            if func in decomposition_table and not func._schema.is_mutable:
-                RULES.setdefault(func, composite(decomposition_table[func]))
+    RULES.register_formulas(FORMULAS)
+    RULES.register_decompositions(*FROM_TORCH.split())

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, NoRule, lift, wrap
-from fuzz.reference.envelope.rules.table import RULES, aten, exactly, register_rule
+from fuzz.reference.dispatch import NoRule, aten, handles_plain
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, wrap
 
 __all__ = ["register"]
 
@@ -23,30 +23,30 @@ RANDOM = (
 )
 
 
-@exactly
+@handles_plain
 def created(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros, ones, empty, full: an EnsembleTensor, because the reference may write perturbed values into it later."""
-    return lift(mode, func(*args, **kwargs))
+    return mode.lift(func(*args, **kwargs))
 
 
-@exactly
+@handles_plain
 def like(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros_like and the like, of an EnsembleTensor or of a plain tensor."""
     kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory")}
     if type(args[0]) is not EnsembleTensor:
-        return lift(mode, func(*args, **kwargs))
+        return mode.lift(func(*args, **kwargs))
     return wrap(mode, func(args[0].stacked, *args[1:], **kwargs, memory_format=torch.contiguous_format))
 
 
-@exactly
+@handles_plain
 def new(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_zeros and the like: the size goes behind the member dim."""
     if type(args[0]) is not EnsembleTensor:
-        return lift(mode, func(*args, **kwargs))
+        return mode.lift(func(*args, **kwargs))
     return wrap(mode, func(args[0].stacked, [mode.noise.rows, *args[1]], *args[2:], **kwargs))
 
 
-@exactly
+@handles_plain
 def new_empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """new_empty_strided: memory of one member after that of another."""
     x = args[0].stacked if type(args[0]) is EnsembleTensor else args[0]
@@ -56,11 +56,11 @@ def new_empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...
     return wrap(mode, x.new_empty_strided([count, *size], [max(extent, 1), *stride], **kwargs))
 
 
-@exactly
+@handles_plain
 def empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """empty_strided: contiguous members do as well."""
     kwargs = {k: v for k, v in kwargs.items() if k in ("dtype", "device")}
-    return lift(mode, torch.zeros(args[0], **kwargs))
+    return mode.lift(torch.zeros(args[0], **kwargs))
 
 
 def scalar(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -74,21 +74,21 @@ def equal(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     return torch.equal(*pair)
 
 
-@exactly
+@handles_plain
 def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """arange and the like: nothing is rounded, and nobody writes into them."""
     return func(*args, **kwargs)
 
 
-@exactly
+@handles_plain
 def spaced(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linspace: a product and a sum."""
-    e = lift(mode, func(*args, **kwargs))
+    e = mode.lift(func(*args, **kwargs))
     mode.noise.round_(e.stacked, 2.0)
     return e
 
 
-@exactly
+@handles_plain
 def refused(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A reference is a function of its inputs."""
     raise NoRule(f"{func}: random operations are refused in a reference")
@@ -96,16 +96,16 @@ def refused(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
 
 def register() -> None:
     """State the rules of this module."""
-    register_rule(constant, *EXACT.split())
-    register_rule(spaced, *ROUNDED.split())
-    register_rule(created, *FROM_NOTHING.split())
-    register_rule(like, *LIKE.split())
-    register_rule(new, *NEW.split())
-    register_rule(new_empty_strided, "new_empty_strided")
-    register_rule(empty_strided, "empty_strided")
-    register_rule(scalar, "_local_scalar_dense", "item")
-    register_rule(equal, "equal")
-    register_rule(refused, *RANDOM.split())
+    RULES.register(constant, *EXACT.split())
+    RULES.register(spaced, *ROUNDED.split())
+    RULES.register(created, *FROM_NOTHING.split())
+    RULES.register(like, *LIKE.split())
+    RULES.register(new, *NEW.split())
+    RULES.register(new_empty_strided, "new_empty_strided")
+    RULES.register(empty_strided, "empty_strided")
+    RULES.register(scalar, "_local_scalar_dense", "item")
+    RULES.register(equal, "equal")
+    RULES.register(refused, *RANDOM.split())
     for name in RANDOM.split():
         packet = getattr(aten, name + "_", None)
         for overload in packet.overloads() if packet is not None else ():

@@ -9,9 +9,18 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, map_members, pad, unwrap, wrap, wrap_all
+from fuzz.reference.dispatch import aten, rounds
+from fuzz.reference.envelope.ensemble import (
+    RULES,
+    EnsembleMode,
+    EnsembleTensor,
+    map_members,
+    pad,
+    unwrap,
+    wrap,
+    wrap_all,
+)
 from fuzz.reference.envelope.noise import sequential_steps
-from fuzz.reference.envelope.rules.table import aten, register_rule, rounding
 
 __all__ = ["register"]
 
@@ -199,7 +208,7 @@ def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stac
     return tuple(values)
 
 
-@rounding
+@rounds
 def index_add(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_add(x, dim, index, source, *, alpha) and scatter_add(x, dim, index, source)."""
     if kwargs.get("alpha", 1) != 1:
@@ -208,7 +217,7 @@ def index_add(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     return _accumulate(mode, func, args, 3)
 
 
-@rounding
+@rounds
 def index_put(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_put(x, indices, values, accumulate)."""
     poison: list[Tensor] = []
@@ -218,7 +227,7 @@ def index_put(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     return wrap(mode, poisoned(map_members(mode, func, (args[0], indices, args[2]), {}), poison))
 
 
-@rounding
+@rounds
 def scatter_reduce(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """scatter_reduce(x, dim, index, source, reduce, *, include_self): minima and maxima are exact."""
     reduce = args[4]
@@ -235,14 +244,14 @@ def scatter_reduce(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], 
 
 def register() -> None:
     """State the rules of this module."""
-    register_rule(index, "index.Tensor", "_unsafe_index.Tensor")
-    register_rule(gather, "gather.default")
-    register_rule(index_select, "index_select.default")
-    register_rule(embedding, "embedding.default")
-    register_rule(shaped_by_data, "masked_select.default", "nonzero.default")
-    register_rule(
+    RULES.register(index, "index.Tensor", "_unsafe_index.Tensor")
+    RULES.register(gather, "gather.default")
+    RULES.register(index_select, "index_select.default")
+    RULES.register(embedding, "embedding.default")
+    RULES.register(shaped_by_data, "masked_select.default", "nonzero.default")
+    RULES.register(
         written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take"
     )
-    register_rule(index_add, "index_add.default", "scatter_add.default")
-    register_rule(index_put, "index_put.default", "_unsafe_index_put.default")
-    register_rule(scatter_reduce, "scatter_reduce.two")
+    RULES.register(index_add, "index_add.default", "scatter_add.default")
+    RULES.register(index_put, "index_put.default", "_unsafe_index_put.default")
+    RULES.register(scatter_reduce, "scatter_reduce.two")

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
+from fuzz.reference.dispatch import rounds
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
-from fuzz.reference.envelope.rules.table import register_rule, rounding
 
 __all__ = ["absolute", "register", "stacked"]
 
@@ -57,26 +57,26 @@ def _aligned(x: Tensor) -> Tensor:
     return torch.where(size == 0, 0.0, torch.where(half, HALF, size.clamp(min=2.0**-126)))
 
 
-@rounding
+@rounds
 def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
     return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1])))
 
 
-@rounding
+@rounds
 def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
     return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
 
 
-@rounding
+@rounds
 def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
     a, b = unwrap(args[0]).unsqueeze(-2), unwrap(args[1]).unsqueeze(-1)
     return wrap(mode, contract(mode, a, b).squeeze(-1).squeeze(-1))
 
 
-@rounding
+@rounds
 def added(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product."""
     start, a, b = args[:3]
@@ -118,7 +118,7 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
 def looped(count: Any) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation)."""
 
-    @rounding
+    @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise, n = mode.noise, count(args)
         results = map_members(mode, func, args, kwargs)
@@ -152,12 +152,12 @@ LINEAR = (
 
 def register() -> None:
     """State the rules of this module."""
-    register_rule(matrix, "mm.default", "bmm.default")
-    register_rule(matrix_vector, "mv.default")
-    register_rule(dot, "dot.default", "vdot.default")
-    register_rule(added, "addmm.default", "addmv.default", "baddbmm.default")
-    register_rule(looped(convolution_terms), "convolution.default")
+    RULES.register(matrix, "mm.default", "bmm.default")
+    RULES.register(matrix_vector, "mv.default")
+    RULES.register(dot, "dot.default", "vdot.default")
+    RULES.register(added, "addmm.default", "addmv.default", "baddbmm.default")
+    RULES.register(looped(convolution_terms), "convolution.default")
     for name in LINEAR.split():
-        register_rule(looped(terms), name)
+        RULES.register(looped(terms), name)
     for name in FEW.split():
-        register_rule(looped(few), name)
+        RULES.register(looped(few), name)

@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.rules.composites import composite
-from fuzz.reference.envelope.rules.table import register_rule
+from fuzz.reference.envelope.ensemble import RULES
 
-__all__ = ["register"]
+__all__ = ["FORMULAS", "register"]
 
 MEAN, SUM = 1, 2
 """torch's codes of a loss's reduction; 0 is none."""
@@ -228,5 +227,4 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 def register() -> None:
     """State the rules of this module."""
-    for name, formula in FORMULAS.items():
-        register_rule(composite(formula), name)
+    RULES.register_formulas(FORMULAS)

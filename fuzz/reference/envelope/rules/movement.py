@@ -9,8 +9,17 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, align, map_members, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.rules.table import register_rule, write
+from fuzz.reference.dispatch import aten
+from fuzz.reference.envelope.ensemble import (
+    RULES,
+    EnsembleMode,
+    EnsembleTensor,
+    align,
+    map_members,
+    unwrap,
+    wrap,
+    wrap_all,
+)
 
 __all__ = ["register"]
 
@@ -201,7 +210,7 @@ def copy(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
 
 def copy_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """copy_: straight into the members."""
-    return write(mode, func, args[0], args[1])
+    return mode.write(func, args[0], args[1])
 
 
 def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -209,7 +218,7 @@ def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     if len(args) == 1 or not isinstance(args[1], Tensor):
         args[0].stacked.fill_(0 if len(args) == 1 else args[1])
         return args[0]
-    return write(mode, func, args[0], args[1])
+    return mode.write(func, args[0], args[1])
 
 
 def resolved(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -228,34 +237,32 @@ FIXED_RANK = (
 
 def register() -> None:
     """State the rules of this module."""
-    from fuzz.reference.envelope.rules.table import RULES, aten
-
-    register_rule(same, *SAME.split())
-    register_rule(clone, "clone", "_to_copy", "contiguous")
-    register_rule(resolved, "detach", "alias", "lift_fresh", "lift")
-    register_rule(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
-    register_rule(dtype_view, "view.dtype")
-    register_rule(expand, "expand", "expand_copy")
-    register_rule(repeat, "repeat")
-    register_rule(as_strided, "as_strided", "as_strided_copy")
-    register_rule(permute, "permute", "permute_copy")
-    register_rule(t, "t")
-    register_rule(squeeze, "squeeze")
-    register_rule(diagonal, "diagonal", "diagonal_copy")
-    register_rule(diag_embed, "diag_embed")
-    register_rule(roll, "roll")
-    register_rule(joined(0), "cat")
-    register_rule(joined(1), "stack")
-    register_rule(along(1, 2), "transpose.int")
-    register_rule(along(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
-    register_rule(along(1, extra=1), "unsqueeze")
-    register_rule(along(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
-    register_rule(along(1), "unbind.int", "unbind_copy.int")
-    register_rule(parted(0), "select_scatter", "slice_scatter")
-    register_rule(parted(1), "diagonal_scatter")
-    register_rule(backward_of_view, "select_backward", "slice_backward")
-    register_rule(diagonal_backward, "diagonal_backward")
-    register_rule(member_by_member, *FIXED_RANK.split())
-    register_rule(copy, "copy")
+    RULES.register(same, *SAME.split())
+    RULES.register(clone, "clone", "_to_copy", "contiguous")
+    RULES.register(resolved, "detach", "alias", "lift_fresh", "lift")
+    RULES.register(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
+    RULES.register(dtype_view, "view.dtype")
+    RULES.register(expand, "expand", "expand_copy")
+    RULES.register(repeat, "repeat")
+    RULES.register(as_strided, "as_strided", "as_strided_copy")
+    RULES.register(permute, "permute", "permute_copy")
+    RULES.register(t, "t")
+    RULES.register(squeeze, "squeeze")
+    RULES.register(diagonal, "diagonal", "diagonal_copy")
+    RULES.register(diag_embed, "diag_embed")
+    RULES.register(roll, "roll")
+    RULES.register(joined(0), "cat")
+    RULES.register(joined(1), "stack")
+    RULES.register(along(1, 2), "transpose.int")
+    RULES.register(along(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
+    RULES.register(along(1, extra=1), "unsqueeze")
+    RULES.register(along(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
+    RULES.register(along(1), "unbind.int", "unbind_copy.int")
+    RULES.register(parted(0), "select_scatter", "slice_scatter")
+    RULES.register(parted(1), "diagonal_scatter")
+    RULES.register(backward_of_view, "select_backward", "slice_backward")
+    RULES.register(diagonal_backward, "diagonal_backward")
+    RULES.register(member_by_member, *FIXED_RANK.split())
+    RULES.register(copy, "copy")
     RULES.update({aten.copy_.default: copy_, aten.zero_.default: fill_})
     RULES.update({aten.fill_.Scalar: fill_, aten.fill_.Tensor: fill_, aten._reshape_alias.default: view})

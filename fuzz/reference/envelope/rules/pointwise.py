@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
-from fuzz.reference.envelope.rules.table import aten, register_rule, rounding
+from fuzz.reference.dispatch import aten, rounds
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
 
 __all__ = ["inexact", "register"]
 
@@ -61,7 +61,7 @@ def exact(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     return wrap(mode, func(*align(args, mode.noise.rows), **{k: unwrap(v) for k, v in kwargs.items()}))
 
 
-@rounding
+@rounds
 def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """add, sub, rsub: one rounding; sums do not underflow where subnormals are kept. Scaled operands round first."""
     noise = mode.noise
@@ -82,7 +82,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     return wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
 
 
-@rounding
+@rounds
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul: one rounding, one more for a constant."""
     noise = mode.noise
@@ -94,7 +94,7 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     return wrap(mode, t)
 
 
-@rounding
+@rounds
 def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """div: the backend's error of a division; floor and trunc are taken of the rounded quotient."""
     noise = mode.noise
@@ -112,7 +112,7 @@ def _floating(x: Any) -> bool:
     return x.is_floating_point() if isinstance(x, Tensor) else isinstance(x, float)
 
 
-@rounding
+@rounds
 def remainder(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """remainder: exact but for the last addition of the divisor."""
     t = func(*align(args, mode.noise.rows))
@@ -122,7 +122,7 @@ def remainder(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
 def elementary(name: str) -> Callable[..., Any]:
     """Rule of an elementary function: its documented error on the backend."""
 
-    @rounding
+    @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise = mode.noise
         operands = align(args, noise.rows)
@@ -132,7 +132,7 @@ def elementary(name: str) -> Callable[..., Any]:
     return rule
 
 
-@rounding
+@rounds
 def sigmoid(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sigmoid: from exp(-x), whose error grows with |x| on some backends and is divided away where x > 0.
 
@@ -144,7 +144,7 @@ def sigmoid(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     return wrap(mode, noise.round_function_(t, x.clamp(max=1.0), noise.precision.error("sigmoid")))
 
 
-@rounding
+@rounds
 def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """pow: small integers multiply, halves are roots, others the backend's pow and log(x) times a rounded constant."""
     noise = mode.noise
@@ -176,14 +176,14 @@ def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 def register() -> None:
     """State the rules of this module."""
-    register_rule(exact, *EXACT.split())
-    register_rule(additive, *ROUNDED.split())
-    register_rule(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
-    register_rule(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")
-    register_rule(remainder, "remainder")
-    register_rule(sigmoid, "sigmoid")
-    register_rule(power, "pow")
-    register_rule(masked_fill, "masked_fill")
-    register_rule(frexp, "frexp.Tensor")
+    RULES.register(exact, *EXACT.split())
+    RULES.register(additive, *ROUNDED.split())
+    RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
+    RULES.register(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")
+    RULES.register(remainder, "remainder")
+    RULES.register(sigmoid, "sigmoid")
+    RULES.register(power, "pow")
+    RULES.register(masked_fill, "masked_fill")
+    RULES.register(frexp, "frexp.Tensor")
     for name in ELEMENTARY.split():
-        register_rule(elementary(name), name)
+        RULES.register(elementary(name), name)

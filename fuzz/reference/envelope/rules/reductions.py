@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, map_members, wrap, wrap_all
+from fuzz.reference.dispatch import aten, rounds
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
-from fuzz.reference.envelope.rules.table import aten, register_rule, rounding
 
 __all__ = ["inner_dims", "register", "total"]
 
@@ -55,7 +55,7 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, l
     return x, inner_dims(dim, args[0].dim()), keepdim
 
 
-@rounding
+@rounds
 def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
@@ -69,7 +69,7 @@ def _mean(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tens
     return mode.noise.round_(t.div_(n), 2.0) if n != 1 else t
 
 
-@rounding
+@rounds
 def mean(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mean over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
@@ -94,7 +94,7 @@ def _moments(mode: EnsembleMode, args: tuple[Any, ...], kwargs: dict[str, Any], 
 def moments(root: bool, both: bool) -> Callable[..., Any]:
     """Rule of var, std, var_mean, std_mean (the correction overloads; the others are composites of them)."""
 
-    @rounding
+    @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         pair = _moments(mode, args, kwargs, root)
         return wrap_all(mode, pair) if both else wrap(mode, pair[0])
@@ -102,7 +102,7 @@ def moments(root: bool, both: bool) -> Callable[..., Any]:
     return rule
 
 
-@rounding
+@rounds
 def product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod: one rounding a factor, in any order."""
     x, dims, keepdim = _arguments(args, kwargs)
@@ -114,7 +114,7 @@ def product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     return wrap(mode, t)
 
 
-@rounding
+@rounds
 def norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linalg_vector_norm(x, ord, dim, keepdim): from ordinary operations."""
     x, order = args[0], args[1] if len(args) > 1 else 2
@@ -131,21 +131,21 @@ def norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
         return x.abs().pow(order).sum(dims, keepdim).pow(1.0 / order)
 
 
-@rounding
+@rounds
 def old_norm(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """aten::norm, whose order may be None."""
     order = args[1] if len(args) > 1 and args[1] is not None else 2
     return norm(mode, func, (args[0], order, *args[2:]), {})
 
 
-@rounding
+@rounds
 def nansum(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sum of what is a number."""
     x, dims, keepdim = _arguments(args, kwargs)
     return wrap(mode, total(mode, torch.where(torch.isnan(x), 0.0, x), dims, keepdim))
 
 
-@rounding
+@rounds
 def logsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """logsumexp(x, dim, keepdim) = log(sum(exp(x - max))) + max, with an infinite maximum left out."""
     x, dims = args[0], [d - 1 for d in inner_dims(args[1], args[0].dim())]
@@ -157,7 +157,7 @@ def logsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
         return t + (top if keepdim or not dims else top.squeeze(dims))
 
 
-@rounding
+@rounds
 def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cumsum and cumprod: element i may have been made by i sequential roundings."""
     noise = mode.noise
@@ -173,7 +173,7 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
     return wrap(mode, noise.add_error_(t, terms.mul_(place), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
 
 
-@rounding
+@rounds
 def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """logcumsumexp: i sequential absolute roundings of the sum, and the result's own."""
     noise = mode.noise
@@ -208,16 +208,16 @@ SELECTIONS = (
 
 def register() -> None:
     """State the rules of this module."""
-    register_rule(sum_, "sum.default", "sum.dim_IntList")
-    register_rule(mean, "mean.default", "mean.dim")
-    register_rule(product, "prod.default", "prod.dim_int")
-    register_rule(norm, "linalg_vector_norm")
-    register_rule(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
-    register_rule(nansum, "nansum")
-    register_rule(logsumexp, "logsumexp.default")
-    register_rule(cumulative, "cumsum.default", "cumprod.default")
-    register_rule(logcumsumexp, "logcumsumexp.default")
-    register_rule(selection, *SELECTIONS.split())
+    RULES.register(sum_, "sum.default", "sum.dim_IntList")
+    RULES.register(mean, "mean.default", "mean.dim")
+    RULES.register(product, "prod.default", "prod.dim_int")
+    RULES.register(norm, "linalg_vector_norm")
+    RULES.register(old_norm, "norm.Scalar", "norm.ScalarOpt_dim")
+    RULES.register(nansum, "nansum")
+    RULES.register(logsumexp, "logsumexp.default")
+    RULES.register(cumulative, "cumsum.default", "cumprod.default")
+    RULES.register(logcumsumexp, "logcumsumexp.default")
+    RULES.register(selection, *SELECTIONS.split())
     for root, name in enumerate(("var", "std")):
-        register_rule(moments(bool(root), False), f"{name}.correction")
-        register_rule(moments(bool(root), True), f"{name}_mean.correction")
+        RULES.register(moments(bool(root), False), f"{name}.correction")
+        RULES.register(moments(bool(root), True), f"{name}_mean.correction")

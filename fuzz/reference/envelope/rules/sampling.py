@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.ensemble import NoRule
-from fuzz.reference.envelope.rules.composites import composite
-from fuzz.reference.envelope.rules.table import register_rule
+from fuzz.reference.dispatch import NoRule
+from fuzz.reference.envelope.ensemble import RULES
 
-__all__ = ["register"]
+__all__ = ["FORMULAS", "register"]
 
 
 def _source(x: Tensor, size: int, border: bool, align: bool) -> tuple[Tensor, Tensor]:
@@ -56,6 +55,9 @@ def grid_sampler_2d_backward(
     return dx.view(x.shape) if mask[0] else None, torch.stack([along_x * slope_x, along_y * slope_y], -1)
 
 
+FORMULAS = {"grid_sampler_2d_backward": grid_sampler_2d_backward}
+
+
 def register() -> None:
     """State the rules of this module."""
-    register_rule(composite(grid_sampler_2d_backward), "grid_sampler_2d_backward")
+    RULES.register_formulas(FORMULAS)

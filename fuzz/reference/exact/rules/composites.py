@@ -1,4 +1,4 @@
-"""Composite operations: the ensemble's own formulas, but for those whose constants a double does not hold."""
+"""Rules of composite operations: the envelope's formulas, except those whose constants a double does not hold."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
 
 from fuzz.reference.envelope.rules import composites, losses, sampling
-from fuzz.reference.exact.rules.table import RULES, aten, composite, put
+from fuzz.reference.exact.tensor import RULES
 
 __all__ = ["attention", "register"]
 
@@ -74,15 +73,6 @@ OWN: dict[str, Callable[..., Any]] = {"gelu": gelu, "gelu_backward": gelu_backwa
 
 def register() -> None:
     """State the rules of this module."""
-    from torch._decomp import decomposition_table
-
-    shared = {**composites.FORMULAS, **losses.FORMULAS}
-    shared["grid_sampler_2d_backward"] = sampling.grid_sampler_2d_backward
-    for name, formula in {**shared, **OWN}.items():
-        put(composite(formula), name)
-    for name in composites.FROM_TORCH.split():
-        packet = getattr(aten, name.split(".")[0], None)
-        for overload in packet.overloads() if packet is not None else ():
-            func: OpOverload = getattr(packet, overload)
-            if func in decomposition_table and not func._schema.is_mutable:
-                RULES.setdefault(func, composite(decomposition_table[func]))
+    shared = {**composites.FORMULAS, **losses.FORMULAS, **sampling.FORMULAS}
+    RULES.register_formulas({**shared, **OWN})
+    RULES.register_decompositions(*composites.FROM_TORCH.split())

@@ -1,20 +1,19 @@
-"""Sums and products: reductions, cumulative ones, matrix products."""
+"""Rules of sums and products: reductions, cumulative ones, matrix products."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 import torch
-from mpmath import mp
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.exact.numbers import Cells, cells, divide, guarded
-from fuzz.reference.exact.rules.elementwise import added, each, totals
-from fuzz.reference.exact.rules.table import composite, put
-from fuzz.reference.exact.tensor import ExactMode, numbers, wrap
+from fuzz.reference.dispatch import Rule, from_formula
+from fuzz.reference.exact.field import Array
+from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
 __all__ = ["register"]
 
@@ -26,54 +25,55 @@ def _axes(dim: Any, rank: int) -> list[int]:
     return [d % max(rank, 1) for d in ([dim] if isinstance(dim, int) else dim)] if rank else []
 
 
-def _reduced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Cells, list[int], bool]:
+def _arguments(mode: ExactMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Array, list[int], bool]:
     """(numbers, axes, keepdim) of a reduction (self, dim, keepdim)."""
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
-    return numbers(args[0]), _axes(dim, args[0].dim()), args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    keepdim = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+    return mode.array(args[0]), _axes(dim, args[0].dim()), keepdim
 
 
 def sum_(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum."""
-    return wrap(totals(mode, *_reduced(args, kwargs)))
+    return from_array(mode.field.total(*_arguments(mode, args, kwargs)))
 
 
 def mean(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sum divided by the number of terms."""
-    x, axes, keepdim = _reduced(args, kwargs)
-    count = cells(int(np.prod([x.shape[d] for d in axes], dtype=int)))
-    return wrap(each(guarded(divide, torch.div), totals(mode, x, axes, keepdim), count))
+    x, axes, keepdim = _arguments(mode, args, kwargs)
+    count = mode.field.array(int(np.prod([x.shape[d] for d in axes], dtype=int)))
+    return from_array(mode.field.map("div", mode.field.total(x, axes, keepdim), count))
 
 
 def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod."""
-    x, axes, keepdim = _reduced(args, kwargs)
-    return wrap(cells(x.prod(axis=tuple(axes), keepdims=keepdim)) if axes else x.copy())
+    x, axes, keepdim = _arguments(mode, args, kwargs)
+    for axis in axes:
+        ones = mode.field.array(np.ones([1 if d == axis else n for d, n in enumerate(x.shape)]))
+        parts = [x.take([i], axis) for i in range(x.shape[axis])]
+        x = reduce(partial(mode.field.map, "mul"), parts, ones)
+    return from_array(x if keepdim else x.squeeze(tuple(axes)))
 
 
 def cumulative(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """cumsum, cumprod."""
-    out = numbers(args[0]).copy()
+    out = mode.array(args[0]).copy()
     if not out.ndim:
-        return wrap(out)
-    rows = np.moveaxis(out, args[1], 0)
+        return from_array(out)
+    rows, name = np.moveaxis(out, args[1], 0), "add" if func._schema.name == "aten::cumsum" else "mul"
     for i in range(1, len(rows)):
-        summed = func._schema.name == "aten::cumsum"
-        rows[i] = added(mode, rows[i - 1], rows[i]) if summed else rows[i - 1] * rows[i]
-    return wrap(out)
+        rows[i : i + 1] = mode.field.map(name, rows[i - 1 : i], rows[i : i + 1])
+    return from_array(out)
 
 
 def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm, bmm, mv, dot."""
-    a, b = numbers(args[0]), numbers(args[1])
+    a, b = mode.array(args[0]), mode.array(args[1])
     vectors = (a.ndim == 1, b.ndim == 1)
     a = a[None, :] if vectors[0] else a
     b = b[:, None] if vectors[1] else b
-    out = np.empty((*a.shape[:-1], b.shape[-1]), dtype=object)
-    for place in np.ndindex(*out.shape):
-        *batch, m, n = place
-        terms = each(lambda x, y: x * y, a[(*batch, m)], b[(*batch, slice(None), n)])
-        out[place] = totals(mode, terms, [0], False).item() if terms.size else mp.zero
-    return wrap(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
+    products = mode.field.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+    out = mode.field.total(products, [products.ndim - 1])
+    return from_array(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
 
 
 def added_product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -86,7 +86,7 @@ def added_product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwar
         return t if beta == 0 else t + (start if beta == 1 else start * beta)
 
 
-def moments(root: bool, both: bool) -> Any:
+def moments(root: bool, both: bool) -> Rule:
     """Rule of var, std, var_mean, std_mean (x, dim, *, correction, keepdim)."""
 
     def formula(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
@@ -98,7 +98,7 @@ def moments(root: bool, both: bool) -> Any:
         out = out.sqrt() if root else out
         return (out, center if keepdim or not axes else center.squeeze(axes)) if both else out
 
-    return composite(formula)
+    return from_formula(formula)
 
 
 def norm(x: Tensor, order: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -136,17 +136,17 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
 
 def register() -> None:
     """State the rules of this module."""
-    put(sum_, "sum.default", "sum.dim_IntList")
-    put(mean, "mean.default", "mean.dim")
-    put(product, "prod.default", "prod.dim_int")
-    put(cumulative, "cumsum.default", "cumprod.default")
-    put(matrix, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
-    put(added_product, "addmm.default", "addmv.default", "baddbmm.default")
-    put(composite(norm), "linalg_vector_norm")
-    put(composite(old_norm), "norm.Scalar", "norm.ScalarOpt_dim")
-    put(composite(nansum), "nansum")
-    put(composite(logsumexp), "logsumexp.default")
-    put(composite(logcumsumexp), "logcumsumexp.default")
+    RULES.register(sum_, "sum.default", "sum.dim_IntList")
+    RULES.register(mean, "mean.default", "mean.dim")
+    RULES.register(product, "prod.default", "prod.dim_int")
+    RULES.register(cumulative, "cumsum.default", "cumprod.default")
+    RULES.register(matrix, "mm.default", "bmm.default", "mv.default", "dot.default", "vdot.default")
+    RULES.register(added_product, "addmm.default", "addmv.default", "baddbmm.default")
+    RULES.register(from_formula(norm), "linalg_vector_norm")
+    RULES.register(from_formula(old_norm), "norm.Scalar", "norm.ScalarOpt_dim")
+    RULES.register(from_formula(nansum), "nansum")
+    RULES.register(from_formula(logsumexp), "logsumexp.default")
+    RULES.register(from_formula(logcumsumexp), "logcumsumexp.default")
     for root, name in enumerate(("var", "std")):
-        put(moments(bool(root), False), f"{name}.correction")
-        put(moments(bool(root), True), f"{name}_mean.correction")
+        RULES.register(moments(bool(root), False), f"{name}.correction")
+        RULES.register(moments(bool(root), True), f"{name}_mean.correction")

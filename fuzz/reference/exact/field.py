@@ -1,0 +1,199 @@
+"""Base of the number systems that exact evaluation computes in.
+
+A field has torch's functions by their names in aten. Where an argument is not finite, or the function is not real (a
+pole, the logarithm of a negative number), the answer is torch's in float64: infinities, NaN and poles are not rounded.
+The sign of zero is not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from fuzz.errors import FuzzError
+
+__all__ = ["BINARY", "UNARY", "Array", "Number", "RealField", "Undetermined", "to_double"]
+
+Number = Any
+"""A real number, infinity or NaN, in the representation of one field."""
+Array = np.ndarray[Any, np.dtype[np.object_]]
+"""An array of numbers."""
+
+UNARY = (
+    "neg abs square positive reciprocal floor ceil round trunc frac exp exp2 expm1 log log1p log2 log10 sqrt "
+    "rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc erfinv lgamma digamma sinc "
+    "special_erfcx special_log_ndtr"
+).split()
+"""Functions of one number that every field has, by their names in aten."""
+BINARY = "pow remainder fmod atan2 hypot".split()
+"""Functions of two numbers that every field has, besides add, sub, mul and div."""
+LARGEST = float.fromhex("0x1.fffffffffffffp1023")
+
+
+class Undetermined(FuzzError):
+    """An enclosure at this precision is too wide to decide a comparison, or whether a function is real there."""
+
+
+def to_double(x: Number) -> float:
+    """The nearest double of a finite number. What is not zero does not become zero, what is finite not infinite."""
+    near = float(x)
+    if near == 0 and x != 0:
+        return math.copysign(5e-324, 1 if x > 0 else -1)
+    return min(max(near, -LARGEST), LARGEST)
+
+
+class RealField(ABC):
+    """Real numbers in the precision that is in force, with infinities and NaN."""
+
+    functions: Mapping[str, Callable[..., Number]]
+    """By name: add, mul, div, `UNARY` and `BINARY`, for finite arguments."""
+
+    @abstractmethod
+    def precision(self, digits: int) -> AbstractContextManager[Any]:
+        """A context in which results have this many decimal digits."""
+
+    @abstractmethod
+    def number(self, value: float) -> Number:
+        """A double or an integer as the number that it is."""
+
+    @abstractmethod
+    def is_finite(self, x: Number) -> bool:
+        """Whether a number is neither infinite nor NaN."""
+
+    @abstractmethod
+    def sign(self, x: Number) -> int:
+        """-1, 0 or 1 for a finite number."""
+
+    @abstractmethod
+    def sum(self, terms: Sequence[Number]) -> Number:
+        """The sum of numbers."""
+
+    @abstractmethod
+    def call_finite(self, name: str, *x: Number) -> Number | None:
+        """A function of finite numbers; None where it is not real, so that torch answers."""
+
+    @abstractmethod
+    def call_torch(self, name: str, *x: Number) -> Number:
+        """torch's answer for a function that is not real at x, or where x is not finite."""
+
+    @abstractmethod
+    def identity(self, x: Number) -> Any:
+        """A key that is the same for two finite numbers only if they are known to be equal."""
+
+    @abstractmethod
+    def sort(self, numbers: Iterable[Number]) -> list[Number]:
+        """Finite numbers in ascending order."""
+
+    @abstractmethod
+    def require_order(self, x: Number, others: Iterable[Number]) -> None:
+        """Raise `Undetermined` unless the order of x and each other finite number is known."""
+
+    @abstractmethod
+    def to_integer(self, x: Number) -> int:
+        """A finite number truncated."""
+
+    @abstractmethod
+    def to_exact_double(self, x: Number) -> float | None:
+        """The double that a number is; None where it is none."""
+
+    @cached_property
+    def zero(self) -> Number:
+        return self.number(0)
+
+    @abstractmethod
+    def pi(self) -> Number:
+        """pi."""
+
+    def autograd_constant(self, value: float) -> Number:
+        """What a double stands for in autograd's formulas: an irrational constant of a derivative, or itself."""
+        formula = AUTOGRAD_CONSTANTS.get(value)
+        return self.number(value) if formula is None else formula(self)
+
+    def call(self, name: str, *x: Number) -> Number:
+        """A function by its name in aten."""
+        if all(self.is_finite(one) for one in x):
+            y = self.call_finite(name, *x)
+            if y is not None:
+                return y
+        return self.call_torch(name, *x)
+
+    def array(self, values: Any) -> Array:
+        """An array of numbers from doubles and integers. Equal ones are one object, and so known to be equal."""
+        known: dict[Any, Number] = {}
+
+        def number(value: Any) -> Number:
+            plain = int(value) if isinstance(value, bool | int | np.integer | np.bool_) else float(value)
+            return known[plain] if plain in known else known.setdefault(plain, self.number(plain))
+
+        return np.asarray(np.frompyfunc(number, 1, 1)(np.asarray(values, dtype=object)), dtype=object)
+
+    def map(self, name: str, *arrays: Array) -> Array:
+        """A function, element by element, over arrays that broadcast. The same arguments give the same object."""
+        known: dict[tuple[int, ...], Number] = {}
+
+        def apply(*x: Number) -> Number:
+            key = tuple(map(id, x))
+            y = known.get(key)
+            if y is None:
+                y = known[key] = self.call(name, *x)
+            return y
+
+        return np.asarray(np.frompyfunc(apply, len(arrays), 1)(*arrays), dtype=object)
+
+    def total(self, x: Array, axes: Sequence[int], keepdim: bool = False) -> Array:
+        """Sums over axes. The same terms give the same object."""
+        if not axes:
+            return x.copy()
+        kept = [d for d in range(x.ndim) if d not in axes]
+        rows = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), -1)
+        out, known = np.empty(rows.shape[:-1], dtype=object), dict[tuple[int, ...], Number]()
+        for index in np.ndindex(*out.shape):
+            terms = rows[index].tolist()
+            key = tuple(map(id, terms))
+            if key not in known:
+                known[key] = self.sum(terms)
+            out[index] = known[key]
+        return out.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else out
+
+    def rank(self, arrays: Sequence[Array]) -> tuple[list[torch.Tensor], list[Number]]:
+        """(doubles in the order of the numbers, the numbers by rank). 0 is 0, infinities and NaN are themselves.
+
+        The number of rank r stands at index r of the list: Python counts the negative ones from the end. Numbers whose
+        order is not known have some order: see `require_order`.
+        """
+        distinct = {self.identity(self.zero): self.zero}
+        for array in arrays:
+            distinct |= {self.identity(x): x for x in array.reshape(-1).tolist() if self.is_finite(x)}
+        ordered = self.sort(distinct.values())
+        keys = [self.identity(x) for x in ordered]
+        zero = keys.index(self.identity(self.zero))
+        ranks = {key: float(place - zero) for place, key in enumerate(keys)}
+
+        def rank(x: Number) -> float:
+            return ranks[self.identity(x)] if self.is_finite(x) else float(x)
+
+        tensors = [torch.tensor([rank(x) for x in a.reshape(-1).tolist()], dtype=torch.float64) for a in arrays]
+        return [t.view(a.shape) for t, a in zip(tensors, arrays, strict=True)], [*ordered[zero:], *ordered[:zero]]
+
+
+def _two_over_root_pi(field: RealField) -> Number:
+    return field.call("div", field.number(2), field.call("sqrt", field.pi()))
+
+
+AUTOGRAD_CONSTANTS: dict[float, Callable[[RealField], Number]] = {
+    2 / math.sqrt(math.pi): _two_over_root_pi,
+    -2 / math.sqrt(math.pi): lambda field: field.call("neg", _two_over_root_pi(field)),
+    math.sqrt(math.pi) / 2: lambda field: field.call("reciprocal", _two_over_root_pi(field)),
+    math.log(2): lambda field: field.call("log", field.number(2)),
+    math.log(10): lambda field: field.call("log", field.number(10)),
+    # torch writes log(10) with its last digit wrong.
+    2.3025850929940456: lambda field: field.call("log", field.number(10)),
+}
+"""Irrational constants in the derivatives that torch's autograd knows: erf, erfinv, exp2, log2, log10."""
