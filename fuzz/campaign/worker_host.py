@@ -38,8 +38,9 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.worker.process import PR_SET_PDEATHSIG, preload
+from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
+from fuzz.worker.serve import PR_SET_PDEATHSIG
 
 BEAT = 2.0
 """Seconds between two signs of life."""

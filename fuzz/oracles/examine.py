@@ -27,7 +27,7 @@ from fuzz.oracles.probe import check_precision
 from fuzz.oracles.replicas import CaseRunner, Unattributed
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig, report_outcome
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | LastResponse

@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fuzz.worker.process import PR_SET_PDEATHSIG
+from fuzz.worker.serve import PR_SET_PDEATHSIG
 
 MOST = 12
 """ForkPool at most."""

@@ -29,7 +29,7 @@ from fuzz.sweep.plan import SweepPlan, place_of
 from fuzz.sweep.ulps import ordinals, ulps
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 
 
 @dataclass

@@ -11,7 +11,7 @@ from fuzz.sweep.fork_pool import ForkPool, spare
 from fuzz.sweep.gpu_sweep import GpuSweep
 from fuzz.sweep.measure import KernelRunner, measured
 from fuzz.sweep.plan import SweepPlan
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 
 
 def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | LastResponse]:

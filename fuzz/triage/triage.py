@@ -7,7 +7,6 @@ one, a new process.
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -67,7 +66,7 @@ class Triage:
         used, self.worker = self.worker, self.spare or self.worker
         used.stop()
         self.worker.timeout = used.timeout
-        self.spare = replace(used, pending=deque())
+        self.spare = used.clone()
         self.spare.start()
 
     def reproduce(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from fuzz.worker.process import POLL_SECONDS, Worker, WorkerCrash, wait_for_response
+from fuzz.worker.process import Worker, WorkerCrash, wait_for_response
 from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
+from fuzz.worker.watchdog import POLL_SECONDS
 
 QUEUE_DEPTH = 4
 """Groups queued at each worker, so that it never waits for the next."""
@@ -28,7 +28,6 @@ class Pool:
     workers: list[Worker] = field(default_factory=list)
     _sent: dict[int, list[int]] = field(default_factory=dict)
     _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
-    _checked: float = 0.0
 
     def __enter__(self) -> Pool:
         self.workers = [self._worker() for _ in range(self.count)]
@@ -68,19 +67,13 @@ class Pool:
         return least if len(least.pending) < QUEUE_DEPTH else None
 
     def _collect(self) -> None:
-        """Takes a response that has come; checks every worker's limits now and then, however busy one of them is."""
-        ready = wait_for_response(self.workers, POLL_SECONDS)
-        everyone = ready is None or time.monotonic() - self._checked > POLL_SECONDS
-        if everyone:
-            self._checked = time.monotonic()
-        for worker in self.workers if everyone or ready is None else [ready]:
-            if not worker.pending:
-                continue
-            answered = worker.receive(0)
-            if answered is not None:
-                group, response = answered
-                reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
-                self._reported[self._sent[id(worker)].pop(0)] = (group, reports)
+        """Waits a moment for a response, and takes it."""
+        worker = wait_for_response([worker for worker in self.workers if worker.pending], POLL_SECONDS)
+        answered = worker.receive(0) if worker is not None else None
+        if worker is not None and answered is not None:
+            group, response = answered
+            reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
+            self._reported[self._sent[id(worker)].pop(0)] = (group, reports)
 
     def _rerun_alone(self, group: ReplicaGroup, crash: WorkerCrash) -> tuple[Report, ...]:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
-from fuzz.worker.process import POLL_SECONDS, Worker, wait_for_response
+from fuzz.worker.process import Worker, wait_for_response
 from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.watchdog import POLL_SECONDS
 
 WARM_UP = "fuzz.oracles.examine:make_warm_up_handler"
 """The handler that runs a plan's first case."""
@@ -87,7 +88,7 @@ class Precompiler:
         """The next plan. The first one does not wait: the worker that runs it has to start first."""
         end = time.monotonic() + self.wait_seconds * bool(self._yielded)
         plan = self._ahead[0][0]
-        while time.monotonic() < end and any(worker.pending and worker.pending[0] is plan for worker in self.workers):
+        while time.monotonic() < end and any(worker.current is plan for worker in self.workers):
             wait_for_response([worker for worker in self.workers if worker.pending], POLL_SECONDS)
             self._discard_responses()
         self._yielded += 1

@@ -1,20 +1,16 @@
 """Runs a handler in a process of its own, so that a segfault, a hang or a full memory ends a worker, never a run.
 
-Requests and responses travel as Python objects over a pipe between processes of one run. Workers are forked from a
-server process that has imported what they need, so that a clean one costs milliseconds.
+Workers are forked from a server process that has imported what they need, so that a clean one costs milliseconds.
 """
 
 from __future__ import annotations
 
-import ctypes
-import importlib
+import itertools
 import os
 import signal
 import sys
-import time
-import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
@@ -22,38 +18,66 @@ from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
 
-from fuzz.errors import UsageError, one_line
-from fuzz.model.outcome import Died, Hung, Outcome, OutOfMemory
+from fuzz.errors import UsageError
+from fuzz.model.outcome import Died, Hung, Outcome, OutOfMemory, describe
+from fuzz.worker.channel import STARTING, Activity, Failure, LastResponse, Ready, Request, Response
+from fuzz.worker.serve import OWN_FAULT, resident, serve
+from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
 CONTEXT = get_context("forkserver")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-POLL_SECONDS = 0.05
-"""Seconds between two looks at a worker's memory and clock."""
-PR_SET_PDEATHSIG = 1
-"""prctl's option that sends a signal to a process when its parent ends."""
-TRIM_BYTES = 32 << 20
-"""Bytes by which a process may grow before malloc has to give free memory back to the system."""
-FAILED = object()
 START_SECONDS = 120.0
 """Seconds that a worker may take to import everything and load its target."""
+STARTS = threading.Lock()
+"""Held while a process starts, which changes this process's variables for a moment."""
 
 
 class InternalError(Exception):
-    """A worker's own code failed; holds its traceback."""
+    """A worker's own code failed, which is no outcome of the kernel; holds its traceback."""
 
 
 @dataclass(frozen=True)
 class WorkerCrash:
-    """What `Worker` returns in the place of a response where the process ended instead; `outcome` says how."""
+    """What `Worker` returns in place of a response where the process ended instead; `outcome` says how."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True)
-class LastResponse:
-    """A handler returns this around a response after which its process cannot go on."""
+@dataclass
+class WorkerProcess:
+    """A process as its worker knows it. `killed` is the request in which it exceeded a limit, and the outcome."""
 
-    response: Any
+    process: Any
+    pipe: Connection[Any, Any]
+    activity: Activity
+    ready: bool = False
+    killed: tuple[int, Outcome] | None = None
+
+    def kill_if_over(self, timeout: float, memory: int) -> None:
+        """Ends the process where its request exceeds `timeout` seconds, or the process `memory` resident bytes."""
+        if self.killed:
+            return
+        number = self.activity.number
+        limit = START_SECONDS if number == STARTING else timeout
+        if self.activity.seconds > limit:
+            self.killed = number, Hung(limit)
+        elif resident(self.process.pid) > memory:
+            self.killed = number, OutOfMemory(f"over {memory >> 20} MiB resident")
+        if self.killed:
+            self.process.kill()
+
+    def exit_outcome(self) -> Outcome:
+        """How it ended by itself. Raises InternalError where its own code failed."""
+        self.process.join(5)
+        code = self.process.exitcode
+        if code == OWN_FAULT:
+            raise InternalError("a worker's own code failed; its traceback is on standard error")
+        return Died(signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}")
+
+    def end(self) -> None:
+        """Ends it at once."""
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
 
 
 @dataclass
@@ -62,7 +86,8 @@ class Worker:
 
     The function returns the handler, request -> response. `memory` limits resident bytes; address space is unlimited.
     `timeout` limits the seconds of one request. With an `environment` the process is not forked from the server but
-    started anew with those variables, for what must be set before anything is imported.
+    started anew with those variables, for what must be set before anything is imported. A start has a limit of its
+    own: a process that fails before it has made its handler raises, and is never the crash of a request.
     """
 
     handler: str
@@ -70,40 +95,48 @@ class Worker:
     memory: int
     timeout: float
     environment: Mapping[str, str] = field(default_factory=dict)
-    pending: deque[Any] = field(default_factory=deque)
-    started: float = 0.0
-    _process: Any = None
-    _pipe: Connection[Any, Any] | None = None
-    _ready: bool = False
+    pending: dict[int, Any] = field(default_factory=dict)
+    _child: WorkerProcess | None = None
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self) -> None:
         """Starts the process; `submit` does so where there is none."""
         context: Any = get_context("spawn") if self.environment else CONTEXT
+        activity = Activity(context.RawArray("d", 2))
+        activity.begin(STARTING)
         ours, theirs = context.Pipe()
         try:
-            self._launch(context, theirs)
+            process = self._launch(context, theirs, activity)
         except (EOFError, ConnectionError):
             # The server of workers was killed while it was asked; it is started anew.
-            self._launch(context, theirs)
+            process = self._launch(context, theirs, activity)
         theirs.close()
-        self._pipe, self._ready, self.started = ours, False, time.monotonic()
+        self._child = WorkerProcess(process, ours, activity)
+        WATCHDOG.add(self._enforce_limits)
 
-    def _launch(self, context: Any, pipe: Connection[Any, Any]) -> None:
-        self._process = context.Process(target=serve, args=(pipe, self.handler, self.config), daemon=True)
-        with _without_main(), _environment(self.environment):
-            self._process.start()
+    def _launch(self, context: Any, pipe: Connection[Any, Any], activity: Activity) -> Any:
+        arguments = pipe, activity, self.handler, self.config
+        process = context.Process(target=serve, args=arguments, daemon=True)
+        with STARTS, _without_main(), _environment(self.environment):
+            process.start()
+        return process
+
+    def _enforce_limits(self) -> None:
+        if self._child is not None:
+            self._child.kill_if_over(self.timeout, self.memory)
 
     def submit(self, request: Any) -> None:
         """Queues a request; `receive` fetches the responses in the order of requests."""
-        if self._pipe is None:
+        self._send(next(self._numbers), request)
+
+    def _send(self, number: int, request: Any) -> None:
+        if self._child is None:
             self.start()
-        assert self._pipe is not None
-        if not self.pending:
-            self.started = time.monotonic()
-        self.pending.append(request)
+        assert self._child is not None
+        self.pending[number] = request
         # The end of a process is noticed and reported where its response is fetched.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._pipe.send(request)
+            self._child.pipe.send(Request(number, request))
 
     def call(self, request: Any) -> Any:
         """The response to one request, or a WorkerCrash."""
@@ -113,82 +146,78 @@ class Worker:
         return answered[1]
 
     def receive(self, seconds: float) -> tuple[Any, Any] | None:
-        """(request, response or WorkerCrash) of the oldest pending request, None where it has not come by then."""
-        assert self._pipe is not None
+        """(request, response or WorkerCrash) of the oldest pending request, None where it has not come by then.
+
+        Raises UsageError or InternalError where the worker's own code raised it.
+        """
+        assert self._child is not None
         try:
-            if not self._pipe.poll(seconds):
-                return self._enforce_limits()
-            kind, value = self._pipe.recv()
-        except (EOFError, ConnectionResetError, OSError):
-            return self._end(self._exit_outcome())
-        return self._accept(kind, value)
-
-    def _accept(self, kind: str, value: Any) -> tuple[Any, Any] | None:
-        if kind == "usage":
+            message = self._child.pipe.recv() if self._child.pipe.poll(seconds) else None
+        except (EOFError, OSError):
+            return self._replace(self._child)
+        if isinstance(message, Failure):
             self.stop()
-            raise UsageError(value)
-        if kind == "error":
-            self.stop()
-            raise InternalError(value)
-        if kind == "ready":
-            self._ready, self.started = True, time.monotonic()
-            return None
-        self.started = time.monotonic()
-        if kind == "heartbeat":
-            return None
-        request = self.pending.popleft()
-        if isinstance(value, LastResponse):
-            self.restart()
-            return request, value.response
-        return request, value
-
-    def _enforce_limits(self) -> tuple[Any, Any] | None:
-        limit = self.timeout if self._ready else START_SECONDS
-        if self.pending and time.monotonic() - self.started > limit:
-            return self._end(Hung(limit))
-        if resident(self._process.pid) > self.memory:
-            return self._end(OutOfMemory(f"over {self.memory >> 20} MiB resident"))
+            raise UsageError(message.text) if message.usage else InternalError(message.text)
+        if isinstance(message, Response):
+            return self._complete(message)
+        self._child.ready |= isinstance(message, Ready)
         return None
 
-    def _exit_outcome(self) -> Outcome:
-        self._process.join(5)
-        code = self._process.exitcode
-        return Died(signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}")
+    def _complete(self, response: Response) -> tuple[Any, Any]:
+        request = self.pending.pop(response.number)
+        if isinstance(response.body, LastResponse):
+            self.restart()
+            return request, response.body.response
+        return request, response.body
 
-    def _end(self, outcome: Outcome) -> tuple[Any, Any]:
-        if not self._ready and not isinstance(outcome, Hung):
+    def _replace(self, child: WorkerProcess) -> tuple[Any, Any] | None:
+        """Starts a new process for one that ended; the request that it ended in, if any, with the crash."""
+        try:
+            number, outcome = child.killed or (next(iter(self.pending), STARTING), child.exit_outcome())
+            if not child.ready:
+                raise InternalError(f"a worker ended before its first request: {describe(outcome)}")
+        except InternalError:
             self.stop()
-            raise InternalError(f"a worker ended before it was ready: {outcome}")
-        request = self.pending.popleft()
+            raise
+        # A process may be killed just after it has sent the response.
+        crashed = number in self.pending
+        request = self.pending.pop(number, None)
         self.restart()
-        return request, WorkerCrash(outcome)
+        return (request, WorkerCrash(outcome)) if crashed else None
+
+    def clone(self) -> Worker:
+        """A worker alike, without a process."""
+        return Worker(self.handler, self.config, self.memory, self.timeout, self.environment)
 
     def restart(self) -> None:
         """Replaces the process by a clean one and sends it the requests that are pending."""
-        again = list(self.pending)
+        again = self.pending
         self.stop()
-        for request in again:
-            self.submit(request)
+        for number, request in again.items():
+            self._send(number, request)
 
     def stop(self) -> None:
         """Ends the process at once and drops the requests that are pending."""
-        self.pending.clear()
-        if self._process is not None and self._process.pid is not None:
-            self._process.kill()
-            self._process.join()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = None
+        self.pending = {}
+        if self._child is not None:
+            WATCHDOG.remove(self._enforce_limits)
+            self._child.end()
+        self._child = None
+
+    @property
+    def current(self) -> Any:
+        """The oldest pending request; None where there is none."""
+        return next(iter(self.pending.values()), None)
 
     @property
     def pid(self) -> int | None:
         """The process's number; None where none runs."""
-        return self._process.pid if self._process is not None and self._process.is_alive() else None
+        return self._child.process.pid if self._child is not None and self._child.process.is_alive() else None
 
     @property
     def pipe(self) -> Connection[Any, Any] | None:
-        """The parent's end of the pipe, to wait for; None where no process runs."""
-        return self._pipe
+        """The run's end of the pipe, to wait for; None where no process runs."""
+        return self._child.pipe if self._child is not None else None
 
     def __enter__(self) -> Worker:
         return self
@@ -234,92 +263,3 @@ def preload(module: str) -> None:
     """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
     CONTEXT.set_forkserver_preload([module])
     forkserver.ensure_running()
-
-
-def heartbeat() -> None:
-    """Restarts the watchdog's clock for the request that this process answers: what runs is ours, not the kernel's.
-
-    Does nothing in a process that is no worker.
-    """
-    pid, pipe = _serving
-    if pipe is not None and pid == os.getpid():
-        with suppress(OSError):  # The run has ended.
-            pipe.send(("heartbeat", None))
-
-
-_serving: tuple[int, Connection[Any, Any] | None] = (0, None)
-"""This process's number and its pipe to the run, where it is a worker; a process forked from it is none."""
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 where it has ended."""
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
-
-
-def serve(pipe: Connection[Any, Any], handler: str, config: Any) -> None:
-    """The program of a worker's process: makes the handler, then answers requests until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with_the_run()
-    global _serving
-    _serving = os.getpid(), pipe
-    # What a launcher prints must not end up in the one JSON value on standard output.
-    os.dup2(2, 1)
-    handle = _send_errors(pipe, lambda _: _load_handler(handler, config), None)
-    if handle is FAILED:
-        return
-    base = resident(os.getpid())
-    # The pipe breaks where the run ends before its worker does.
-    with suppress(EOFError, ConnectionResetError, BrokenPipeError):
-        pipe.send(("ready", None))
-        while (response := _send_errors(pipe, handle, pipe.recv())) is not FAILED:
-            pipe.send(("response", response))
-            if isinstance(response, LastResponse):
-                sys.stdout.flush()
-                os._exit(0)
-            base = _trim_heap(base)
-
-
-def _trim_heap(base: int) -> int:
-    """Gives free memory back to the system where the process has grown beyond `base` resident bytes; the next base.
-
-    After large tensors malloc keeps the memory that lies between small ones.
-    """
-    now = resident(os.getpid())
-    if now > base + TRIM_BYTES:
-        ctypes.CDLL(None).malloc_trim(0)
-        return resident(os.getpid())
-    return min(base, now)
-
-
-def _end_with_the_run() -> None:
-    """Even a worker that hangs dies with the server that it was forked from, and the server with the run.
-
-    The server lives as long as anyone holds one end of a pipe, which every worker would otherwise inherit.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    server = getattr(forkserver, "_forkserver", None)
-    alive = getattr(server, "_forkserver_alive_fd", None)
-    if server is not None and alive is not None:
-        os.close(alive)
-        server._forkserver_alive_fd = None
-
-
-def _load_handler(handler: str, config: Any) -> Callable[[Any], Any]:
-    module, _, function = handler.partition(":")
-    handle: Callable[[Any], Any] = getattr(importlib.import_module(module), function)(config)
-    return handle
-
-
-def _send_errors(pipe: Connection[Any, Any], function: Callable[[Any], Any], argument: Any) -> Any:
-    """The function's value; FAILED where it raised, after the error was sent: a worker never swallows one."""
-    try:
-        return function(argument)
-    except UsageError as error:
-        pipe.send(("usage", one_line(error)))
-    except Exception:
-        pipe.send(("error", traceback.format_exc()))
-    return FAILED

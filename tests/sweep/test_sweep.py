@@ -24,7 +24,7 @@ from fuzz.sweep.report import text_of
 from fuzz.sweep.runner import cases_of, findings
 from fuzz.sweep.worker import make_handler
 from fuzz.target.loader import load
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 
 TOYS = str(Path(__file__).parent / "toy_targets.py")
 FUZZ = [sys.executable, "-m", "fuzz"]

@@ -12,8 +12,8 @@ import pytest
 
 from fuzz.model.case import Case
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
-from fuzz.worker.process import resident
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
+from fuzz.worker.serve import resident
 
 HANDLER = f"{__name__}:make_handler"
 
@@ -86,7 +86,20 @@ def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
     assert (first.first, report.outcome) == (0, "did not return within 1 s")
 
 
-def test_a_wave_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(case: Case) -> None:
+def test_a_hang_ends_in_time_while_the_run_is_busy(case: Case) -> None:
+    actions = ["echo", "hang", "echo"]
+    with pool(1, timeout=1.0) as workers:
+        results = workers.examine(group(case, action, index) for index, action in enumerate(actions))
+        first = next(results)[1][0]
+        start = time.monotonic()
+        while resident(int(first.examined[0])) and time.monotonic() - start < 10.0:
+            sum(range(1000))
+        assert time.monotonic() - start < 5.0
+        outcomes = [report.outcome for _, (report,) in results]
+    assert outcomes == ["did not return within 1 s", "2"]
+
+
+def test_a_group_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(case: Case) -> None:
     actions = ("echo", "echo", "segfault", "echo")
     whole = ReplicaGroup(case, tuple((action, str(index)) for index, action in enumerate(actions)))
     with pool(1) as workers:
@@ -107,7 +120,7 @@ def test_a_worker_that_is_killed_amid_a_run_costs_one_answer_at_most(case: Case)
     assert wrong in ([], ["the worker process died of SIGKILL"])
 
 
-def test_waves_are_taken_only_as_workers_get_free(case: Case) -> None:
+def test_groups_are_drawn_only_as_workers_get_free(case: Case) -> None:
     taken = 0
 
     def groups() -> Iterator[ReplicaGroup]:

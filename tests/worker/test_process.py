@@ -18,9 +18,12 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
-from fuzz.worker.process import CONTEXT, InternalError, LastResponse, Worker, WorkerCrash, heartbeat, resident, serve
+from fuzz.worker import process
+from fuzz.worker.channel import Activity, LastResponse, Ready, Request
+from fuzz.worker.process import CONTEXT, InternalError, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
+from fuzz.worker.serve import heartbeat, resident, serve
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -34,6 +37,8 @@ def make_handler(config: object) -> Callable[[Any], object]:
         raise UsageError("this\ncannot be")
     if config == "dies":
         os._exit(7)
+    if config == "slow":
+        time.sleep(1.0)
 
     def handle(request: Any) -> object:
         REQUESTS.append(request)
@@ -84,6 +89,13 @@ def refuse(_: object) -> None:
     raise UsageError("the target is wrong")
 
 
+class Unreadable:
+    """A request that the worker's process cannot read."""
+
+    def __reduce__(self) -> tuple[type, tuple[str]]:
+        return int, ("no number",)
+
+
 ACTIONS: dict[str, Callable[[Any], object]] = {
     "pid": lambda _: os.getpid(),
     "echo": lambda value: value,
@@ -100,6 +112,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "scatter": scatter,
     "fail": fail,
     "refuse": refuse,
+    "unsendable": lambda _: lambda: None,
     "print": lambda text: print(text, flush=True),
     "last": lambda value: LastResponse(value),
     "main": lambda _: getattr(sys.modules["__main__"], "__file__", None),
@@ -108,8 +121,8 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as process:
-        yield process
+    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as made:
+        yield made
 
 
 def crash_outcome(worker: Worker, request: object) -> object:
@@ -206,6 +219,31 @@ def test_a_worker_that_cannot_start_says_why() -> None:
         worker.call("pid")
     with Worker(f"{__name__}:nowhere", None, 8 << 30, 20.0) as worker, pytest.raises(InternalError, match="nowhere"):
         worker.call("pid")
+
+
+def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Worker(HANDLER, "slow", 8 << 30, timeout=0.3) as worker:
+        assert worker.call(("echo", 1)) == 1
+    monkeypatch.setattr(process, "START_SECONDS", 0.3)
+    with Worker(HANDLER, "slow", 8 << 30, timeout=20.0) as worker:
+        with pytest.raises(InternalError, match="before its first request: did not return within 0.3 s"):
+            worker.call(("echo", 1))
+
+
+@pytest.mark.parametrize("request_", ["unsendable", Unreadable()])
+def test_a_message_that_cannot_be_sent_or_read_is_never_a_death_of_the_kernel(worker: Worker, request_: object) -> None:
+    with pytest.raises(InternalError):
+        worker.call(request_)
+
+
+def test_a_request_is_timed_by_when_its_process_began_with_it_however_late_the_run_looks(worker: Worker) -> None:
+    pid = worker.call("pid")
+    worker.timeout = 0.5
+    worker.submit(("sleep", 0.3))
+    worker.submit("hang")
+    assert ended(pid, 3.0)
+    assert worker.receive(0) == (("sleep", 0.3), None)
+    assert worker.receive(0) == ("hang", WorkerCrash(Hung(0.5)))
 
 
 def test_state_does_not_outlive_a_process(worker: Worker) -> None:
@@ -348,11 +386,11 @@ def test_memory_that_is_free_goes_back_to_the_system() -> None:
 
 def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
     ours, theirs = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=serve, args=(theirs, HANDLER, None))
-    process.start()
+    child = CONTEXT.Process(target=serve, args=(theirs, Activity(CONTEXT.RawArray("d", 2)), HANDLER, None))
+    child.start()
     theirs.close()
-    assert ours.recv() == ("ready", None)
-    ours.send(("sleep", 0.3))
+    assert ours.recv() == Ready()
+    ours.send(Request(0, ("sleep", 0.3)))
     ours.close()
-    process.join(30)
-    assert process.exitcode == 0 and "Traceback" not in capfd.readouterr().err
+    child.join(30)
+    assert child.exitcode == 0 and "Traceback" not in capfd.readouterr().err

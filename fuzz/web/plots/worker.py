@@ -33,7 +33,7 @@ from fuzz.sweep.ulps import ulps
 from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotData, PlotRequest, PlotResult
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 
 FATAL_SYMPTOMS = ("died", "hung", "out-of-memory")

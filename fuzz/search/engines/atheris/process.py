@@ -35,7 +35,7 @@ from fuzz.search.engines.mutations import KNOWN, Workshop, edited
 from fuzz.search.engines.random import BYTES, choices
 from fuzz.search.strategies import BUDGETS, cases
 from fuzz.target.spec import Launcher, Target
-from fuzz.worker.process import LastResponse
+from fuzz.worker.channel import LastResponse
 
 HANDLER = "fuzz.search.engines.atheris.process:make_handler"
 """What the process runs."""
