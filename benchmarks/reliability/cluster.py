@@ -1,7 +1,7 @@
 """Cases a second of one target by Ray workers on 1, 2, 4 and 8 GPUs of this machine. `make cluster-gpu`.
 
 Each row is a campaign as `cluster: ray` runs it, on a Ray of its own that is given so many GPUs, with a Triton cache of
-its own, measured for so many seconds from when every worker has judged so many plans. Lanes start beyond the first 256
+its own, measured for so many seconds from when every worker has judged so many plans. Jobs start beyond the first 256
 plans, which have one replica each and not up to 32, so that all rows measure the same. Rows stand as soon as they are
 measured. A GPU machine that has no Ray takes it as wheels; from the root of the project:
 
@@ -23,16 +23,15 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.campaign.config import CampaignConfig, parse_config
-from fuzz.campaign.launch import launch
-from fuzz.campaign.protocol import Event, Request, Slice
-from fuzz.campaign.ray_hosts import RayCarrier
-from fuzz.campaign.remote_hosts import FarHosts
+from fuzz.campaign.launch import run_campaign
+from fuzz.campaign.protocol import Event, Failure, Progress, Request, Slice
+from fuzz.campaign.ray_hosts import RayHosts
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
 LONG = 1e5
 """Seconds of a slice that does not end while it is measured."""
 PLAN = 1000
-"""The plan that each lane starts at."""
+"""The plan that each job starts at."""
 STARTS = 240.0
 """Seconds that all workers have to run their first case."""
 
@@ -46,8 +45,8 @@ class Standing:
 
 
 @dataclass
-class Measured(FarHosts):
-    """Counts what hosts tell, and ends the campaign as Ctrl-C does when it has been measured."""
+class MeasuredHosts(RayHosts):
+    """Counts what hosts report, and ends the campaign as Ctrl-C does when it has been measured."""
 
     workers: int = 1
     warm: int = 0
@@ -65,10 +64,10 @@ class Measured(FarHosts):
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         for number, event in super().collect(seconds):
-            if event["kind"] == "progress" and event["cases"]:
-                self.now[number] = Standing(event["plans"], event["cases"])
-            if event["kind"] in ("died", "refused", "failed", "stuck"):
-                print(f"worker {number}: {dict(event)}", file=sys.stderr, flush=True)
+            if type(event) is Progress and event.cases:
+                self.now[number] = Standing(event.plans, event.cases)
+            if isinstance(event, Failure):
+                print(f"worker {number}: {event}", file=sys.stderr, flush=True)
             yield number, event
         self._look()
 
@@ -101,7 +100,7 @@ def configured(asked: argparse.Namespace, gpus: int, folder: Path) -> CampaignCo
     return parse_config({"name": f"gpus-{gpus}", **keys, **places, **cluster})
 
 
-def measure(asked: argparse.Namespace, gpus: int) -> Measured:
+def measure(asked: argparse.Namespace, gpus: int) -> MeasuredHosts:
     """A campaign on so many GPUs."""
     import ray
 
@@ -115,11 +114,11 @@ def measure(asked: argparse.Namespace, gpus: int) -> Measured:
         options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray.init(num_gpus=gpus, num_cpus=config.workers, object_store_memory=200 << 20, **options)
         try:
-            carrier = RayCarrier(folder, config.gpus_per_worker, config.cpus_per_worker)
-            given = config.workers, asked.warm, asked.patience, asked.seconds
-            hosts = Measured(carrier, **dict(zip(("workers", "warm", "patience", "seconds"), given, strict=True)))
-            ledger, _ = launch(config, resume=False, say=lambda line: print(line, file=sys.stderr), hosts=hosts)
-            ledger.store.close()
+            limits = {"warm": asked.warm, "patience": asked.patience, "seconds": asked.seconds}
+            share = {"gpus": config.gpus_per_worker, "cpus": config.cpus_per_worker}
+            hosts = MeasuredHosts(folder, **share, workers=config.workers, **limits)
+            state, _ = run_campaign(config, resume=False, say=lambda line: print(line, file=sys.stderr), hosts=hosts)
+            state.store.close()
             if not hosts.closed:
                 for log in sorted(folder.glob("host-*.log")):
                     print(f"{log.name}: {log.read_text()[-2000:]}", file=sys.stderr)
@@ -135,7 +134,7 @@ def present() -> int:
     return torch.cuda.device_count()
 
 
-def line(gpus: int, hosts: Measured, first: float | None) -> tuple[str, float]:
+def line(gpus: int, hosts: MeasuredHosts, first: float | None) -> tuple[str, float]:
     if not hosts.closed:
         return f"| {gpus} | {hosts.workers} | not measured: {len(hosts.now)} workers ran a case |  |  |  |  |", 0.0
     rate = hosts.rate("cases")

@@ -1,7 +1,7 @@
 """A kernel that corrupts the CUDA context costs one worker: `python3 benchmarks/reliability/corrupt.py`, with a GPU.
 
 A campaign over `contexts.py` with one host. The two kernels that corrupt the context must each become one finding under
-`fault`, the wrong one beside them its own, the right one none; every lane must run its share, and no slice be lost.
+`fault`, the wrong one beside them its own, the right one none; every job must run its share, and no slice be lost.
 The extra [service] must be installed; docs/reliability.md says how packages travel to a machine without it.
 """
 
@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.launch import launch
+from fuzz.campaign.launch import run_campaign
 
 TARGETS = str(Path(__file__).with_name("contexts.py"))
 DUE = {"strays": "fault", "asserts": "fault", "wrong": "accuracy"}
@@ -29,16 +29,16 @@ def main() -> int:
         places = {"corpus": f"{text}/corpus", "store": f"sqlite:///{text}/store", "folder": f"{text}/state"}
         keys = {"targets": [TARGETS], "backends": [asked.backend], "slice": "30s", "memory": "16GiB"}
         config = parse_config({**keys, **places, "budget": {"cases": asked.cases}})
-        ledger, state = launch(config, resume=False, say=lambda line: print(line, file=sys.stderr))
-        with ledger.store:
-            found = [(one.target, one.oracle) for one in ledger.store.findings()]
-        rows = {lane.target.rpartition(":")[2]: lane for lane in ledger.lanes}
+        state, outcome = run_campaign(config, resume=False, say=lambda line: print(line, file=sys.stderr))
+        with state.store:
+            findings = [(finding.target, finding.oracle) for finding in state.store.findings()]
+        jobs = {job.target.rpartition(":")[2]: job for job in state.jobs}
     print("| target | cases | slices lost | findings |\n|---|---|---|---|")
-    for name, lane in rows.items():
-        filed = ", ".join(oracle for target, oracle in found if target == name)
-        print(f"| `{name}` | {lane.cases} | {lane.deaths} | {filed or 'none'} |")
-    held = Counter(found) == Counter(DUE.items()) and all(lane.cases >= asked.cases // 8 for lane in ledger.lanes)
-    return int(not (held and state == "finished" and not any(lane.deaths for lane in ledger.lanes)))
+    for name, job in jobs.items():
+        oracles = ", ".join(oracle for target, oracle in findings if target == name)
+        print(f"| `{name}` | {job.cases} | {job.deaths} | {oracles or 'none'} |")
+    held = Counter(findings) == Counter(DUE.items()) and all(job.cases >= asked.cases // 8 for job in state.jobs)
+    return int(not (held and outcome == "finished" and not any(job.deaths for job in state.jobs)))
 
 
 if __name__ == "__main__":

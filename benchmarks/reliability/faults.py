@@ -36,7 +36,7 @@ from fuzz.errors import CorpusError  # noqa: E402
 
 FUZZ = str(Path(sys.executable).with_name("fuzz"))
 CASES, MORE, ENOUGH = 2000, 1000, 150
-"""Cases of a campaign; by how many its budget grows, until each lane has run enough of them."""
+"""Cases of a campaign; by how many its budget grows, until each job has run enough of them."""
 LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
@@ -138,9 +138,9 @@ class Round:
 
     @property
     def least(self) -> int:
-        """The cases of the lane that has run the fewest."""
+        """The cases of the job that has run the fewest."""
         with Store(self.store) as store:
-            return min(lane.cases for lane in store.jobs(store.campaigns(name=self.name)[0].id))
+            return min(job.cases for job in store.jobs(store.campaigns(name=self.name)[0].id))
 
     def judge(self, tally: Tally) -> None:
         """Counts what is there at the end."""
@@ -154,7 +154,7 @@ class Round:
             tally.notes.append(f"{lost} lost, {doubled} doubled, still running: {self.running}; kept in {kept}")
 
     def end(self, tally: Tally) -> None:
-        """Lets the campaign end undisturbed, with as much more budget as faults took from some lanes, and counts."""
+        """Lets the campaign end undisturbed, with as much more budget as faults took from some jobs, and counts."""
         if not self.running and self.process is not None and self.process.returncode not in (0, 1):
             self.start()
         enough = min(ENOUGH, self.cases // (2 * self.count))
@@ -185,7 +185,9 @@ def below(pid: int) -> list[int]:
 
 
 def hosts(pid: int) -> list[int]:
-    return [child for child in children(pid) if b"campaigns.host" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return [
+        child for child in children(pid) if b"fuzz.campaign.worker_host" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
 
 
 def workers(pid: int) -> list[int]:
@@ -315,15 +317,15 @@ def kernels(one: Round, tally: Tally) -> None:
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that nobody can trust."""
     from fuzz.campaign.config import load_config
-    from fuzz.campaign.launch import launch
+    from fuzz.campaign.launch import run_campaign
     from fuzz.worker.clock import Clock
 
     class Jumping(Clock):
         def wall(self) -> float:
             return time.time() + random.uniform(-1e9, 1e9)
 
-    ledger, state = launch(load_config(config), resume=True, say=print, clock=Jumping())
-    print(state, ledger.campaign.seconds)
+    state, outcome = run_campaign(load_config(config), resume=True, say=print, clock=Jumping())
+    print(outcome, state.campaign.seconds)
 
 
 def rounds(kind: str, times: int, dice: random.Random, tally: Tally) -> Iterator[None]:

@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.launch import launch
-from fuzz.campaign.protocol import Event, Request, Slice
+from fuzz.campaign.launch import run_campaign
+from fuzz.campaign.local_hosts import Hosts
+from fuzz.campaign.protocol import Beat, Event, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError
 from fuzz.worker.clock import Clock
@@ -128,51 +129,50 @@ class Ahead(Clock):
 
 
 @dataclass
-class Pretended:
+class SimulatedHosts(Hosts):
     """Hosts that only say that they ran. Each look moves the clock by half a second."""
 
     clock: Ahead
     samples: Samples
     total: float
-    name: str = "pretended"
+    name: str = "simulated"
     requests: dict[int, tuple[Slice, float]] = field(default_factory=dict)
     waiting: list[tuple[int, Event]] = field(default_factory=list)
 
     def start(self, number: int) -> None:
-        self.waiting.append((number, {"kind": "ready", "pid": 1}))
+        self.waiting.append((number, Ready(1)))
 
     def send(self, number: int, request: Request) -> None:
         assert isinstance(request, Slice)
         self.requests[number] = request, self.clock.monotonic()
-        self.waiting.append((number, {"kind": "started", "possible": 400, "backend": "cpu"}))
+        self.waiting.append((number, Started(400, "cpu")))
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         self.clock.now[0] += seconds
-        said, self.waiting = self.waiting, []
-        yield from said
+        events, self.waiting = self.waiting, []
+        yield from events
         for number, (request, began) in list(self.requests.items()):
-            yield number, {"kind": "beat"}
+            yield number, Beat()
             yield from self._progress(number, request, self.clock.monotonic() - began)
         if self.clock.now[0] % 60 < seconds:
             self.samples.taken.append((self.clock.now[0] / self.total, use(os.getpid())))
 
     def _progress(self, number: int, request: Slice, passed: float) -> Iterator[tuple[int, Event]]:
-        sums = {"plans": int(passed * 10), "cases": int(passed * 100), "rejected": 0, "worst": 0.5, "seconds": passed}
-        cells = [f"cell {request.plan % 300}"]
+        counts = int(passed * 10), int(passed * 100), 0, 0.5, passed, (f"cell {request.plan % 300}",)
         if passed < request.seconds:
-            yield number, {"kind": "progress", "cells": cells, **sums}
+            yield number, Progress(*counts)
             return
         del self.requests[number]
-        yield number, {"kind": "done", "cells": cells, "findings": [], "unconfirmed": 0, "interrupted": False, **sums}
-        yield number, {"kind": "ready", "pid": 1}
+        yield number, SliceDone(*counts)
+        yield number, Ready(1)
 
+    def write(self, number: int, data: bytes) -> None: ...
     def interrupt(self, number: int) -> None: ...
     def kill(self, number: int) -> None: ...
+    def close(self) -> None: ...
 
     def pid(self, number: int) -> int:
         return os.getpid()
-
-    def close(self) -> None: ...
 
 
 def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
@@ -181,10 +181,10 @@ def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
     keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
     config = parse_config({**keys, **places, "folder": str(folder / "state")})
-    hosts = Pretended(clock, samples, seconds)
-    ledger, _ = launch(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
-    with ledger.store:
-        count = len(ledger.store.statistics(limit=1 << 31))
+    hosts = SimulatedHosts(clock, samples, seconds)
+    state, _ = run_campaign(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
+    with state.store:
+        count = len(state.store.statistics(limit=1 << 31))
     return samples, count
 
 

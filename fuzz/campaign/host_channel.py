@@ -1,43 +1,123 @@
-"""Voice: how a host speaks with its campaign: lines of JSON both ways. Both see the same files."""
+"""Connects a host with its campaign, whether or not it sees the campaign's files.
+
+A remote host sees none of them. Every file that it reads comes as a Files message, and lies below a folder of its own
+at the path that it has at the campaign's. What it writes there travels back as events, so that the campaign writes it
+at the same path.
+"""
 
 from __future__ import annotations
 
-import json
 import threading
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from fuzz import corpus
-from fuzz.campaign.protocol import Request, request_of
+from fuzz.campaign.protocol import (
+    Event,
+    Files,
+    Folders,
+    JournalClosed,
+    JournalLine,
+    LockRelease,
+    LockRequest,
+    Request,
+    Saved,
+    decode,
+    encode,
+)
 
 
 @dataclass
-class Voice:
-    """Writes events, from any thread, and understands requests."""
+class HostChannel:
+    """Sends events, from any thread, and reads requests. The files of a remote host lie below `root`."""
 
-    out: BinaryIO
-    lock: Any = field(default_factory=threading.Lock)
+    output: BinaryIO
+    input: TextIO
+    root: Path | None = None
+    _files: dict[Path, dict[str, str]] = field(default_factory=dict)
+    _locks: int = 0
+    _writing: Any = field(default_factory=threading.Lock)
 
-    def say(self, kind: str, **values: Any) -> None:
-        self.write(json.dumps({"kind": kind, **values}))
+    def send(self, event: Event) -> None:
+        if self.root is not None and isinstance(event, Saved):
+            text, removed = self._changes(Path(event.path))
+            event = replace(event, text=text, removed=removed)
+        line = encode(event)
+        if self.root is not None:
+            # Paths and messages name the campaign's own paths.
+            line = line.replace(str(self.root).encode(), b"")
+        with self._writing:
+            self.output.write(line)
+            self.output.flush()
 
-    def write(self, line: str) -> None:
-        with self.lock:
-            self.out.write(line.encode() + b"\n")
-            self.out.flush()
+    def requests(self) -> Iterator[Request]:
+        """Requests as they come; ends with the campaign."""
+        for line in self.input:
+            message = decode(line)
+            if isinstance(message, Files):
+                # A lock that was granted when nobody waited for it any more has been released already.
+                self._unpack(message.folders)
+            else:
+                yield replace(message, **{key: self._localize(value) for key, value in vars(message).items()})
 
-    def heard(self, line: str) -> Request | None:
-        """What a line asks for; None where it only tells."""
-        return request_of(json.loads(line))
+    def _localize(self, value: Any) -> Any:
+        """Where a file of the campaign's lies here; a value that is no path stays as it is."""
+        if isinstance(value, tuple):
+            return tuple(map(self._localize, value))
+        if self.root is None or not isinstance(value, str) or not value.startswith("/"):
+            return value
+        return str(self.root / value.lstrip("/"))
 
-    def noted(self, line: str) -> None:
-        """Hears each line of the journal."""
+    def _unpack(self, folders: Folders) -> None:
+        """Makes each folder hold these files, and none of those that it held before."""
+        for name, files in folders.items():
+            folder = Path(self._localize(name))
+            for gone in self._files.get(folder, {}).keys() - files.keys():
+                (folder / gone).unlink(missing_ok=True)
+            for file, text in files.items():
+                path = folder / file
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8", errors="surrogateescape")
+            self._files[folder] = dict(files)
 
-    def closed(self) -> None:
-        """Hears that the journal has ended in order."""
+    def _changes(self, path: Path) -> tuple[str, tuple[str, ...]]:
+        """(the text of an entry that was written, the names that its folder has no more)."""
+        before = self._files.get(path.parent, {})
+        now = {entry.name: entry.read_text(encoding="utf-8") for entry in path.parent.glob("[!.]*.yaml")}
+        self._files[path.parent] = now
+        return now[path.name], tuple(sorted(before.keys() - now.keys()))
 
-    def turn(self, folder: Path) -> AbstractContextManager[None]:
+    def copy_journal_line(self, line: str) -> None:
+        if self.root is not None:
+            self.send(JournalLine(line))
+
+    def close_journal(self) -> None:
+        if self.root is not None:
+            self.send(JournalClosed())
+
+    @contextmanager
+    def lock(self, folder: Path) -> Iterator[None]:
         """Keeps all others from filing a finding in a target's folder of the corpus."""
-        return corpus.lock(folder)
+        if self.root is None:
+            with corpus.lock(folder):
+                yield
+            return
+        self._locks += 1
+        self.send(LockRequest(self._locks))
+        try:
+            self._wait_for_lock()
+            yield
+        finally:
+            self.send(LockRelease())
+
+    def _wait_for_lock(self) -> None:
+        """Waits until the campaign grants the lock, and takes up what others filed meanwhile."""
+        for line in self.input:
+            message = decode(line)
+            self._unpack(message.folders)
+            if message.lock == self._locks:
+                return
+        raise SystemExit(0)  # The campaign is gone.

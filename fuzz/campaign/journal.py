@@ -1,7 +1,7 @@
-"""Journal: which groups run, written down before they do, so that what ended a process is known after it.
+"""Writes down which replica groups run before they do, so that what ended a process is known after it.
 
-One file for each worker of a campaign. A line ``+ number text`` stands before a group runs, a line ``- number`` after
-it was judged. What has the first and not the second ran when the process ended: these cases are the suspects.
+One file for each job of a campaign. A line ``+ number text`` stands before a group runs, a line ``- number`` after it
+was judged. What has the first and not the second ran when the process ended: these cases are the suspects.
 """
 
 from __future__ import annotations
@@ -28,63 +28,62 @@ LONGEST = 1 << 20
 class Journal:
     """Written by one process. With `durable`, a line is on disk before the group runs, even if the machine stops.
 
-    `told` hears each line, for a copy elsewhere: `note` takes it there.
+    `on_line` is called with each line, for a copy elsewhere, into which `write_line` takes it.
     """
 
     path: Path
     durable: bool = False
-    told: Callable[[str], None] = lambda line: None
+    on_line: Callable[[str], None] = lambda line: None
+    file: IO[bytes] | None = None
     _open: dict[int, str] = field(default_factory=dict)
-    _file: IO[bytes] | None = None
 
-    def asked(self, group: ReplicaGroup) -> None:
-        """Writes a group down."""
+    def start_group(self, group: ReplicaGroup) -> None:
+        """Writes a group down that is about to run."""
         text = codec.dumps(Entry(group.plan), digest=False)
-        self.note(f"+ {group.first} {json.dumps({'text': text, 'replicas': len(group.sampled)})}")
+        self.write_line(f"+ {group.first} {json.dumps({'text': text, 'replicas': len(group.sampled)})}")
 
-    def judged(self, group: ReplicaGroup) -> None:
+    def finish_group(self, group: ReplicaGroup) -> None:
         """Notes that a group has run and everything about it is kept."""
-        self.note(f"- {group.first}")
+        self.write_line(f"- {group.first}")
 
-    def note(self, line: str) -> None:
-        """Takes up a line."""
-        sign, _, rest = line.partition(" ")
-        number, _, told = rest.partition(" ")
+    def write_line(self, line: str) -> None:
+        """Writes a line. CorpusError where that cannot be."""
+        sign, number, text = _parse(line)
         if sign == "+":
-            self._open[int(number)] = told
+            self._open[int(number)] = text
         else:
             self._open.pop(int(number), None)
         self._write(f"{line}\n", self.durable and sign == "+")
-        self.told(line)
-        if sign == "-" and self._file is not None and self._file.tell() > LONGEST:
+        self.on_line(line)
+        if sign == "-" and self.file is not None and self.file.tell() > LONGEST:
             self._renew()
 
     def close(self) -> None:
         """Ends the journal; nothing runs any more."""
-        self.leave()
+        self.release()
         self.path.unlink(missing_ok=True)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Lets the file go as it is."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self.file is not None:
+            self.file.close()
+            self.file = None
 
     def _write(self, line: str, durable: bool) -> None:
         try:
-            if self._file is None:
+            if self.file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self.path.open("wb", buffering=0)
+                self.file = self.path.open("wb", buffering=0)
                 sync(self.path.parent)
-            self._file.write(line.encode())
+            self.file.write(line.encode())
             if durable:
-                os.fdatasync(self._file.fileno())
+                os.fdatasync(self.file.fileno())
         except OSError as error:
             raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
     def _renew(self) -> None:
         """Puts a short file in the place of the long one."""
-        assert self._file is not None
+        assert self.file is not None
         temporary = self.path.with_suffix(".new")
         try:
             with temporary.open("w", encoding="utf-8") as file:
@@ -92,36 +91,45 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)
-            self._file.close()
-            self._file = self.path.open("ab", buffering=0)
+            self.file.close()
+            self.file = self.path.open("ab", buffering=0)
         except OSError as error:
             raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
 
-def suspects(path: Path) -> list[Case]:
-    """The cases that ran when the journal's process ended, the first asked first; a torn last line never ran."""
+def read_suspects(path: Path) -> list[Case]:
+    """The cases that ran when the journal's process ended, in the order in which they were started.
+
+    A torn last line never ran.
+    """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
     except FileNotFoundError:
         return []
     running: dict[int, str] = {}
     for line in lines:
-        sign, _, rest = line.partition(" ")
-        number, _, told = rest.partition(" ")
+        sign, number, text = _parse(line)
         if not line.endswith("\n") or not number.strip().isdecimal():
             continue
         if sign == "+":
-            running[int(number)] = told
+            running[int(number)] = text
         else:
             running.pop(int(number), None)
-    return [case for told in running.values() for case in _cases(told)]
+    return [case for text in running.values() for case in _cases(text)]
 
 
-def _cases(told: str) -> list[Case]:
+def _parse(line: str) -> tuple[str, str, str]:
+    """(sign, number, text) of a line."""
+    sign, _, rest = line.partition(" ")
+    number, _, text = rest.partition(" ")
+    return sign, number, text
+
+
+def _cases(text: str) -> list[Case]:
     try:
-        value = json.loads(told)
+        value = json.loads(text)
         plan = codec.loads(value["text"].encode(), digest=False).case
         return [plan.replica(number) for number in range(int(value["replicas"]))]
     except (ValueError, KeyError, TypeError, CorpusError):
-        # A line of a version with other fields: its group is proposed again from where the lane stands.
+        # A line of a version with other fields: its group is proposed again from where the job stands.
         return []

@@ -1,4 +1,4 @@
-"""Launch: a campaign from its configuration: begun anew, or gone on with after any stop."""
+"""Starts a campaign from its configuration, anew or where it stopped, and runs it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign.config import CampaignConfig
-from fuzz.campaign.coordinator import Conductor
+from fuzz.campaign.coordinator import Coordinator
 from fuzz.campaign.local_hosts import Hosts, LocalHosts
-from fuzz.campaign.ray_hosts import RayCarrier, connected
+from fuzz.campaign.ray_hosts import RayHosts, ray_connection
 from fuzz.campaign.recorder import Recorder
-from fuzz.campaign.remote_hosts import FarHosts
 from fuzz.campaign.schedule import create_jobs
-from fuzz.campaign.state import Ledger
+from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError
 from fuzz.report.notify import CampaignNotifier, event_document
@@ -30,71 +29,79 @@ from fuzz.worker.clock import Clock
 Say = Callable[[str], None]
 
 
-def launch(
+def run_campaign(
     config: CampaignConfig, *, resume: bool, say: Say, clock: Clock | None = None, hosts: Hosts | None = None
-) -> tuple[Ledger, str]:
-    """Runs a campaign until its budget ends or it is stopped; its ledger, and ``finished`` or ``stopped``."""
+) -> tuple[CampaignState, str]:
+    """Runs a campaign until its budget ends or it is stopped; its state, and ``finished`` or ``stopped``.
+
+    `say` gets lines for people. UsageError for what is wrong with the configuration or with this machine.
+    """
     if reason := environment.unsupported():
         raise UsageError(reason)
     create_jobs(config, 0)
     local = config.cluster == "local" or hosts is not None
-    with nullcontext() if local else connected(config.address, config.gpus_per_worker):
-        return _launched(config, resume, say, clock or Clock(), hosts)
+    with nullcontext() if local else ray_connection(config.address, config.gpus_per_worker):
+        return _run(config, resume, say, clock or Clock(), hosts)
 
 
-def _launched(config: CampaignConfig, resume: bool, say: Say, clock: Clock, hosts: Hosts | None) -> tuple[Ledger, str]:
+def _run(
+    config: CampaignConfig, resume: bool, say: Say, clock: Clock, hosts: Hosts | None
+) -> tuple[CampaignState, str]:
     corpus.check_writable(Path(config.corpus))
     store = Store(config.store)
-    campaign = _begun(store, config, clock, say) if not resume else _resumed(store, config, clock, say)
-    ledger = Ledger(store, Recorder(store, clock, say), clock, campaign, create_jobs(config, campaign.id), say)
-    ledger.recall()
+    campaign = _resume(store, config, clock, say) if resume else _create(store, config, clock)
+    jobs = create_jobs(config, campaign.id)
+    state = CampaignState(store, Recorder(store, clock, say), clock, campaign, jobs, say)
+    state.load()
     if campaign.state == "finished":
         say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
-        return ledger, "finished"
-    with _alone(ledger.folder, config.name):
+        return state, "finished"
+    with _lock(state.folder, config.name):
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
-        rebuilt = rebuild(store, ledger.corpus)
+        rebuilt = rebuild(store, state.corpus)
         if resume:
-            ledger.adopt(rebuilt.added)
+            state.adopt(rebuilt.added)
         notify = CampaignNotifier(shlex.join(config.notify), say)
-        places = hosts or hosts_of(config, ledger.folder)
-        say(f"campaign {campaign.id} ({config.name}): {len(ledger.lanes)} lanes, {config.workers} workers")
-        state = Conductor(config, ledger, places, clock, say, notify).run()
-        counts = {"cases": ledger.cases, "new": len(ledger.new), "known": len(ledger.known)}
-        notify(event_document(state, campaign=config.name, **counts))
-    return ledger, state
+        hosts = hosts or _create_hosts(config, state.folder)
+        say(f"campaign {campaign.id} ({config.name}): {len(jobs)} jobs, {config.workers} workers")
+        outcome = Coordinator(config, state, hosts, notify).run()
+        counts = {"cases": state.cases, "new": len(state.new), "known": len(state.known)}
+        notify(event_document(outcome, campaign=config.name, **counts))
+    return state, outcome
 
 
-def hosts_of(config: CampaignConfig, folder: Path) -> Hosts:
-    """Where the slices of a campaign run. UsageError where that cannot be reached."""
+def _create_hosts(config: CampaignConfig, folder: Path) -> Hosts:
     if config.cluster == "local":
         return LocalHosts(folder)
-    return FarHosts(RayCarrier(folder, config.gpus_per_worker, config.cpus_per_worker))
+    return RayHosts(folder, gpus=config.gpus_per_worker, cpus=config.cpus_per_worker)
 
 
-def _begun(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
-    host, folder = socket.gethostname(), str(Path(config.corpus).absolute())
-    made = store.create_campaign(config.name, config.model_dump_json(), folder, clock.wall(), host, os.getpid())
+def _create(store: Store, config: CampaignConfig, clock: Clock) -> Campaign:
+    host, corpus_folder = socket.gethostname(), str(Path(config.corpus).absolute())
+    campaign = store.create_campaign(
+        config.name, config.model_dump_json(), corpus_folder, clock.wall(), host, os.getpid()
+    )
     # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
-    place = Path(config.folder).absolute() / f"{config.name}-{made.id}-{secrets.token_hex(3)}"
-    made = replace(made, folder=str(place))
-    store.save_campaign(made)
-    return made
+    folder = Path(config.folder).absolute() / f"{config.name}-{campaign.id}-{secrets.token_hex(3)}"
+    campaign = replace(campaign, folder=str(folder))
+    store.save_campaign(campaign)
+    return campaign
 
 
-def _resumed(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
+def _resume(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Campaign:
     earlier = store.campaigns(name=config.name)
     if not earlier:
         say(f"there is no campaign {config.name!r} to resume; it begins")
-        return _begun(store, config, clock, say)
-    now = {"config": config.model_dump_json(), "host": socket.gethostname(), "pid": os.getpid()}
-    if earlier[0].state == "finished" and earlier[0].config == now["config"]:
-        return earlier[0]
-    return replace(earlier[0], state="running", corpus=str(Path(config.corpus).absolute()), **now)  # type: ignore[arg-type]
+        return _create(store, config, clock)
+    last, text = earlier[0], config.model_dump_json()
+    if last.state == "finished" and last.config == text:
+        return last
+    corpus_folder, host = str(Path(config.corpus).absolute()), socket.gethostname()
+    return replace(last, state="running", corpus=corpus_folder, config=text, host=host, pid=os.getpid())
 
 
 @contextmanager
-def _alone(folder: Path, name: str) -> Iterator[None]:
+def _lock(folder: Path, name: str) -> Iterator[None]:
     """Keeps two processes from running the same campaign; the lock ends with its process."""
     try:
         folder.mkdir(parents=True, exist_ok=True)

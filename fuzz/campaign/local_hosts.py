@@ -1,50 +1,76 @@
-"""Hosts: the processes in which slices run, on this machine. Another pool of the same shape may have them elsewhere."""
+"""Runs hosts, the processes of slices, on this machine."""
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
 
-from fuzz.campaign.protocol import Event, Request, line_of
+from fuzz.campaign.protocol import Died, Event, Request, decode, encode
 
-HOST = (sys.executable, "-P", "-m", "fuzz.campaign.worker_host")
+HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
 CHUNK = 1 << 16
-GRACE = 5.0
+"""Bytes that are read at once."""
+EXIT_SECONDS = 5.0
 """Seconds that a host has to end by itself."""
 
 
-class Carrier(Protocol):
-    """Reaches some hosts by number. `collect` waits for events at most so long; one that ends is told as ``died``."""
+class Hosts(ABC):
+    """Hosts by number. One that ends, for whatever reason, is reported as Died."""
 
     name: str
 
-    def start(self, number: int) -> None: ...
-    def write(self, number: int, data: bytes) -> None: ...
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]: ...
-    def interrupt(self, number: int) -> None: ...
-    def kill(self, number: int) -> None: ...
-    def pid(self, number: int) -> int: ...
-    def close(self) -> None: ...
+    @abstractmethod
+    def start(self, number: int) -> None:
+        """Starts a host; it sends Ready once it can take a request."""
+
+    @abstractmethod
+    def write(self, number: int, data: bytes) -> None:
+        """Writes lines to a host; nothing happens where it has ended."""
+
+    @abstractmethod
+    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+        """(host, event) for all that have come; waits for the first one at most so long."""
+
+    @abstractmethod
+    def interrupt(self, number: int) -> None:
+        """Asks a host to end its slice in an orderly way."""
+
+    @abstractmethod
+    def kill(self, number: int) -> None:
+        """Ends a host at once."""
+
+    @abstractmethod
+    def pid(self, number: int) -> int:
+        """The host's process on its machine; 0 where there is none."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends every host."""
+
+    def send(self, number: int, request: Request) -> None:
+        self.write(number, encode(request))
+
+    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+        """(host, event) for all that the campaign is to know of; waits as `receive` does."""
+        return self.receive(seconds)
 
 
-class Hosts(Carrier, Protocol):
-    """Hosts that take requests."""
-
-    def send(self, number: int, request: Request) -> None: ...
+def describe_exit(code: int) -> str:
+    """How a process ended, from its exit code."""
+    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
 
 @dataclass
-class LocalHosts:
+class LocalHosts(Hosts):
     """Processes of this machine, with `arguments`.
 
     What they write to standard error goes to files of `folder`, begun at each start.
@@ -53,93 +79,81 @@ class LocalHosts:
     folder: Path
     name: str = "local"
     arguments: tuple[str, ...] = ()
-    _running: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _partial: dict[int, bytes] = field(default_factory=dict)
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
 
-    def log(self, number: int) -> Path:
-        return self.folder / f"host-{number}.log"
-
     def start(self, number: int) -> None:
-        """Starts a host; it says ``ready`` once it can take a request."""
-        with self.log(number).open("wb") as log:
+        with (self.folder / f"host-{number}.log").open("wb") as log:
             # A session of its own: Ctrl-C is for the campaign, which ends its hosts in an orderly way.
-            made = subprocess.Popen(
-                (*HOST, *self.arguments),
+            process = subprocess.Popen(
+                (*HOST_COMMAND, *self.arguments),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
             )
-        assert made.stdout is not None
-        os.set_blocking(made.stdout.fileno(), False)
-        self._running[number], self._partial[number] = made, b""
-        self._selector.register(made.stdout, selectors.EVENT_READ, number)
-
-    def send(self, number: int, request: Request) -> None:
-        self.write(number, line_of(request))
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._processes[number], self._partial[number] = process, b""
+        self._selector.register(process.stdout, selectors.EVENT_READ, number)
 
     def write(self, number: int, data: bytes) -> None:
-        """Lines for a host; where it has ended, `collect` tells."""
-        made = self._running[number]
-        assert made.stdin is not None
+        stdin = self._processes[number].stdin
+        assert stdin is not None
         with suppress(OSError):
-            made.stdin.write(data)
-            made.stdin.flush()
+            stdin.write(data)
+            stdin.flush()
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
-        """(host, event) for all that have come."""
+    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         for key, _ in self._selector.select(seconds):
             number: int = key.data
-            data = self._read(key.fd)
+            data = _read(key.fd)
             if data == b"":
-                yield number, {"kind": "died", "why": self._bury(number)}
+                yield number, Died(self._reap(number))
                 continue
             *lines, self._partial[number] = (self._partial[number] + (data or b"")).split(b"\n")
             for line in lines:
-                event: dict[str, Any] = json.loads(line)
-                yield number, event
+                yield number, decode(line)
 
-    def _read(self, handle: int) -> bytes | None:
-        try:
-            return os.read(handle, CHUNK)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return b""
-
-    def _bury(self, number: int) -> str:
+    def _reap(self, number: int) -> str:
         """Forgets a host that has ended; says how it ended."""
-        made = self._running.pop(number)
-        assert made.stdout is not None and made.stdin is not None
-        self._selector.unregister(made.stdout)
+        process = self._processes.pop(number)
+        assert process.stdout is not None and process.stdin is not None
+        self._selector.unregister(process.stdout)
         try:
-            made.wait(GRACE)
+            process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
-            made.kill()
-            made.wait()
-        made.stdout.close()
+            process.kill()
+            process.wait()
+        process.stdout.close()
         with suppress(OSError):
-            made.stdin.close()
-        code = made.returncode
-        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+            process.stdin.close()
+        return describe_exit(process.returncode)
 
     def interrupt(self, number: int) -> None:
-        """Asks a host to end its slice in an orderly way."""
-        if number in self._running:
-            self._running[number].send_signal(signal.SIGINT)
+        if number in self._processes:
+            self._processes[number].send_signal(signal.SIGINT)
 
     def kill(self, number: int) -> None:
-        """Ends a host at once; `collect` tells of it."""
-        if number in self._running:
-            self._running[number].kill()
+        if number in self._processes:
+            self._processes[number].kill()
 
     def pid(self, number: int) -> int:
-        return self._running[number].pid if number in self._running else 0
+        return self._processes[number].pid if number in self._processes else 0
 
     def close(self) -> None:
-        """Ends every host."""
-        for number in list(self._running):
-            self._running[number].kill()
-            self._bury(number)
+        for number in list(self._processes):
+            self._processes[number].kill()
+            self._reap(number)
         self._selector.close()
+
+
+def _read(handle: int) -> bytes | None:
+    """What a pipe holds: None where it holds nothing now, nothing where it has ended."""
+    try:
+        return os.read(handle, CHUNK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""

@@ -1,31 +1,19 @@
-"""Requests: what a campaign asks a host to do, as lines of JSON. A host answers with events, lines of JSON too.
-
-ready                      it can take a request
-beat                       a sign of life, now and then
-progress plan cases ..     where the slice stands: all before is judged and kept
-saved path replaced new .. an entry was written
-cleared path               a suspect has run
-replaying, replayed path   an entry is about to run again; whether it disagrees
-done ..                    the request has ended, with its sums
-refused why                the request cannot be done: a target, a backend or an engine is wrong
-stuck why                  nothing can be kept any more: a full disk, a corpus that cannot be read
-failed why                 an error of this program
-died why                   told by the pool: the host's process ended
-"""
+"""Defines the messages between a campaign and its hosts: requests one way, events the other, each a line of JSON."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, get_args
 
-Event = Mapping[str, Any]
+Folders = Mapping[str, Mapping[str, str]]
+"""Path of a folder -> name of a file in it -> text. A name may lie deeper."""
 
 
 @dataclass(frozen=True)
 class Slice:
-    """A stretch of fuzzing in one lane. `suspects` are files of cases that run first; `cases` is a limit, or None."""
+    """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None."""
 
     target: str
     planted: str
@@ -51,17 +39,185 @@ class Replay:
     paths: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Files:
+    """What folders hold from now on, for a remote host. `lock` is the number of the LockRequest it grants, or 0."""
+
+    folders: Folders
+    lock: int = 0
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The host can take a request."""
+
+    pid: int = 0
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A sign of life, every few seconds."""
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The host waits for room in its cluster."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A slice has loaded its target; `possible` is the number of cells that its cases can visit."""
+
+    possible: int
+    backend: str
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a slice stands: everything before is judged and kept. `cells` are those visited since the last event."""
+
+    plans: int
+    cases: int
+    rejected: int
+    worst: float
+    seconds: float
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SliceDone(Progress):
+    """A slice has ended. `rejection` says why the last case was refused, where every case of the slice was."""
+
+    unconfirmed: int = 0
+    rejection: str = ""
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A finding that the slice has hit so many times, the first time with this case; sent when the slice ends."""
+
+    path: str
+    known: bool
+    accepted: bool
+    hits: int
+    case: int
+
+
+@dataclass(frozen=True)
+class Saved(Hit):
+    """An entry was written; `finding` is the JSON document of the finding.
+
+    A remote host adds the entry's text, and the names of entries of the folder that it has removed.
+    """
+
+    replaced: str
+    backend: str
+    finding: Mapping[str, Any]
+    text: str = ""
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SuspectCleared:
+    """A suspect has run, and the host is still there."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Replaying:
+    """An entry is about to run again."""
+
+    path: str
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """An entry has run again. `disagrees` is None where it could not run, and `why` says why."""
+
+    path: str
+    disagrees: bool | None
+    status: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class ReplayDone:
+    """A request to replay has ended."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A request or a host has ended otherwise than it should, and `why`."""
+
+    why: str
+
+
+class Refused(Failure):
+    """The request cannot be done: a target, a backend or an engine is wrong."""
+
+
+class Unwritable(Failure):
+    """Nothing can be kept any more: a full disk, or a corpus that cannot be read."""
+
+
+class Failed(Failure):
+    """An internal error ended the request."""
+
+
+class Died(Failure):
+    """The host's process ended. Whoever started it says so."""
+
+
+@dataclass(frozen=True)
+class JournalLine:
+    """A line of a remote host's journal."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class JournalClosed:
+    """A remote host's journal has ended in order."""
+
+
+@dataclass(frozen=True)
+class LockRequest:
+    """A remote host asks for the lock of its slice's folder of entries."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class LockRelease:
+    """A remote host has filed its finding."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a remote host wrote to standard error."""
+
+    text: str
+
+
 Request = Slice | Replay
-KINDS: dict[str, type[Request]] = {"slice": Slice, "replay": Replay}
+SyncEvent = JournalLine | JournalClosed | LockRequest | LockRelease | Log
+"""Events that keep a remote host's files in step with the campaign's, and that end there."""
+Event = (
+    Ready | Beat | Waiting | Started | Progress | SliceDone | Hit | Saved | SuspectCleared | Replaying | Replayed
+    | ReplayDone | Refused | Unwritable | Failed | Died | SyncEvent
+)  # fmt: skip
+Message = Request | Files | Event
+KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Message)}
 
 
-def line_of(request: Request) -> bytes:
-    """The request as a line."""
-    kind = next(name for name, made in KINDS.items() if isinstance(request, made))
-    return json.dumps({"kind": kind, **asdict(request)}).encode() + b"\n"
+def encode(message: Message) -> bytes:
+    """The message as a line."""
+    return json.dumps({"kind": type(message).__name__, **vars(message)}).encode() + b"\n"
 
 
-def request_of(value: Mapping[str, Any]) -> Request:
-    """The request of a line's value."""
-    given: Any = {key: tuple(part) if isinstance(part, list) else part for key, part in value.items() if key != "kind"}
-    return KINDS[value["kind"]](**given)
+def decode(line: str | bytes) -> Any:
+    """The message of a line."""
+    values: dict[str, Any] = json.loads(line)
+    kind = KINDS[values.pop("kind")]
+    return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})

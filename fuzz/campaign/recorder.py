@@ -1,7 +1,7 @@
-"""Recorder: writes what a campaign knows into its store, later where the store does not answer now.
+"""Writes what a campaign knows into its store, later where the store does not answer now.
 
-Findings are in the corpus before they come here, so that a store that is gone loses nothing. Of what replaces itself,
-such as a heartbeat, only the last is kept while it waits.
+Findings are in the corpus before they come here, so that a store that is gone loses nothing. Of writes that replace
+each other, such as heartbeats, only the last is kept while it waits.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from fuzz.campaign.store import Store
 from fuzz.errors import StoreError
 from fuzz.worker.clock import Clock
 
-LONGEST_WAIT = 30.0
+LONGEST_PAUSE = 30.0
 """Seconds between two tries, at most."""
-MOST = 100_000
-"""Writes that wait, at most; older ones of what is only counted are dropped then."""
+LONGEST_QUEUE = 100_000
+"""Writes that wait, at most; beyond that the oldest statistics are dropped."""
 
 
 @dataclass
 class Recorder:
-    """Writes to a store in the order given. `complain` is told when the store is lost, and when it is back."""
+    """Writes to a store in the order of the calls; `pause` is the time between two tries, in seconds.
+
+    `say` gets a line when the store is lost, and when it is back.
+    """
 
     store: Store
     clock: Clock
-    complain: Callable[[str], None]
+    say: Callable[[str], None]
     waiting: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
     dropped: int = 0
-    _pause: float = 0.0
+    pause: float = 0.0
     _next: float = 0.0
 
     def put(self, key: Hashable, write: Callable[[], None]) -> None:
@@ -39,29 +42,29 @@ class Recorder:
 
     def flush(self, *, now: bool = False) -> bool:
         """Writes what waits, unless the store failed a short time ago; whether nothing waits any more."""
-        if self._pause and not now and self.clock.monotonic() < self._next:
+        if self.pause and not now and self.clock.monotonic() < self._next:
             return self._drop()
         while self.waiting:
             key = next(iter(self.waiting))
             try:
                 self.waiting[key]()
             except StoreError as error:
-                if not self._pause:
-                    self.complain(f"{error}; going on, what is to be written waits")
-                self._pause = min(max(2 * self._pause, 1.0), LONGEST_WAIT)
-                self._next = self.clock.monotonic() + self._pause
+                if not self.pause:
+                    self.say(f"{error}; going on, what is to be written waits")
+                self.pause = min(max(2 * self.pause, 1.0), LONGEST_PAUSE)
+                self._next = self.clock.monotonic() + self.pause
                 return self._drop()
             del self.waiting[key]
-        if self._pause:
-            self.complain(f"store {self.store.name} is back")
-        self._pause = 0.0
+        if self.pause:
+            self.say(f"store {self.store.name} is back")
+        self.pause = 0.0
         return True
 
     def _drop(self) -> bool:
-        while len(self.waiting) > MOST:
-            counted = next((key for key in self.waiting if isinstance(key, tuple) and key[0] == "statistic"), None)
-            if counted is None:
+        while len(self.waiting) > LONGEST_QUEUE:
+            oldest = next((key for key in self.waiting if isinstance(key, tuple) and key[0] == "statistic"), None)
+            if oldest is None:
                 break
-            del self.waiting[counted]
+            del self.waiting[oldest]
             self.dropped += 1
         return not self.waiting

@@ -1,93 +1,87 @@
-"""Table: what a campaign came to, for people and as JSON."""
+"""Sums up what a campaign found, as a table for people and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
 
-from fuzz.campaign.state import Ledger, tag
+from fuzz.campaign.state import CampaignState, tag
 from fuzz.campaign.store import Job
 
 VERSION = 1
 COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
 
 
-def grouped(lanes: Sequence[Job]) -> dict[tuple[str, str, str, str], list[Job]]:
-    """Lanes that differ in their seed only, together."""
-    found: dict[tuple[str, str, str, str], list[Job]] = {}
-    for lane in lanes:
-        found.setdefault((lane.target, lane.planted, lane.backend, lane.engine), []).append(lane)
-    return found
+def rows(state: CampaignState) -> list[dict[str, Any]]:
+    """One value for each target, backend and engine, all seeds together."""
+    groups: dict[tuple[str, str, str, str], list[Job]] = {}
+    for job in state.jobs:
+        groups.setdefault((job.target, job.planted, job.backend, job.engine), []).append(job)
+    return [_row(state, jobs) for jobs in groups.values()]
 
 
-def rows(ledger: Ledger) -> list[dict[str, Any]]:
-    """One value for each target, backend and engine. `visited` is the share of cells, None where nothing ran."""
-    return [_row(ledger, lanes) for lanes in grouped(ledger.lanes).values()]
-
-
-def _row(ledger: Ledger, lanes: list[Job]) -> dict[str, Any]:
-    first, tags = lanes[0], {tag(lane) for lane in lanes}
-    cases, seconds = sum(lane.cases for lane in lanes), sum(lane.seconds for lane in lanes)
-    cells, possible = {cell for lane in lanes for cell in lane.cells}, max(lane.possible for lane in lanes)
+def _row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
+    """`visited` is the share of cells, None where nothing ran."""
+    first, tags = jobs[0], {tag(job) for job in jobs}
+    cases, seconds = sum(job.cases for job in jobs), sum(job.seconds for job in jobs)
+    cells, possible = {cell for job in jobs for cell in job.cells}, max(job.possible for job in jobs)
     counts = {
-        name: sum(place in tags for place in found.values())
-        for name, found in (("new", ledger.new), ("known", ledger.known), ("fixed", ledger.fixed))
+        name: sum(mark in tags for mark in marks.values())
+        for name, marks in (("new", state.new), ("known", state.known), ("fixed", state.fixed))
     }
     return {
         "target": first.target,
         "planted": first.planted or None,
         "backend": first.backend,
         "engine": first.engine,
-        "seeds": [lane.seed for lane in lanes],
+        "seeds": [job.seed for job in jobs],
         "cases": cases,
-        "rejected": sum(lane.rejected for lane in lanes),
+        "rejected": sum(job.rejected for job in jobs),
         "cases_per_second": round(cases / seconds, 1) if seconds else 0.0,
         **counts,
-        "worst_ratio": max(lane.worst for lane in lanes),
+        "worst_ratio": max(job.worst for job in jobs),
         "visited": round(len(cells) / possible, 4) if possible else None,
-        "deaths": sum(lane.deaths for lane in lanes),
-        "note": next((lane.note for lane in lanes if lane.note), ""),
+        "deaths": sum(job.deaths for job in jobs),
+        "note": next((job.note for job in jobs if job.note), ""),
     }
 
 
-def table(ledger: Ledger) -> Table:
+def table(state: CampaignState) -> Table:
     """The table at the end of a campaign."""
-    made = Table(box=None, padding=(0, 1), header_style="")
+    result = Table(box=None, padding=(0, 1), header_style="")
     for column in COLUMNS:
-        made.add_column(column, justify="left" if column == "target" else "right", overflow="fold")
-    for row in rows(ledger):
-        name = row["target"].rpartition("/" if ".py:" in row["target"] else "\0")[2] + (
-            f"+{row['planted']}" if row["planted"] else ""
-        )
-        extra = [part for part in (row["backend"], row["engine"]) if part != "auto"]
+        result.add_column(column, justify="left" if column == "target" else "right", overflow="fold")
+    for row in rows(state):
+        name = row["target"].rpartition("/" if ".py:" in row["target"] else "\0")[2]
+        name += f"+{row['planted']}" if row["planted"] else ""
+        choices = [part for part in (row["backend"], row["engine"]) if part != "auto"]
         visited = "-" if row["visited"] is None else f"{row['visited']:.0%}"
         counts = [str(row[key]) for key in ("new", "known", "fixed")]
-        made.add_row(
-            " ".join([name, *extra]), str(row["cases"]), f"{row['cases_per_second']:.0f}", *counts,
-            f"{row['worst_ratio']:.3f}", visited,
-        )  # fmt: skip
-    return made
+        rate, worst = f"{row['cases_per_second']:.0f}", f"{row['worst_ratio']:.3f}"
+        result.add_row(" ".join([name, *choices]), str(row["cases"]), rate, *counts, worst, visited)
+    return result
 
 
-def value(ledger: Ledger, state: str) -> dict[str, Any]:
+def json_value(state: CampaignState, outcome: str) -> dict[str, Any]:
     """The value that ``fuzz campaign --json`` prints."""
-    campaign = ledger.campaign
-    found = {finding.id: finding for finding in ledger.store.findings(campaign=campaign.id, limit=1 << 31)}
+    campaign = state.campaign
+    saved = {finding.id: finding for finding in state.store.findings(campaign=campaign.id, limit=1 << 31)}
     return {
         "version": VERSION,
         "campaign": campaign.id,
         "name": campaign.name,
-        "state": state,
+        "state": outcome,
         "seconds": round(campaign.seconds, 3),
-        "cases": ledger.cases,
-        "targets": rows(ledger),
+        "cases": state.cases,
+        "targets": rows(state),
         "findings": [
-            {**vars(found[name]), "dims": dict(found[name].dims), "seen": "new" if name in ledger.new else "known"}
-            for name in (*ledger.new, *ledger.known)
-            if name in found
+            {**asdict(saved[name]), "seen": "new" if name in state.new else "known"}
+            for name in (*state.new, *state.known)
+            if name in saved
         ],
-        "fixed": sorted(ledger.fixed),
-        "again": sorted(ledger.again),
+        "fixed": sorted(state.fixed),
+        "again": sorted(state.regressed),
     }

@@ -1,4 +1,4 @@
-"""Ledger: what a campaign has come to: its lanes, its findings, its suspects; kept in store and folder."""
+"""Holds what a campaign knows, and writes it to the store: its jobs, its findings and its suspects."""
 
 from __future__ import annotations
 
@@ -9,63 +9,66 @@ from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.campaign.journal import suspects
-from fuzz.campaign.protocol import Event, Slice
+from fuzz.campaign.protocol import Hit, Progress, Replayed, Saved, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
-from fuzz.campaign.schedule import FINDING, earned
+from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
 from fuzz.campaign.store import Campaign, Finding, Job, Occurrence, Statistic, Store, finding_of
-from fuzz.corpus import codec
+from fuzz.campaign.suspects import Suspects
 from fuzz.errors import CorpusError
-from fuzz.model.case import Case
-from fuzz.model.entry import Entry
 from fuzz.worker.clock import Clock
 
-TOGETHER, TRIES = 2, 10
-"""Deaths beside a suspect below which it runs with others, and after which it is only kept."""
-LEFT = {str(number) for number in range(TRIES)}
-WRITTEN, COUNTED = 2.0, 10.0
-"""Seconds between two writes of where a lane stands, and between two of its statistics."""
+SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0
+"""Seconds between two writes of where a job stands, and between two of its statistics."""
 
 
-def tag(lane: Job) -> str:
-    """A short name of a lane, for files and keys."""
-    told = repr((lane.target, lane.planted, lane.backend, lane.engine, lane.seed))
-    return hashlib.sha256(told.encode()).hexdigest()[:10]
+def tag(job: Job) -> str:
+    """A short name of a job, for files and keys."""
+    text = repr((job.target, job.planted, job.backend, job.engine, job.seed))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def target_name(lane: Job | Slice) -> str:
-    """The name of a lane's or slice's target, which is its folder's in the corpus."""
-    return lane.target.rpartition(":")[2] if ".py:" in lane.target else lane.target.replace("/", "_")
+def target_name(job: Job | Slice) -> str:
+    """The name of a job's or slice's target, which is its folder's in the corpus."""
+    return job.target.rpartition(":")[2] if ".py:" in job.target else job.target.replace("/", "_")
 
 
 @dataclass
-class Sums:
-    """Of one slice while it runs: the lane as it was before, and what has been discovered since."""
+class RunningSlice:
+    """A slice while it runs: the job's index, the job as it was before, and what has been discovered since."""
 
+    index: int
     before: Job
     new: set[str] = field(default_factory=set)
     cells: int = 0
-    written: float = -WRITTEN
-    counted: float = -COUNTED
+    saved: float = -SAVE_SECONDS
+    counted: float = -STATISTIC_SECONDS
 
 
 @dataclass
-class Ledger:
-    """Everything that a resumed campaign needs to know. The lanes stand in the order of the configuration."""
+class CampaignState:
+    """Everything that a resumed campaign needs to know. The jobs stand in the order of the configuration.
+
+    `new`, `known`, `fixed` and `regressed` give the tag of the job that saw a finding; `cells` are those that each job
+    has visited. `last_new` is when a new finding was saved last, in seconds of fuzzing.
+    """
 
     store: Store
     recorder: Recorder
     clock: Clock
     campaign: Campaign
-    lanes: list[Job]
-    told: Callable[[str], None]
+    jobs: list[Job]
+    say: Callable[[str], None]
     new: dict[str, str] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)
     fixed: dict[str, str] = field(default_factory=dict)
-    again: dict[str, str] = field(default_factory=dict)
+    regressed: dict[str, str] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
     cells: dict[str, set[str]] = field(default_factory=dict)
     last_new: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._start = self.clock.monotonic() - self.campaign.seconds
+        self.suspects = Suspects(self.folder / "suspects", self.say)
 
     @property
     def corpus(self) -> Path:
@@ -77,209 +80,193 @@ class Ledger:
 
     @property
     def cases(self) -> int:
-        return sum(lane.cases for lane in self.lanes)
+        return sum(job.cases for job in self.jobs)
 
-    def recall(self) -> None:
+    @property
+    def elapsed(self) -> float:
+        """Seconds that this campaign has run, earlier runs of it included."""
+        return self.clock.monotonic() - self._start
+
+    def load(self) -> None:
         """Takes up what the store knows of this campaign."""
-        saved = {tag(lane): lane for lane in self.store.jobs(self.campaign.id)}
-        self.lanes = [replace(saved.get(tag(lane), lane), note="") for lane in self.lanes]
-        self.cells = {tag(lane): set(lane.cells) for lane in self.lanes}
+        saved = {tag(job): job for job in self.store.jobs(self.campaign.id)}
+        self.jobs = [replace(saved.get(tag(job), job), note="") for job in self.jobs]
+        self.cells = {tag(job): set(job.cells) for job in self.jobs}
         for seen in self.store.occurrences(campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
-        self.known = {name: place for name, place in self.known.items() if name not in self.new}
+        self.known = {name: mark for name, mark in self.known.items() if name not in self.new}
 
-    def adopt(self, found: Iterable[Finding]) -> None:
+    def start(self) -> None:
+        """Lets time run, and takes up what was running when an earlier run of this campaign ended."""
+        self._start = self.clock.monotonic() - self.campaign.seconds
+        self.last_new = self.campaign.seconds
+        for index in range(len(self.jobs)):
+            self.record_suspects(index, blamed=True)
+
+    def adopt(self, findings: Iterable[Finding]) -> None:
         """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
 
         Another campaign's would be in the store, or come there when that one goes on.
         """
-        lanes = {(target_name(lane), lane.planted): lane for lane in reversed(self.lanes)}
-        for finding in found:
-            lane = lanes.get((finding.target, finding.planted))
-            if lane is None:
+        jobs = {(target_name(job), job.planted): job for job in reversed(self.jobs)}
+        for finding in findings:
+            job = jobs.get((finding.target, finding.planted))
+            if job is None:
                 continue
-            mark = self.new[finding.id] = tag(lane)
-            key = f"{lane.campaign}:{mark}:saved"
-            seen = Occurrence(
-                finding.id, key, finding.first_seen, lane.campaign, engine=lane.engine, seed=lane.seed, new=True
+            mark = self.new[finding.id] = tag(job)
+            key = f"{job.campaign}:{mark}:saved"
+            occurrence = Occurrence(
+                finding.id, key, finding.first_seen, job.campaign, engine=job.engine, seed=job.seed, new=True
             )
-            self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, seen))
+            self.recorder.put(("finding", finding.id, key), partial(self.store.save_finding, finding, occurrence))
 
     # Slices.
 
-    def begin(self, index: int) -> Sums:
-        return Sums(self.lanes[index])
+    def begin_slice(self, index: int) -> RunningSlice:
+        return RunningSlice(index, self.jobs[index])
 
-    def progress(self, index: int, sums: Sums, event: Event, elapsed: float, *, ended: bool = False) -> None:
-        """Takes up where a slice stands; `ended` where it will not go further."""
-        before, visited = sums.before, self.cells.setdefault(tag(sums.before), set())
-        fresh = set(event["cells"]) - visited
-        visited |= fresh
-        sums.cells += len(fresh)
-        lane = replace(
-            self.lanes[index],
-            plan=before.plan + event["plans"],
-            cases=before.cases + event["cases"],
-            rejected=before.rejected + event["rejected"],
-            seconds=before.seconds + event["seconds"],
-            worst=max(before.worst, event["worst"]),
-            unconfirmed=before.unconfirmed + event.get("unconfirmed", 0),
+    def update(self, running: RunningSlice, event: Progress) -> None:
+        """Takes up where a slice stands."""
+        before, index, visited = running.before, running.index, self.cells.setdefault(tag(running.before), set())
+        new = set(event.cells) - visited
+        visited |= new
+        running.cells += len(new)
+        ended = isinstance(event, SliceDone)
+        self.jobs[index] = replace(
+            self.jobs[index],
+            plan=before.plan + event.plans,
+            cases=before.cases + event.cases,
+            rejected=before.rejected + event.rejected,
+            seconds=before.seconds + event.seconds,
+            worst=max(before.worst, event.worst),
+            unconfirmed=before.unconfirmed + (event.unconfirmed if isinstance(event, SliceDone) else 0),
             cells=tuple(sorted(visited)),
         )
-        self.lanes[index] = lane
         now = self.clock.monotonic()
-        if ended or now - sums.written > WRITTEN:
-            sums.written = now
-            self.save(index)
-        if ended or now - sums.counted > COUNTED:
-            sums.counted = now
-            self.count(index, elapsed)
+        if ended or now - running.saved > SAVE_SECONDS:
+            running.saved = now
+            self.save_job(index)
+        if ended or now - running.counted > STATISTIC_SECONDS:
+            running.counted = now
+            self.save_statistic(index)
 
-    def end(self, index: int, sums: Sums, *, died: bool = False) -> None:
-        """Closes a slice: what it discovered decides when the lane's turn comes again."""
-        lane, before = self.lanes[index], sums.before
-        discoveries = sums.cells + FINDING * len(sums.new)
-        self.lanes[index] = replace(
-            lane,
-            slices=lane.slices + 1,
-            deaths=lane.deaths + died,
-            discoveries=lane.discoveries + discoveries,
-            recent=earned(before, discoveries, lane.seconds - before.seconds),
+    def end_slice(self, running: RunningSlice, *, died: bool = False) -> None:
+        """Closes a slice: what it discovered decides when the job gets its next one."""
+        job, before = self.jobs[running.index], running.before
+        discoveries = running.cells + FINDING_CELLS * len(running.new)
+        self.jobs[running.index] = replace(
+            job,
+            slices=job.slices + 1,
+            deaths=job.deaths + died,
+            discoveries=job.discoveries + discoveries,
+            recent=average_discoveries(before, discoveries, job.seconds - before.seconds),
         )
-        self.save(index)
+        self.save_job(running.index)
 
     def give_up(self, index: int, why: str) -> None:
-        """Lets a lane have no more slices, until the campaign is resumed."""
-        self.lanes[index] = replace(self.lanes[index], note=why)
-        self.save(index)
+        """Lets a job have no more slices, until the campaign is resumed."""
+        self.say(f"{self.jobs[index].target}: {why}")
+        self.jobs[index] = replace(self.jobs[index], note=why)
+        self.save_job(index)
 
-    def save(self, index: int) -> None:
-        """Writes where a lane stands, with its findings counted."""
-        mark = tag(self.lanes[index])
-        new, known, fixed = (list(found.values()).count(mark) for found in (self.new, self.known, self.fixed))
-        lane = self.lanes[index] = replace(self.lanes[index], new=new, known=known, fixed=fixed)
-        self.recorder.put(("lane", mark), lambda: self.store.save_job(lane))
+    # What is written.
 
-    def count(self, index: int, elapsed: float) -> None:
-        """Writes a statistic."""
-        lane = self.lanes[index]
-        found = lane.new + lane.known
-        # The lane's own seconds number its statistics: they only grow, whatever the clock does.
-        number = int(lane.seconds * 1000)
-        names = lane.campaign, lane.target, lane.planted, lane.backend, lane.engine, lane.seed
-        made = Statistic(
-            *names, number, self.clock.wall(), elapsed, lane.cases, lane.rate, found, lane.worst, lane.share
+    def save_campaign(self, state: str, note: str = "") -> None:
+        self.campaign = campaign = replace(
+            self.campaign, state=state, seconds=self.elapsed, cases=self.cases, updated=self.clock.wall(), note=note
         )
-        self.recorder.put(("statistic", *names, number), lambda: self.store.save_statistic(made))
+        self.recorder.put("campaign", partial(self.store.save_campaign, campaign))
+
+    def save_job(self, index: int) -> None:
+        """Writes where a job stands, with its findings counted."""
+        mark = tag(self.jobs[index])
+        new, known, fixed = (list(marks.values()).count(mark) for marks in (self.new, self.known, self.fixed))
+        job = self.jobs[index] = replace(self.jobs[index], new=new, known=known, fixed=fixed)
+        self.recorder.put(("job", mark), partial(self.store.save_job, job))
+
+    def save_statistic(self, index: int) -> None:
+        job = self.jobs[index]
+        # The job's own seconds number its statistics: they only grow, whatever the clock does.
+        number = int(job.seconds * 1000)
+        names = job.campaign, job.target, job.planted, job.backend, job.engine, job.seed
+        counts = job.cases, job.rate, job.new + job.known, job.worst, job.share
+        statistic = Statistic(*names, number, self.clock.wall(), self.elapsed, *counts)
+        self.recorder.put(("statistic", *names, number), partial(self.store.save_statistic, statistic))
 
     # Findings.
 
-    def saved(self, index: int, sums: Sums, event: Event, elapsed: float) -> str:
+    def add_saved(self, running: RunningSlice, event: Saved) -> str:
         """Takes up an entry that a slice has written; the id of a finding that is new, or nothing."""
-        path, replaced = Path(event["path"]), Path(event["replaced"]).stem if event["replaced"] else ""
-        name, mark = path.stem, tag(self.lanes[index])
-        first = not event["known"] and name not in self.new and replaced not in self.new
+        path, replaced = Path(event.path), Path(event.replaced).stem if event.replaced else ""
+        name, mark = path.stem, tag(running.before)
+        first = not event.known and name not in self.new and replaced not in self.new
         if replaced in self.new:
             del self.new[replaced]
-            sums.new.discard(replaced)
+            running.new.discard(replaced)
             self.new[name] = mark
         if first:
             self.new[name] = mark
-            self.last_new = elapsed
+            self.last_new = self.elapsed
         if name in self.new:
-            sums.new.add(name)
-        self.occurred(index, event, path, sums, replaced)
+            running.new.add(name)
+        self._save_occurrence(running, event, replaced)
         return name if first else ""
 
-    def met(self, index: int, sums: Sums, event: Event) -> None:
+    def add_hit(self, running: RunningSlice, event: Hit) -> None:
         """Takes up a finding that a slice hit, at its end."""
-        name = Path(event["path"]).stem
+        name = Path(event.path).stem
         if name not in self.new:
-            self.known[name] = tag(self.lanes[index])
-        if event["accepted"]:
+            self.known[name] = tag(running.before)
+        if event.accepted:
             self.accepted.add(name)
-        self.occurred(index, event, Path(event["path"]), sums, "")
+        self._save_occurrence(running, event, "")
 
-    def occurred(self, index: int, event: Event, path: Path, sums: Sums, replaced: str) -> None:
-        lane, name = self.lanes[index], path.stem
+    def _save_occurrence(self, running: RunningSlice, event: Hit, replaced: str) -> None:
+        job, path = self.jobs[running.index], Path(event.path)
         try:
             entry = corpus.read(path)
         except CorpusError:
-            return  # Replaced or removed meanwhile; whoever did that tells of it.
-        wall = self.clock.wall()
-        made = finding_of(entry, path, self.corpus, wall)
-        key, backend = f"{lane.campaign}:{tag(lane)}:{sums.before.slices}", entry.seen.get("backend", "")
-        numbers = lane.seed, event["case"], event["hits"]
-        seen = Occurrence(
-            name, key, wall, lane.campaign, backend, lane.engine, *numbers, name in sums.new, dict(entry.seen)
+            return  # Replaced or removed meanwhile; whoever did that reports it.
+        wall, name = self.clock.wall(), path.stem
+        finding = finding_of(entry, path, self.corpus, wall)
+        key, backend = f"{job.campaign}:{tag(job)}:{running.before.slices}", entry.seen.get("backend", "")
+        numbers = job.seed, event.case, event.hits
+        occurrence = Occurrence(
+            name, key, wall, job.campaign, backend, job.engine, *numbers, name in running.new, dict(entry.seen)
         )
-        self.recorder.put(("finding", name, key, replaced), lambda: self.store.save_finding(made, seen, replaced))
+        write = partial(self.store.save_finding, finding, occurrence, replaced)
+        self.recorder.put(("finding", name, key, replaced), write)
 
-    def replayed(self, index: int, path: Path, event: Event) -> None:
+    def add_replay(self, index: int, event: Replayed) -> None:
         """Takes up what came of an entry that ran again."""
-        name, disagrees, mark = path.stem, event["disagrees"], tag(self.lanes[index])
-        if disagrees is None:
-            self.told(f"{path} cannot be replayed: {event['why']}")
+        path, mark = Path(event.path), tag(self.jobs[index])
+        if event.disagrees is None:
+            self.say(f"{path} cannot be replayed: {event.why}")
             return
-        self.recorder.put(
-            ("replayed", name), lambda: self.store.save_replay(name, "disagrees" if disagrees else "agrees")
-        )
-        if not disagrees and event["status"] == "open":
-            self.fixed[name] = mark
-            self.told(f"fixed: {path} agrees now; fuzz mark {path} fixed --why ..")
-        if disagrees and event["status"] == "fixed":
-            self.again[name] = mark
-            self.told(f"marked fixed, but it disagrees again: {path}")
-        self.save(index)
+        outcome = "disagrees" if event.disagrees else "agrees"
+        self.recorder.put(("replayed", path.stem), partial(self.store.save_replay, path.stem, outcome))
+        if not event.disagrees and event.status == "open":
+            self.fixed[path.stem] = mark
+            self.say(f"fixed: {path} agrees now; fuzz mark {path} fixed --why ..")
+        if event.disagrees and event.status == "fixed":
+            self.regressed[path.stem] = mark
+            self.say(f"marked fixed, but it disagrees again: {path}")
+        self.save_job(index)
 
     # Suspects.
 
-    def journal(self, lane: Job) -> Path:
-        return self.folder / "journals" / f"{tag(lane)}.journal"
+    def journal(self, index: int) -> Path:
+        return self.folder / "journals" / f"{tag(self.jobs[index])}.journal"
 
-    def arrest(self, lane: Job, *, blamed: bool) -> int:
-        """Turns what ran when a slice ended into suspects, files of their own; how many there are.
+    def record_suspects(self, index: int, *, blamed: bool) -> int:
+        """Turns what ran when a job's slice ended into suspects; how many there are."""
+        return self.suspects.record(tag(self.jobs[index]), self.journal(index), blamed=blamed)
 
-        `blamed` is whether one of them may have ended it: a campaign that is stopped ends its slices itself.
-        """
-        folder, journal = self.folder / "suspects", self.journal(lane)
-        cases = suspects(journal)
-        try:
-            for case in cases:
-                folder.mkdir(parents=True, exist_ok=True)
-                self._arrest(folder, tag(lane), case, blamed)
-        except OSError as error:
-            # The journal stays, and is read again when the campaign goes on.
-            raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
-        journal.unlink(missing_ok=True)
-        return len(cases)
+    def urgent_jobs(self) -> set[int]:
+        """The jobs with suspects that are to run."""
+        tags = self.suspects.tags()
+        return {index for index, job in enumerate(self.jobs) if tag(job) in tags and not job.note}
 
-    def _arrest(self, folder: Path, mark: str, case: Case, blamed: bool) -> None:
-        text = codec.dumps(Entry(case), digest=False).encode()
-        digest = hashlib.sha256(text).hexdigest()[:16]
-        old = next(folder.glob(f"{mark}-{digest}.*"), None)
-        tries = (int(old.suffix[1:]) if old else 0) + blamed
-        temporary = folder / f".{mark}.tmp"
-        temporary.write_bytes(text)
-        temporary.rename(folder / f"{mark}-{digest}.{tries}")
-        if old is not None and int(old.suffix[1:]) != tries:
-            old.unlink(missing_ok=True)
-
-    def urgent(self) -> set[int]:
-        """The lanes that have suspects which are to run."""
-        folder = self.folder / "suspects"
-        found = folder.iterdir() if folder.is_dir() else ()
-        marks = {path.name.partition("-")[0] for path in found if path.suffix[1:] in LEFT}
-        return {index for index, lane in enumerate(self.lanes) if tag(lane) in marks and not lane.note}
-
-    def held(self, lane: Job) -> tuple[str, ...]:
-        """The suspects of a lane that are to run first, or the first of them."""
-        found = sorted((self.folder / "suspects").glob(f"{tag(lane)}-*"), key=lambda path: int(path.suffix[1:]))
-        for path in found:
-            if int(path.suffix[1:]) == TRIES:
-                self.told(f"{path}: whatever ran it ended {TRIES} times; it is kept, and runs no more")
-                path.rename(path.with_suffix(f".{TRIES + 1}"))
-        left = [path for path in found if int(path.suffix[1:]) < TRIES]
-        together = [path for path in left if int(path.suffix[1:]) < TOGETHER]
-        # Alone, what kills is told from what only waited beside it.
-        return tuple(str(path) for path in together or left[:1])
+    def select_suspects(self, index: int) -> tuple[str, ...]:
+        """The suspects of a job that its next slice runs first."""
+        return self.suspects.select(tag(self.jobs[index]))

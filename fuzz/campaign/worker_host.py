@@ -1,8 +1,8 @@
-"""Host: the process in which a campaign's slices run, one after another. ``python -m fuzz.campaign.worker_host``.
+"""Runs the slices of a campaign, one after another, in a process of its own: ``python -m fuzz.campaign.worker_host``.
 
 It reads requests from standard input and writes events to standard output. It ends with its campaign, and its workers
-end with it; whatever ends it costs the slice that runs, and no other. With a folder as its argument it sees no file of
-its campaign's, and keeps its own there.
+end with it; whatever ends it costs the slice that runs, and no other. With a folder as its argument it is a remote
+host, which sees no file of its campaign's and keeps its own there.
 """
 
 from __future__ import annotations
@@ -19,17 +19,34 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
-from fuzz.campaign.host_channel import Voice
+from fuzz.campaign.host_channel import HostChannel
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import Replay, Request, Slice
-from fuzz.campaign.remote_channel import AwayVoice
+from fuzz.campaign.protocol import (
+    Beat,
+    Failed,
+    Hit,
+    Progress,
+    Ready,
+    Refused,
+    Replay,
+    ReplayDone,
+    Replayed,
+    Replaying,
+    Request,
+    Saved,
+    Slice,
+    SliceDone,
+    Started,
+    SuspectCleared,
+    Unwritable,
+)  # fmt: skip
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.json import finding_json
 from fuzz.run import environment
-from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.replay import elsewhere, own_backend, reproduces, target_of
 from fuzz.search.coverage import cells, possible
@@ -42,75 +59,74 @@ from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
 from fuzz.worker.serve import PR_SET_PDEATHSIG
 
-BEAT = 2.0
+BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
-TOLD = 0.5
+PROGRESS_SECONDS = 0.5
 """Seconds between two events about progress."""
 DURABLE = ("cuda",)
 """Backends whose kernels can take the machine down: each group is on disk before it runs."""
 
 
 @dataclass
-class Listener:
-    """A Watcher that tells a campaign what happens, and keeps the journal."""
+class SliceWatcher:
+    """Reports to the campaign what happens in a slice, and keeps the journal."""
 
-    voice: Voice
-    asked_for: Slice
+    channel: HostChannel
     journal: Journal
     suspects: dict[tuple[Any, ...], str]
     seeds: int
     plans: int = 0
-    visited: set[str] = field(default_factory=set)
-    fresh: list[str] = field(default_factory=list)
-    told: float = 0.0
     backend: str = ""
+    _visited: set[str] = field(default_factory=set)
+    _new_cells: list[str] = field(default_factory=list)
+    _last_progress: float = 0.0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.backend = backend
-        self.voice.say("started", possible=possible(target), backend=backend)
+        self.channel.send(Started(possible(target), backend))
 
     def on_group_start(self, group: ReplicaGroup) -> None:
-        self.journal.asked(group)
+        self.journal.start_group(group)
 
     def on_group_done(self, group: ReplicaGroup) -> None:
         """Everything about this group is kept by now."""
         path = self.suspects.pop(group.plan.key, None)
         if path is not None:
-            self.voice.say("cleared", path=path)
+            self.channel.send(SuspectCleared(path))
         elif self.seeds:
             self.seeds -= 1
         else:
             self.plans += 1
-        new = cells(group.plan) - self.visited
-        self.visited |= new
-        self.fresh += sorted(new)
-        self.journal.judged(group)
+        new = cells(group.plan) - self._visited
+        self._visited |= new
+        self._new_cells += sorted(new)
+        self.journal.finish_group(group)
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
-        if time.monotonic() - self.told > TOLD:
-            self.told = time.monotonic()
-            self.tell("progress", statistics, seconds)
+        if time.monotonic() - self._last_progress > PROGRESS_SECONDS:
+            self._last_progress = time.monotonic()
+            self.channel.send(Progress(**self.progress_fields(statistics, seconds)))
 
-    def tell(self, kind: str, statistics: RunStatistics, seconds: float, **more: Any) -> None:
-        fresh, self.fresh = self.fresh, []
-        counted = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
-        self.voice.say(kind, plans=self.plans, seconds=seconds, cells=fresh, **counted, **more)
+    def progress_fields(self, statistics: RunStatistics, seconds: float) -> dict[str, Any]:
+        """The fields of Progress; the new cells are reported once."""
+        new, self._new_cells = tuple(self._new_cells), []
+        counts = {"cases": statistics.cases, "rejected": statistics.rejected, "worst": statistics.worst}
+        return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
-        told = {"backend": self.backend, "finding": dict(finding_json(bug))}
-        self.voice.say("saved", path=bug.path, replaced=replaced, **seen(bug), **told)
+        self.channel.send(Saved(*_hit(bug), replaced, self.backend, dict(finding_json(bug))))
 
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
     def on_shrunk(self, bug: Bug) -> None: ...
     def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
 
 
-def seen(bug: Bug) -> dict[str, Any]:
-    return {"known": bug.known, "accepted": bug.accepted, "hits": bug.hits, "case": bug.first_index}
+def _hit(bug: Bug) -> tuple[str, bool, bool, int, int]:
+    """The fields of Hit."""
+    return bug.path, bug.known, bug.accepted, bug.hits, bug.first_index
 
 
-def work(request: Slice, voice: Voice) -> None:
-    """Runs a slice."""
+def run_slice(request: Slice, channel: HostChannel) -> None:
     target = load(request.target)
     if request.planted:
         load_planted(target, request.planted)
@@ -121,106 +137,104 @@ def work(request: Slice, voice: Voice) -> None:
     from fuzz.target.seeds import seed_cases
 
     name = backend(request.backend).name
-    suspects = read_suspects(request)
-    journal = Journal(Path(request.journal), name in DURABLE, voice.noted)
+    suspects = _read_suspects(request)
+    journal = Journal(Path(request.journal), name in DURABLE, channel.copy_journal_line)
     options = RunOptions(
         request.target, request.planted or None, name, request.engine, request.seed, request.seconds, request.cases,
         corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,
     )  # fmt: skip
-    paths = {case.key: path for path, case in suspects.items()}
-    listener = Listener(voice, request, journal, paths, len(seed_cases(target)) if request.plan == 0 else 0)
-    cases = tuple(suspects.values())
-    folder = Path(request.corpus)
+    seeds = len(seed_cases(target)) if request.plan == 0 else 0
+    watcher = SliceWatcher(channel, journal, {case.key: path for path, case in suspects.items()}, seeds)
     fuzzer = Fuzzer(
-        options, target, name, folder, listener, environment.versions(),
-        suspects=cases, keep_smaller_duplicate=False, file_lock=voice.turn,
+        options, target, name, Path(request.corpus), watcher, environment.versions(), suspects=tuple(suspects.values()),
+        keep_smaller_duplicate=False, file_lock=channel.lock, allow_all_rejected=True,
     )  # fmt: skip
-    finish(fuzzer.run(), listener)
+    result = fuzzer.run()
+    for bug in result.bugs:
+        if bug.path:
+            channel.send(Hit(*_hit(bug)))
+    rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
+    progress = watcher.progress_fields(result.statistics, result.seconds)
+    channel.send(SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
     journal.close()
-    voice.closed()
+    channel.close_journal()
 
 
-def finish(result: Result, listener: Listener) -> None:
-    findings = [{"path": bug.path, **seen(bug)} for bug in result.bugs if bug.path]
-    sums = {"findings": findings, "unconfirmed": result.unconfirmed, "interrupted": result.interrupted}
-    listener.tell("done", result.statistics, result.seconds, **sums)
-
-
-def read_suspects(request: Slice) -> dict[str, Case]:
+def _read_suspects(request: Slice) -> dict[str, Case]:
     """Path -> case of each suspect that can still be read."""
-    found = {}
+    suspects = {}
     for path in request.suspects:
         try:
-            found[path] = codec.loads(Path(path).read_bytes(), digest=False).case
+            suspects[path] = codec.loads(Path(path).read_bytes(), digest=False).case
         except (OSError, CorpusError):
             continue
-    return found
+    return suspects
 
 
-def replay(request: Replay, voice: Voice) -> None:
+def replay_entries(request: Replay, channel: HostChannel) -> None:
     """Runs entries again, each in a clean worker."""
+    for path in request.paths:
+        channel.send(Replaying(path))
+        try:
+            replayed = _replay(request, path)
+        except UsageError as error:
+            replayed = Replayed(path, None, why=one_line(error))
+        channel.send(replayed)
+    channel.send(ReplayDone())
+
+
+def _replay(request: Replay, path: str) -> Replayed:
     from fuzz.backends import backend
 
-    for path in request.paths:
-        voice.say("replaying", path=path)
-        try:
-            entry = corpus.read(Path(path))
-            text, target = target_of(entry, Path(path), request.target)
-            name = backend(own_backend(entry, request.backend)).name
-            disagrees = reproduces(entry, text, target, name)
-        except UsageError as error:
-            voice.say("replayed", path=path, disagrees=None, why=one_line(error))
-            continue
-        if elsewhere(entry, name, disagrees):
-            why = f"it was seen on {entry.seen['backend']}, and agrees on {name}"
-            voice.say("replayed", path=path, disagrees=None, why=why)
-            continue
-        voice.say("replayed", path=path, disagrees=disagrees, status=entry.status)
-    voice.say("done")
+    entry = corpus.read(Path(path))
+    text, target = target_of(entry, Path(path), request.target)
+    name = backend(own_backend(entry, request.backend)).name
+    disagrees = reproduces(entry, text, target, name)
+    if elsewhere(entry, name, disagrees):
+        return Replayed(path, None, why=f"it was seen on {entry.seen['backend']}, and agrees on {name}")
+    return Replayed(path, disagrees, entry.status)
 
 
-def answer(request: Request, voice: Voice) -> None:
-    """Does what is asked; an error of it is an event, and ends this process where it is not the request's."""
+def handle(request: Request, channel: HostChannel) -> None:
+    """Does what a request asks for; what goes wrong is an event."""
     try:
         if isinstance(request, Slice):
-            work(request, voice)
+            run_slice(request, channel)
         else:
-            replay(request, voice)
+            replay_entries(request, channel)
     except CorpusError as error:
-        voice.say("stuck", why=one_line(error))
+        channel.send(Unwritable(one_line(error)))
     except UsageError as error:
-        voice.say("refused", why=one_line(error))
+        channel.send(Refused(one_line(error)))
     except OSError as error:
-        voice.say("stuck", why=f"{error.filename or 'a file'}: {error.strerror}")
+        channel.send(Unwritable(f"{error.filename or 'a file'}: {error.strerror}"))
     except Exception as error:
         traceback.print_exc()
-        voice.say("failed", why=one_line(error))
+        channel.send(Failed(one_line(error)))
 
 
 def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    out = os.fdopen(os.dup(1), "wb")
-    voice = AwayVoice(out, root=Path(sys.argv[1]).resolve(), ears=sys.stdin) if len(sys.argv) > 1 else Voice(out)
+    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
+    channel = HostChannel(os.fdopen(os.dup(1), "wb"), sys.stdin, root)
     # What a target prints must not end up among the events.
     os.dup2(2, 1)
-    threading.Thread(target=beat, args=(voice,), daemon=True).start()
+    threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     preload("fuzz.oracles.preload")
-    voice.say("ready", pid=os.getpid())
+    channel.send(Ready(os.getpid()))
     try:
-        for line in sys.stdin:
-            request = voice.heard(line)
-            if request is not None:
-                answer(request, voice)
-                voice.say("ready", pid=os.getpid())
+        for request in channel.requests():
+            handle(request, channel)
+            channel.send(Ready(os.getpid()))
     except (BrokenPipeError, KeyboardInterrupt):
         return
 
 
-def beat(voice: Voice) -> None:
+def _beat(channel: HostChannel) -> None:
     while True:
-        time.sleep(BEAT)
+        time.sleep(BEAT_SECONDS)
         try:
-            voice.say("beat")
+            channel.send(Beat())
         except OSError:
             os._exit(1)
 

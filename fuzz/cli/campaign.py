@@ -20,7 +20,7 @@ from fuzz.report.sarif import sarif as as_sarif
 from fuzz.run.replay import target_of
 
 if TYPE_CHECKING:
-    from fuzz.campaign.state import Ledger
+    from fuzz.campaign.state import CampaignState
 
 
 def campaign(
@@ -36,44 +36,44 @@ def campaign(
     check(junit, "--junit")
     check(sarif, "--sarif")
     from fuzz.campaign.config import load_config
-    from fuzz.campaign.launch import launch
-    from fuzz.campaign.results import table, value
+    from fuzz.campaign.launch import run_campaign
+    from fuzz.campaign.results import json_value, table
 
     # What stops services ends a campaign as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    ledger, state = launch(load_config(config), resume=resume, say=say)
-    with ledger.store:
-        write_triage(ledger, only_new, junit, sarif)
+    state, outcome = run_campaign(load_config(config), resume=resume, say=say)
+    with state.store:
+        write_reports(state, only_new, junit, sarif)
         if json:
-            put_json(value(ledger, state))
+            put_json(json_value(state, outcome))
         else:
-            errors.print(table(ledger))
-            say(f"{state}; findings {len(ledger.new)} new, {len(ledger.known)} known, {len(ledger.fixed)} fixed")
-    known = {*ledger.known, *ledger.again} - ledger.accepted
-    return int(bool(ledger.new) or bool(known) and not only_new)
+            errors.print(table(state))
+            say(f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed")
+    known = {*state.known, *state.regressed} - state.accepted
+    return int(bool(state.new) or bool(known) and not only_new)
 
 
-def write_triage(ledger: Ledger, only_new: bool, junit: Path | None, sarif: Path | None) -> None:
-    """The files for continuous integration that were asked for: those findings fail that the exit code counts."""
+def write_reports(state: CampaignState, only_new: bool, junit: Path | None, sarif: Path | None) -> None:
+    """Writes the files for continuous integration: those findings fail that the exit code counts."""
     if not (junit or sarif):
         return
-    seen = {**dict.fromkeys(ledger.again, "known"), **dict.fromkeys(ledger.known, "known")}
-    found = []
-    for name, kind in {**seen, **dict.fromkeys(ledger.new, "new")}.items():
-        saved = ledger.store.finding(name)
+    known = dict.fromkeys((*state.regressed, *state.known), "known")
+    items = []
+    for name, kind in {**known, **dict.fromkeys(state.new, "new")}.items():
+        saved = state.store.finding(name)
         if saved is None:
             continue
         path = Path(saved.corpus) / saved.path
         entry = corpus.read(path)
-        state = "accepted" if name in ledger.accepted else "ok" if kind == "known" and only_new else "failed"
-        found.append(item(entry, target_of(entry, path, "")[1], str(path), state, kind, saved.message))
+        result = "accepted" if name in state.accepted else "ok" if kind == "known" and only_new else "failed"
+        items.append(item(entry, target_of(entry, path, "")[1], str(path), result, kind, saved.message))
     if junit:
-        write(junit, as_junit("fuzz campaign", found, sum(lane.seconds for lane in ledger.lanes)))
+        write(junit, as_junit("fuzz campaign", items, sum(job.seconds for job in state.jobs)))
     if sarif:
-        write(sarif, as_sarif(found, number()))
+        write(sarif, as_sarif(items, number()))
 
 
 def say(text: str) -> None:
-    """A line for people; a terminal that is gone ends nothing."""
+    """Prints a line for people; a terminal that is gone ends nothing."""
     with suppress(OSError):
         errors.print(text, highlight=False, markup=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from fuzz.cli.console import put, put_json
 from fuzz.errors import CorpusError, UsageError
 
 URL = "sqlite:///.fuzz/store.sqlite"
-"""Where campaigns keep their state unless told otherwise."""
+"""Where campaigns keep their state by default."""
 
 store = typer.Typer(no_args_is_help=True, help="The database of campaigns.")
 
@@ -27,19 +27,19 @@ def rebuild(
     """Make the findings of a store again from a corpus folder."""
     needs_service()
     from fuzz.campaign.store import Store
-    from fuzz.campaign.store import rebuild as made_again
+    from fuzz.campaign.store import rebuild as rebuild_store
 
     if not corpus.is_dir():
         raise CorpusError(f"{corpus} is no folder of corpus entries")
     with Store(url) as opened:
-        done = made_again(opened, corpus)
+        result = rebuild_store(opened, corpus)
     if json:
-        put_json({**vars(done), "added": len(done.added)})
+        put_json({**vars(result), "added": len(result.added)})
     else:
-        put(f"{done.findings} findings: {len(done.added)} added, {done.forgotten} forgotten")
-        for line in done.unreadable:
+        put(f"{result.findings} findings: {len(result.added)} added, {result.forgotten} forgotten")
+        for line in result.unreadable:
             put(f"cannot be read: {line}")
-    return int(bool(done.unreadable))
+    return int(bool(result.unreadable))
 
 
 def needs_service() -> None:

@@ -97,6 +97,7 @@ class Fuzzer:
     `process_start` is when the process started, by time.monotonic. `suspects` are cases that run before all others:
     they ran when an earlier run ended. With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds
     already is saved as another entry. While a finding is saved, `file_lock` keeps others out of the target's folder.
+    A run whose cases were all rejected raises TargetError, unless `allow_all_rejected`.
     """
 
     options: RunOptions
@@ -116,6 +117,7 @@ class Fuzzer:
     last_rejection: str = ""
     suspects: tuple[Case, ...] = ()
     keep_smaller_duplicate: bool = True
+    allow_all_rejected: bool = False
     file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
 
     def run(self) -> Result:
@@ -146,7 +148,7 @@ class Fuzzer:
             except KeyboardInterrupt:
                 interrupted = True
         seconds = time.monotonic() - start - self.paused_seconds
-        if self.statistics.cases and self.statistics.cases == self.statistics.rejected:
+        if self.statistics.all_rejected and not self.allow_all_rejected:
             refused = f"every one of {self.statistics.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.last_rejection}")
         hit = [bug for bug in self.bugs if bug.hits]

@@ -29,6 +29,11 @@ class RunStatistics:
     dims: dict[str, list[int]] = field(default_factory=dict)
     symptoms: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def all_rejected(self) -> bool:
+        """Whether cases ran, and every one of them was rejected."""
+        return 0 < self.cases == self.rejected
+
     def learn(self, case: Case, *reports: Report) -> None:
         """The reports on a case, or on replicas of a plan, of which `case` is one."""
         self.cases += len(reports)

@@ -36,6 +36,11 @@ def wrong(x):
 
 
 @target(**ONE)
+def refuses(x):
+    raise ValueError("not today")
+
+
+@target(**ONE)
 def segfaults(x):
     if x.numel() > 8:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -128,7 +133,7 @@ def assert_ended(pid: int, folder: Path) -> None:
         time.sleep(0.05)
 
 
-def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_lane(tmp_path: Path) -> None:
+def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_job(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
     path = prepared(tmp_path, "right", budget={"time": "100s"})
     path.write_text(path.read_text().replace("[", '["broken.py", ', 1))
@@ -155,3 +160,11 @@ def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_pa
     prepared(tmp_path, targets=["broken.py"])
     code, _, said = campaign(tmp_path)
     assert code == 2 and "nonsense is not installed" in said.splitlines()[-1]
+
+
+def test_a_target_that_refuses_every_case_is_not_given_up(tmp_path: Path) -> None:
+    prepared(tmp_path, "refuses", budget={"cases": 30})
+    code, told, said = campaign(tmp_path)
+    assert code == 0 and "every case was refused, the last one: " in said and "tried again in 30 s" in said
+    (row,) = told["targets"]
+    assert row["cases"] == row["rejected"] >= 30 and row["note"] == ""

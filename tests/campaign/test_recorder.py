@@ -67,13 +67,13 @@ def test_the_pause_between_tries_grows_and_the_end_does_not_wait_for_it() -> Non
     for _ in range(10):
         made.put("a", store.write(1))
         clock.now[0] += 31.0
-    assert made._pause == recorder.LONGEST_WAIT
+    assert made.pause == recorder.LONGEST_PAUSE
     store.away = False
     assert made.flush(now=True) and store.written == [1]
 
 
 def test_only_statistics_are_dropped_where_too_much_waits(monkeypatch: Any) -> None:
-    monkeypatch.setattr(recorder, "MOST", 3)
+    monkeypatch.setattr(recorder, "LONGEST_QUEUE", 3)
     store: Any = Away(away=True)
     made = Recorder(store, Hand(), lambda text: None)
     for number in range(5):

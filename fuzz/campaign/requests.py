@@ -1,0 +1,155 @@
+"""Decides what each worker of a campaign does next: entries to replay, or a slice of a job."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fuzz import corpus
+from fuzz.campaign.config import CampaignConfig
+from fuzz.campaign.protocol import Replay, Request, Slice
+from fuzz.campaign.schedule import next_job
+from fuzz.campaign.state import CampaignState, RunningSlice, target_name
+from fuzz.run.options import total_memory
+
+REPLAYED_TOGETHER = 20
+"""Entries in one request to replay."""
+FEWEST_CASES = 20
+"""Cases of a slice, at least, where a number of cases is the budget."""
+EMPTY_SLICES = 8
+"""Slices of a job in a row that end without running a case, after which it is given up."""
+SHORTEST_PAUSE, LONGEST_PAUSE = 30.0, 1800.0
+"""Seconds that a job waits after a slice whose cases were all refused: twice as long after each such slice in a row."""
+
+
+@dataclass
+class WorkerSlot:
+    """One worker of a campaign: its host, and what that works on. `state` is gone, starting, idle or busy.
+
+    `job` is an index, -1 before there is one. `unreplayed` are entries of its request that have not been started.
+    """
+
+    number: int
+    state: str = "gone"
+    job: int = -1
+    request: Request | None = None
+    slice: RunningSlice | None = None
+    unreplayed: list[str] = field(default_factory=list)
+    began: float = 0.0
+    last_event: float = 0.0
+    last_event_wall: float = 0.0
+    events: int = 0
+    failed_starts: int = 0
+    last_failure: str = ""
+    only_suspects: bool = False
+    reported_waiting: bool = False
+
+
+@dataclass
+class RequestPlanner:
+    """Plans the requests of a campaign. While it is `ending`, only suspects run."""
+
+    config: CampaignConfig
+    state: CampaignState
+    replays: deque[tuple[int, Replay]] = field(default_factory=deque)
+    ending: bool = False
+    _empty_slices: dict[int, int] = field(default_factory=dict)
+    _rejected_slices: dict[int, int] = field(default_factory=dict)
+    _paused_until: dict[int, float] = field(default_factory=dict)
+
+    def plan_replays(self) -> None:
+        """Queues former findings, those of each target once for each backend."""
+        done: set[tuple[str, str, str]] = set()
+        for index, job in enumerate(self.state.jobs):
+            folder = self.state.corpus / target_name(job)
+            if (job.target, job.planted, job.backend) in done or not folder.is_dir():
+                continue
+            done.add((job.target, job.planted, job.backend))
+            paths = [str(path) for path in corpus.entry_files([folder]) if _is_replayed(path, job.planted)]
+            for first in range(0, len(paths), REPLAYED_TOGETHER):
+                replay = Replay(job.target, job.backend, tuple(paths[first : first + REPLAYED_TOGETHER]))
+                self.replays.append((index, replay))
+
+    def assign(self, slot: WorkerSlot, slots: Sequence[WorkerSlot]) -> Request | None:
+        """Gives an idle worker its next request, or nothing where there is none now."""
+        if self.replays:
+            slot.job, replay = self.replays.popleft()
+            slot.request, slot.unreplayed, slot.slice = replay, list(replay.paths), None
+            return replay
+        urgent = self.state.urgent_jobs()
+        busy = {other.job for other in slots if other.state == "busy" and other.slice}
+        paused = {index for index, until in self._paused_until.items() if until > self.state.elapsed} - urgent
+        index = next_job(self.state.jobs, busy | paused, urgent)
+        cases = None if self.ending else self._cases_left(slots)
+        if index is None or cases == 0 or self.ending and index not in urgent:
+            return None
+        slot.job, slot.slice = index, self.state.begin_slice(index)
+        slot.request, slot.only_suspects = self._slice(index, cases), self.ending
+        return slot.request
+
+    def _cases_left(self, slots: Sequence[WorkerSlot]) -> int | None:
+        """The cases that one more slice may run, or None where only time counts."""
+        if self.config.budget.cases is None:
+            return None
+        promised = sum(
+            slot.slice.before.cases + (slot.request.cases or 0) - self.state.jobs[slot.job].cases
+            for slot in slots
+            if slot.state == "busy" and slot.slice and isinstance(slot.request, Slice)
+        )
+        left = self.config.budget.cases - self.state.cases - promised
+        active = sum(not job.note for job in self.state.jobs)
+        return max(min(left, max(-(-left // max(active, 1)), FEWEST_CASES)), 0)
+
+    def _slice(self, index: int, cases: int | None) -> Slice:
+        job = self.state.jobs[index]
+        seconds = self.config.slice
+        if self.config.budget.time is not None:
+            seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
+        memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
+        suspects = self.state.select_suspects(index)
+        return Slice(
+            job.target, job.planted, job.backend, job.engine, job.seed, job.plan, job.cases, seconds,
+            max(len(suspects), 1) if self.ending else cases,
+            str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
+        )  # fmt: skip
+
+    def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:
+        """Closes a worker's slice. A job whose slices run nothing is given up; one whose cases are refused pauses.
+
+        What refuses every case may lie outside the target, such as a neighbour that holds the GPU's memory, so that
+        the job is tried again.
+        """
+        assert slot.slice is not None
+        index, ran = slot.job, self.state.jobs[slot.job].cases > slot.slice.before.cases
+        self.state.end_slice(slot.slice, died=died)
+        slot.slice, slot.request = None, None
+        self._empty_slices[index] = 0 if ran else self._empty_slices.get(index, 0) + 1
+        if self._empty_slices[index] >= EMPTY_SLICES:
+            self.state.give_up(index, f"{EMPTY_SLICES} slices in a row ended without a case")
+        if rejection:
+            self._pause(index, rejection)
+        elif ran:
+            self._rejected_slices[index] = 0
+
+    def _pause(self, index: int, rejection: str) -> None:
+        count = self._rejected_slices[index] = self._rejected_slices.get(index, 0) + 1
+        pause = min(SHORTEST_PAUSE * 2 ** (count - 1), LONGEST_PAUSE)
+        self._paused_until[index] = self.state.elapsed + pause
+        target = self.state.jobs[index].target
+        self.state.say(f"{target}: every case was refused, the last one: {rejection}; tried again in {pause:.0f} s")
+
+    def replay_rest(self, slot: WorkerSlot) -> None:
+        """Queues the entries again that a host which has died did not start to replay."""
+        assert isinstance(slot.request, Replay)
+        started = [path for path in slot.request.paths if path not in slot.unreplayed]
+        for path in started[-1:]:
+            self.state.say(f"{path}: the worker ended while it was replayed")
+        if slot.unreplayed:
+            self.replays.append((slot.job, replace(slot.request, paths=tuple(slot.unreplayed))))
+
+
+def _is_replayed(path: Path, planted: str) -> bool:
+    entry = corpus.read(path)
+    return entry.finding is not None and entry.planted == planted and entry.status != "accepted"

@@ -1,0 +1,95 @@
+"""The loop of a campaign under a clock that is set by hand, over hosts that only say that they ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from fuzz.campaign.config import parse_config
+from fuzz.campaign.launch import run_campaign
+from fuzz.campaign.local_hosts import Hosts
+from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone
+from fuzz.campaign.state import CampaignState
+from fuzz.worker.clock import Clock
+
+
+@dataclass(frozen=True)
+class ManualClock(Clock):
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    def monotonic(self) -> float:
+        return self.now[0]
+
+
+@dataclass
+class SimulatedHosts(Hosts):
+    """One host. Each of its slices lasts as long as it may, and refuses every case of the targets in `refused`."""
+
+    clock: ManualClock
+    refused: tuple[str, ...] = ()
+    name: str = "simulated"
+    events: list[tuple[int, Event]] = field(default_factory=list)
+    slices: list[tuple[float, str]] = field(default_factory=list)
+
+    def start(self, number: int) -> None:
+        self.events.append((number, Ready()))
+
+    def send(self, number: int, request: Request) -> None:
+        assert isinstance(request, Slice)
+        self.slices.append((self.clock.monotonic(), request.target))
+        self.clock.now[0] += request.seconds
+        rejected, why = (100, "no memory") if request.target in self.refused else (0, "")
+        done = SliceDone(10, 100, rejected, 0.5, request.seconds, (), rejection=why)
+        self.events += [(number, done), (number, Ready())]
+
+    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+        if not self.events:
+            self.clock.now[0] += seconds
+        events, self.events = self.events, []
+        yield from events
+
+    def write(self, number: int, data: bytes) -> None: ...
+    def interrupt(self, number: int) -> None: ...
+    def kill(self, number: int) -> None: ...
+    def close(self) -> None: ...
+
+    def pid(self, number: int) -> int:
+        return 0
+
+
+def simulate(folder: Path, hosts: SimulatedHosts, **keys: object) -> tuple[CampaignState, list[str]]:
+    places = {"corpus": str(folder / "corpus"), "store": f"sqlite:///{folder / 'store.sqlite'}", "folder": str(folder)}
+    lines: list[str] = []
+    config = parse_config({"targets": ["gelu_bw", "silu"], **places, **keys})
+    state, outcome = run_campaign(config, resume=False, say=lines.append, clock=hosts.clock, hosts=hosts)
+    assert outcome == "finished"
+    state.store.close()
+    return state, lines
+
+
+def test_a_job_whose_cases_are_all_refused_is_tried_again_after_growing_pauses(tmp_path: Path) -> None:
+    hosts = SimulatedHosts(ManualClock(), refused=("silu",))
+    state, lines = simulate(tmp_path, hosts, budget={"time": "3h"})
+    assert [job.note for job in state.jobs] == ["", ""] and state.jobs[1].rejected == state.jobs[1].cases
+    times = [time for time, target in hosts.slices if target == "silu"]
+    waits = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    assert len(waits) >= 8 and all(wait >= 30 for wait in waits) and max(waits) > 1800
+    assert state.jobs[0].slices > 3 * state.jobs[1].slices
+    assert lines.count("silu: every case was refused, the last one: no memory; tried again in 60 s") == 1
+
+
+def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:
+    hosts = SimulatedHosts(ManualClock(), refused=("silu", "gelu_bw"))
+    simulated = hosts.send
+
+    def send(number: int, request: Request) -> None:
+        if hosts.clock.monotonic() > 600:
+            hosts.refused = ()
+        simulated(number, request)
+
+    hosts.send = send  # type: ignore[method-assign]
+    state, lines = simulate(tmp_path, hosts, budget={"time": "2h"})
+    late = [target for time, target in hosts.slices if time > 1800]
+    assert len(late) >= 80 and set(late) == {"silu", "gelu_bw"}
+    assert sum("every case was refused" in line for line in lines) < 15
