@@ -12,6 +12,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Recipe, Values, recipe
 from fuzz.sweep.plan import chosen
+from fuzz.target.indices import IndexArgument
 from fuzz.target.spec import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -159,7 +160,7 @@ def batch_of(target: Target) -> str:
     batches = {target.batch} if target.batch else set(target.rows.values())
     if target.reference is None or target.differentiable or len(batches) != 1:
         raise UsageError(f"{target.name} promises nothing about rows of a batch, so that there is no drift to measure")
-    if any(argument.below for argument in target.tensors.values()):
+    if any(isinstance(argument, IndexArgument) for argument in target.tensors.values()):
         raise UsageError(f"{target.name} takes indices, so that its layers cannot be stacked")
     (batch,) = batches
     assert batch is not None

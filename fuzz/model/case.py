@@ -1,4 +1,4 @@
-"""Case: one complete input as data, frozen and without tensors, in a total order of simplicity.
+"""Defines a case: one complete input as data, frozen and without tensors, in a total order of simplicity.
 
 A case names sizes (dims), and for every argument its dtype, layout and values: a recipe, or exact bits. Usually it is
 one call; a short sequence of calls where the state between them is the question.
@@ -13,16 +13,16 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from fuzz.model.dims import resolve
+from fuzz.model.dims import names, resolve
 from fuzz.model.dtypes import Bits, exponent, significant_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, bits_of
 
 Scalar = bool | int | float | str
-REPLICA = 1 << 16
+SEED_STRIDE = 1 << 16
 """From one replica's seeds to the next one's: more than any seed that is drawn."""
-LISTED = 1 << 12
+MAX_MATERIALISED = 1 << 12
 """Tensors of at most this many stored elements are compared by their bits, larger ones by their recipe."""
 
 
@@ -41,8 +41,15 @@ class Argument:
 
     def bits(self, dims: Mapping[str, int]) -> Bits:
         """The exact bits, an array of unsigned integers of the stored shape; read only."""
-        shape = self.layout.stored(resolve(self.shape, dims))
-        return materialise(self.values, shape, self.dtype)
+        return materialise(self.values, self.stored_shape(dims), self.dtype)
+
+    def stored_shape(self, dims: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of the distinct elements: expanded dims hold one."""
+        return self.layout.stored(resolve(self.shape, dims))
+
+    def uses(self, dim: str) -> bool:
+        """Whether the shape depends on a dim."""
+        return any(dim in names(text) for text in self.shape)
 
 
 @dataclass(frozen=True)
@@ -119,7 +126,7 @@ class Case:
 
 def _reseeded(call: Call, number: int) -> Call:
     arguments, cotangents = (
-        {name: Argument(one.shape, one.dtype, reseeded(one.values, number), one.layout) for name, one in part.items()}
+        {name: Argument(old.shape, old.dtype, reseeded(old.values, number), old.layout) for name, old in part.items()}
         for part in (call.arguments, call.cotangents)
     )
     return Call(call.dims, arguments, call.options, cotangents)
@@ -127,28 +134,29 @@ def _reseeded(call: Call, number: int) -> Call:
 
 def reseeded(values: Values, number: int) -> Values:
     """The values of replica `number`: those of a recipe with another seed."""
-    return values.reseeded(values.seed + number * REPLICA) if isinstance(values, Recipe) else values
+    return values.reseeded(values.seed + number * SEED_STRIDE) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:
     """The bits of these values for a stored shape, read only. ValueError where exact bits do not fill it."""
-    if math.prod(shape) <= LISTED:
-        return _small(values, shape, dtype)
+    if math.prod(shape) <= MAX_MATERIALISED:
+        return _materialise_small(values, shape, dtype)
     return bits_of(values, shape, named_dtype(dtype))
 
 
 @lru_cache(maxsize=256)
-def _small(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:
+def _materialise_small(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:
     bits = bits_of(values, shape, named_dtype(dtype))
     bits.flags.writeable = False
     return bits
 
 
 def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
-    """What simpler means; a total order. `defaults` maps arguments to their plain dtype and options to their default.
+    """A key that orders cases from simple to complicated; a total order.
 
-    Calls, total elements, dims in declared order, arguments off the default layout, dtype or option, splits, then
-    values: non-zeros, significant bits, distance of exponents from 0, negative values, exact patterns.
+    `defaults` maps arguments to their plain dtype and options to their default. The key compares, one after the other:
+    calls, total elements, dims in declared order, arguments off the default layout, dtype or option, splits, then of
+    the values non-zeros, significant bits, distance of exponents from 0, negative values, exact bits.
     """
     return (
         len(case.calls),
@@ -157,30 +165,30 @@ def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
         sum(_off_default(call, defaults) for call in case.calls),
         _split_key(case.split),
         *values_key(case),
-        tuple(_plainness(call, defaults) for call in case.calls),
+        tuple(_complexity(call, defaults) for call in case.calls),
     )
 
 
 def values_key(case: Case) -> tuple[object, ...]:
-    """The part of sort_key that tells how simple the values are."""
+    """The part of sort_key that compares values."""
     nonzeros = bits = exponents = negatives = 0
     patterns: list[tuple[object, ...]] = []
     for argument, dims in _arguments(case):
-        if math.prod(argument.layout.stored(resolve(argument.shape, dims))) > LISTED:
+        if math.prod(argument.stored_shape(dims)) > MAX_MATERIALISED:
             patterns.append(_recipe_key(argument.values))
             nonzeros += 0 if isinstance(argument.values, Recipe) and argument.values.name == "zeros" else 1 << 40
             continue
-        listed = argument.bits(dims).reshape(-1)
-        measured = measure(listed.tobytes(), argument.dtype)
-        nonzeros, bits = nonzeros + measured[0], bits + measured[1]
-        exponents, negatives = exponents + measured[2], negatives + measured[3]
-        patterns.append(tuple(listed.tolist()))
+        elements = argument.bits(dims).reshape(-1)
+        counts = measure(elements.tobytes(), argument.dtype)
+        nonzeros, bits = nonzeros + counts[0], bits + counts[1]
+        exponents, negatives = exponents + counts[2], negatives + counts[3]
+        patterns.append(tuple(elements.tolist()))
     return (nonzeros, bits, exponents, negatives, tuple(patterns))
 
 
 @lru_cache(maxsize=4096)
 def measure(data: bytes, dtype: str) -> tuple[int, int, int, int]:
-    """(non-zeros, significant bits, sum of |exponent|, negative values) of patterns given as bytes."""
+    """(non-zeros, significant bits, sum of |exponent|, negative values) of bit patterns in memory."""
     kind = named_dtype(dtype)
     patterns = np.frombuffer(data, dtype=kind.unsigned)
     significant = significant_bits(patterns, kind)
@@ -203,7 +211,7 @@ def _off_default(call: Call, defaults: Mapping[str, object]) -> int:
     return layouts + dtypes + options
 
 
-def _plainness(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
+def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
     """Breaks ties between equally many departures from the default, so that the order is total."""
     layouts = tuple(
         (value.layout.reach, value.layout.order, len(value.layout.expand), value.layout.expand)

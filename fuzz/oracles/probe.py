@@ -34,7 +34,7 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
     inputs: dict[str, Any] = {
-        name: torch.full(resolve(value.shape, dims), 0 if value.below else 1, dtype=reference_dtype(value.dtypes[0]))
+        name: torch.full(resolve(value.shape, dims), value.fill, dtype=reference_dtype(value.dtypes[0]))
         for name, value in target.tensors.items()
     }
     inputs |= {name: option.choices[0] for name, option in target.options.items()}

@@ -10,7 +10,7 @@ import torch
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import CompletedCall, FatalError, run
 from fuzz.backends.replay.trace import LaunchTrace, ReplayResult, matches_single_run, record_trace
-from fuzz.model.case import REPLICA, Argument, Call, Case
+from fuzz.model.case import SEED_STRIDE, Argument, Call, Case
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import CallResult, Outcome, Returned
@@ -102,7 +102,7 @@ def replica_values(value: Argument, dims: Mapping[str, int], count: int, device:
     """The values of an argument in the first replicas, (count, *stored shape)."""
     shape = value.layout.stored(resolve(value.shape, dims))
     if isinstance(value.values, Recipe):
-        seeds = [value.values.seed + number * REPLICA for number in range(count)]
+        seeds = [value.values.seed + number * SEED_STRIDE for number in range(count)]
         return tensors(value.values, seeds, shape, value.dtype, device)
     one = from_bits(value.bits(dims), named_dtype(value.dtype), device)
     return one.expand(count, *shape).contiguous()

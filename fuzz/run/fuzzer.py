@@ -17,6 +17,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.run.options import RunOptions
 from fuzz.search.engines import EngineScheduler, make_scheduler
+from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
 from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.literals import literals
 from fuzz.search.statistics import RunStatistics
@@ -44,8 +45,6 @@ SHARES = {
 """A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more.
 Invariance and layout do not apply to cases without a split and to contiguous ones; of all cases each is asked about one
 in 16 at least, where plans have several replicas."""
-EXPLORE = "fuzz.search.engines.atheris.process:make_handler"
-"""What the process of the engine atheris runs."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
 NOT_REPRODUCED = "did not disagree again in clean processes"
@@ -175,7 +174,7 @@ class Fuzzer:
     def _explorer(self, folder: Path) -> Worker:
         """The process of the engine atheris, with its inputs in a folder."""
         exploration = AtherisConfig(self.worker_config, self.options.seed, folder, self._numbers)
-        return Worker(EXPLORE, exploration, self.options.worker_memory, self.target.timeout)
+        return Worker(ATHERIS_HANDLER, exploration, self.options.worker_memory, self.target.timeout)
 
     @property
     def _found_count(self) -> int:

@@ -1,1 +1,1 @@
-"""Search: which case is tried next."""
+"""Chooses the case that is tried next."""

@@ -1,4 +1,4 @@
-"""Cells: which kinds of cases have been visited. A cell is one dtype, layout, class of dims and region of exponents.
+"""Measures which kinds of cases were visited. A cell is one dtype, layout, class of dims and region of exponents.
 
 Each tensor of a case visits the cells of its dtype and layout, the case's class of dims, and every region in which one
 of its values lies. How many cells a target has is counted from what it declares; not every one can be reached, since
@@ -7,20 +7,20 @@ an expanded layout of a scalar, say, does not exist.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 import numpy as np
 
 from fuzz.model.case import Argument, Case
-from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DType, exponent, significant_bits
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.edit import tensors_of
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import bits_of
 from fuzz.target.spec import Target
 
-LOOKED_AT = 256
+MAX_SAMPLED = 256
 """Values of a tensor that are looked at, at most."""
 SMALL, LARGE = 1 << 8, 1 << 16
 """Elements up to which a case is small, and beyond which it is large."""
@@ -34,12 +34,11 @@ INTEGERS = ("zero", "low", "high")
 
 def cells(case: Case) -> set[str]:
     """The cells that a case visits, each as ``dtype layout dims region``."""
-    found: set[str] = set()
-    for call in case.calls:
-        for value in call.tensors.values():
-            place = f"{value.dtype} {value.layout.kind} {dims_class(case)}"
-            found.update(f"{place} {region}" for region in regions(value, dict(call.dims)))
-    return found
+    visited: set[str] = set()
+    for index, _, value in tensors_of(case):
+        kind = f"{value.dtype} {value.layout.kind} {dims_class(case)}"
+        visited.update(f"{kind} {region}" for region in regions(value, case.calls[index].dims))
+    return visited
 
 
 def possible(target: Target) -> int:
@@ -61,31 +60,31 @@ def _is_power(number: int) -> bool:
     return number > 0 and number & (number - 1) == 0
 
 
-def regions(value: Argument, dims: dict[str, int]) -> Iterator[str]:
-    """Where the exponents of a tensor's values lie; of a large one, of a smaller one that is made alike."""
-    shape = value.layout.stored(resolve(value.shape, dims))
+def regions(value: Argument, dims: Mapping[str, int]) -> Iterator[str]:
+    """The regions of a tensor's values; of a large tensor, those of a smaller one that the same recipe makes."""
+    shape = value.stored_shape(dims)
     count = int(np.prod(shape, dtype=np.float64))
     if not count:
         return
     kind = named_dtype(value.dtype)
     try:
-        bits = bits_of(value.values, shape if count <= LOOKED_AT else (LOOKED_AT,), kind)
+        bits = bits_of(value.values, shape if count <= MAX_SAMPLED else (MAX_SAMPLED,), kind)
     except ValueError:
         # Values that are listed or patched belong to their own shape.
         bits = value.bits(dims)
-    yield from sorted(_regions(np.asarray(bits).reshape(-1)[:LOOKED_AT].tobytes(), kind))
+    yield from sorted(_regions(np.asarray(bits).reshape(-1)[:MAX_SAMPLED].tobytes(), kind))
 
 
 @lru_cache(maxsize=1024)
 def _regions(data: bytes, kind: DType) -> frozenset[str]:
     bits = np.frombuffer(data, dtype=kind.unsigned)
     present = significant_bits(bits, kind) > 0
-    found = {"zero"} if not present.all() else set()
+    zero = {"zero"} if not present.all() else set()
     powers = exponent(bits[present], kind)
     if not kind.is_float:
         half = kind.mantissa // 2
-        return frozenset(found | {"high" if power >= half else "low" for power in np.unique(powers).tolist()})
-    return frozenset(found | {_region(power, kind.bias) for power in np.unique(powers).tolist()})
+        return frozenset(zero | {"high" if power >= half else "low" for power in np.unique(powers).tolist()})
+    return frozenset(zero | {_region(power, kind.bias) for power in np.unique(powers).tolist()})
 
 
 def _region(power: int, bias: int) -> str:

@@ -1,4 +1,4 @@
-"""Feedback: what a run has seen so far: how its cases are distributed and how near honest errors come to the bound."""
+"""Counts what a run has seen so far: how its cases are distributed and how near honest errors come to the bound."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunStatistics:
         return 0 < self.cases == self.rejected
 
     def learn(self, case: Case, *reports: Report) -> None:
-        """The reports on a case, or on replicas of a plan, of which `case` is one."""
+        """Takes the reports on a case, or on replicas of a plan, of which `case` is one."""
         self.cases += len(reports)
         kept = [report for report in reports if not report.rejected]
         count = len(kept)

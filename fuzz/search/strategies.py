@@ -1,4 +1,4 @@
-"""Strategies: Target -> Hypothesis strategy of Cases.
+"""Draws cases of a target by Hypothesis.
 
 Every decision is one small integer drawn by Hypothesis and looked up in a weighted table, adversarial things first:
 sizes near 0, 1, powers of two and the ends of their range, layouts other than contiguous, values that break kernels.
@@ -21,7 +21,8 @@ from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
-from fuzz.target.indices import legal_call
+from fuzz.target.indices import IndexArgument
+from fuzz.target.legal import make_call_legal
 from fuzz.target.spec import Target, TensorArgument
 
 T = TypeVar("T")
@@ -29,15 +30,15 @@ Draw = Callable[[int], int]
 """Draws an integer from 0 to n - 1."""
 
 Budgets = tuple[tuple[int, int], ...]
-LONG, LONGEST = 0, 1 << 17
+LONG, MAX_LONG = 0, 1 << 17
 """The budget of cases in which one dim is long, up to tensors of so many elements, and every other one is tiny: kernels
-take other paths beyond the sizes of their blocks, and one row tells as much of that as many."""
+take other paths beyond the sizes of their blocks, and one row shows that as well as many."""
 BUDGETS: Budgets = ((54, 1 << 8), (6, LONG), (27, 1 << 11), (10, 1 << 14), (3, 1 << 17))
 """(weight, elements): most cases are small, 3 in 100 may have tensors of up to 2**17 elements."""
 OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
 """(weight, powers of two that a long dim lies below the longest)."""
-TWINS, TWIN = 8, 5
-"""One argument in so many, those of this remainder, has the values of an earlier one of its shape and dtype."""
+COPIES, COPY_REMAINDER = 8, 5
+"""One argument in so many, by the remainder of its seed, has the values of an earlier one of its shape and dtype."""
 HUGE_REACH = 30
 """A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
 
@@ -72,8 +73,8 @@ def draw_case(draw: Draw, target: Target, budgets: Budgets) -> Case:
     count = pick(draw, ((94, 1), (4, 2), (2, 3)))
     calls = tuple(draw_call(draw, target, budgets) for _ in range(count))
     split = None
-    if (target.batch or target.rows) and draw(3) == 0:
-        split = draw_split(draw, calls[-1].dims[target.batch or next(iter(target.rows.values()))])
+    if target.batch_dim and draw(3) == 0:
+        split = draw_split(draw, calls[-1].dims[target.batch_dim])
     return Case(target.name, calls, split)
 
 
@@ -82,50 +83,52 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
     uniform = draw(100) < 80
     first = draw(1 << 16)
     arguments: dict[str, Argument] = {}
-    for name, spec in target.tensors.items():
+    for name, declared in target.tensors.items():
         choice = first if uniform else draw(1 << 16)
-        made = draw_argument(draw, target, name, spec, dims, plain_or(spec.dtypes, choice))
-        arguments[name] = twin(target, name, made, arguments)
+        value = draw_argument(draw, target, name, declared, dims, choose_dtype(declared.dtypes, choice))
+        arguments[name] = copy_earlier_values(target, name, value, arguments)
     options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
     cotangents = {
         # A gradient has the dtype of its output, which is that of the first argument as a rule.
-        name: draw_argument(draw, target, name, spec, dims, next(iter(arguments.values())).dtype)
-        for name, spec in target.cotangents.items()
+        name: draw_argument(draw, target, name, declared, dims, next(iter(arguments.values())).dtype)
+        for name, declared in target.cotangents.items()
     }
-    return legal_call(Call(dims, arguments, options, cotangents), target)
+    return make_call_legal(Call(dims, arguments, options, cotangents), target)
 
 
-def twin(target: Target, name: str, made: Argument, earlier: Mapping[str, Argument]) -> Argument:
-    """Now and then with the values of an earlier argument: what compares, subtracts or divides two meets ties."""
-    if not isinstance(made.values, Recipe) or target.tensors[name].below or made.values.seed % TWINS != TWIN:
-        return made
-    for other, value in reversed(list(earlier.items())):
-        alike = (value.shape, value.dtype) == (made.shape, made.dtype) and not target.tensors[other].below
+def copy_earlier_values(target: Target, name: str, value: Argument, earlier: Mapping[str, Argument]) -> Argument:
+    """Now and then the argument with the values of an earlier one: kernels that compare or divide the two meet ties."""
+    indices = isinstance(target.tensors[name], IndexArgument)
+    if not isinstance(value.values, Recipe) or indices or value.values.seed % COPIES != COPY_REMAINDER:
+        return value
+    for other, candidate in reversed(list(earlier.items())):
+        alike = (candidate.shape, candidate.dtype) == (value.shape, value.dtype)
+        alike = alike and not isinstance(target.tensors[other], IndexArgument)
         if alike and (other in target.nonfinite) == (name in target.nonfinite):
-            return replace(made, values=value.values)
-    return made
+            return replace(value, values=candidate.values)
+    return value
 
 
-def plain_or(dtypes: Sequence[str], choice: int) -> str:
+def choose_dtype(dtypes: Sequence[str], choice: int) -> str:
     """The plain dtype half of the time, else any of them, by one number below 2**16."""
     return dtypes[0] if choice % 2 else dtypes[(choice // 2) % len(dtypes)]
 
 
 def draw_dims(draw: Draw, target: Target, budgets: Budgets) -> dict[str, int]:
-    """Sizes whose tensors stay within a budget of elements; the dims take turns at being drawn first."""
+    """Sizes whose tensors stay within a budget of elements; which dim is drawn first changes from case to case."""
     budget = pick(draw, budgets)
     order = list(target.sizes)
-    turn = draw(len(order)) if order else 0
+    first = draw(len(order)) if order else 0
     dims: dict[str, int] = {dim.name: dim.clamp(dim.low) for dim in order}
     if order and budget == LONG:
-        return draw_long(draw, target, dims, order[turn])
-    for place, dim in enumerate(order[turn:] + order[:turn]):
+        return draw_long(draw, target, dims, order[first])
+    for position, dim in enumerate(order[first:] + order[:first]):
         most = largest_within(target, dims, dim, budget)
-        if budget == budgets[-1][1] and place == len(order) - 1 and draw(4):
+        if budget == budgets[-1][1] and position == len(order) - 1 and draw(4):
             dims[dim.name] = most if draw(2) else dim.clamp(most - draw(most // 2 + 1))
             continue
         # The first dim may be as large as it gets whatever the budget: the others then stay small.
-        dims[dim.name] = draw_size(draw, dim, most, dim.high if place == 0 else most)
+        dims[dim.name] = draw_size(draw, dim, most, dim.high if position == 0 else most)
     return dims
 
 
@@ -133,7 +136,7 @@ def draw_long(draw: Draw, target: Target, dims: dict[str, int], long: Size) -> d
     """One dim near its largest sizes, at their end, beside a power of two or anywhere; the others are up to 3."""
     for dim in target.sizes:
         dims[dim.name] = dim.clamp(1 + draw(3))
-    most = largest_within(target, dims, long, LONGEST)
+    most = largest_within(target, dims, long, MAX_LONG)
     power = 1 << max(most.bit_length() - 1 - pick(draw, OCTAVES), 0)
     sizes = (most, power + draw(3) - 1, power + draw(power))
     dims[long.name] = long.clamp(min(most, sizes[draw(3)]))
@@ -168,15 +171,10 @@ def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
 
 
 def draw_argument(
-    draw: Draw, target: Target, name: str, spec: TensorArgument, dims: dict[str, int], dtype: str
+    draw: Draw, target: Target, name: str, declared: TensorArgument, dims: dict[str, int], dtype: str
 ) -> Argument:
-    shape = resolve(spec.shape, dims)
-    layout = draw_layout(draw, shape)
-    if spec.below:
-        drawn = draw_indices(draw, spec)
-    else:
-        drawn = draw_locations(draw) if spec.grids else draw_recipe(draw, target, name, dtype)
-    return Argument(spec.shape, dtype, drawn, layout)
+    layout = draw_layout(draw, resolve(declared.shape, dims))
+    return Argument(declared.shape, dtype, draw_values(draw, target, name, declared, dtype), layout)
 
 
 def draw_layout(draw: Draw, shape: tuple[int, ...]) -> Layout:
@@ -202,6 +200,18 @@ def draw_layout(draw: Draw, shape: tuple[int, ...]) -> Layout:
     return Layout(reach=HUGE_REACH)
 
 
+def draw_values(draw: Draw, target: Target, name: str, declared: TensorArgument, dtype: str) -> Recipe:
+    """A recipe of the argument's kind; `make_call_legal` then gives it the bounds that depend on dims and options."""
+    if not declared.recipes:
+        return draw_recipe(draw, target, name, dtype)
+    chosen = pick(draw, declared.recipes)
+    params: dict[str, int] = {}
+    if chosen in declared.drawn_parameters:
+        parameter, least, count = declared.drawn_parameters[chosen]
+        params[parameter] = least + draw(count)
+    return recipe(chosen, draw(1 << 16), **params)
+
+
 def draw_recipe(draw: Draw, target: Target, name: str, dtype: str) -> Recipe:
     """A recipe that fits the dtype; non-finite values only where the target allows them."""
     kind = pick(draw, recipe_table(named_dtype(dtype).kind, name in target.nonfinite))
@@ -214,30 +224,11 @@ def draw_recipe(draw: Draw, target: Target, name: str, dtype: str) -> Recipe:
     return Recipe(kind.name, kind.version, draw(1 << 16), tuple(params))
 
 
-def draw_indices(draw: Draw, spec: TensorArgument) -> Recipe:
-    """A recipe of indices: uniform, or ends and repeats, or with sentinels; `legal_call` then sets its bound."""
-    name = pick(draw, INDICES if spec.sentinel is None else WITH_SENTINEL)
-    rarity = {"rarity": 1 + draw(8)} if name == "indices_sentinel" else {}
-    return recipe(name, draw(1 << 16), **rarity)
-
-
-def draw_locations(draw: Draw) -> Recipe:
-    """A recipe of locations; `legal_call` then gives it the sizes of the grids."""
-    name = pick(draw, LOCATIONS)
-    spread = {"spread": draw(3)} if name == "location_edges" else {}
-    return recipe(name, draw(1 << 16), **spread)
-
-
 @lru_cache
 def recipe_table(kind: str, nonfinite: bool) -> tuple[tuple[int, RecipeKind], ...]:
     """(weight, recipe) for a kind of dtype."""
     fitting = [recipe for recipe in CURRENT.values() if kind in recipe.fits and recipe.general]
     return tuple((recipe.weight, recipe) for recipe in fitting if recipe.finite or nonfinite)
-
-
-INDICES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
-WITH_SENTINEL = (*INDICES, (5, "indices_sentinel"))
-LOCATIONS = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
 
 
 def draw_split(draw: Draw, rows: int) -> Split | None:

@@ -1,1 +1,1 @@
-"""Shrink: from a case that shows a bug to the least one."""
+"""Shrinks a case that shows a bug to the least one."""

@@ -1,4 +1,4 @@
-"""Shrink: from a case that shows a bug to the least one, under sort_key, that the passes reach and still shows it."""
+"""Shrinks a case that shows a bug to the least one, under sort_key, that the passes reach and that still shows it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.finding import Finding
-from fuzz.shrink.passes import BATTERY, COARSE, FINE, Pass, filled, listed
-from fuzz.target.indices import legal
+from fuzz.shrink.passes import BATTERY, COARSE, FINE, Pass, fill, write_out_small
+from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
 
 Shows = Callable[[Case], Finding | None]
-"""Whether a case still shows the bug: the finding, or None."""
+"""The finding where a case still shows the bug, else None."""
 
 
 @dataclass
@@ -42,57 +42,58 @@ class Shrinker:
 
     def run(self) -> Case:
         """Shrinks until no pass makes progress or the budget ends."""
-        self._until_stable(COARSE)
-        self._start_alike()
-        written = listed(self.case)
-        if written.key != self.case.key and self._still(written):
-            self.case = written
-        self._until_stable(FINE)
+        self._run_until_stable(COARSE)
+        self._replace_values()
+        written_out = write_out_small(self.case)
+        if written_out.key != self.case.key and self._still_shows(written_out):
+            self.case = written_out
+        self._run_until_stable(FINE)
         return self.case
 
-    def _start_alike(self) -> None:
+    def _replace_values(self) -> None:
         """Takes the first values of the battery that show the bug, so that the end does not depend on the start.
 
         Sizes, dtypes, layouts and options are as small as they get by now; the values are yet to be shrunk.
         """
         for recipe in BATTERY:
-            candidate = filled(self.case, recipe)
-            if self.budget.left() and self._still(candidate):
+            candidate = fill(self.case, recipe)
+            if self.budget.left() and self._still_shows(candidate):
                 self.case = candidate
                 return
 
-    def _until_stable(self, passes: tuple[Pass, ...]) -> None:
+    def _run_until_stable(self, passes: tuple[Pass, ...]) -> None:
         before = None
         while before != self.case.key and self.budget.left():
             before = self.case.key
-            for step in passes:
-                while self._step(step):
+            for simplify in passes:
+                while self._run_pass(simplify):
                     continue
 
-    def _step(self, step: Pass) -> bool:
+    def _run_pass(self, simplify: Pass) -> bool:
         """Whether a candidate of the pass is smaller and still shows the bug; the case moves there."""
         least = sort_key(self.case, self.target.defaults)
-        for candidate in (legal(made, self.target) for made in step(self.case, self.target)):
+        for proposed in simplify(self.case, self.target):
+            candidate = make_legal(proposed, self.target)
             if not self.budget.left():
                 return False
-            if candidate.key in self.seen or self._key(candidate) >= least:
+            if candidate.key in self.seen or self._sort_key(candidate) >= least:
                 continue
             self.seen.add(candidate.key)
-            if self._still(candidate):
+            if self._still_shows(candidate):
                 self.case = candidate
                 return True
         return False
 
-    def _key(self, candidate: Case) -> tuple[object, ...]:
+    def _sort_key(self, candidate: Case) -> tuple[object, ...]:
         try:
             return sort_key(candidate, self.target.defaults)
         except ValueError:
-            # Exact bits that no longer fill their tensor: the pass did not adapt them, so this is no case.
+            # Exact values that no longer fill their tensor: the pass did not adapt them, so this is no case.
             return (float("inf"),)
 
-    def _still(self, candidate: Case) -> bool:
+    def _still_shows(self, candidate: Case) -> bool:
         self.budget.used += 1
-        found = self.shows(candidate)
-        if found is not None:
-            self.finding = found
-        return found is not None
+        finding = self.shows(candidate)
+        if finding is not None:
+            self.finding = finding
+        return finding is not None

@@ -18,6 +18,7 @@ from fuzz.model.dtypes import Bits, DType, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.counts import BOUNDS
+from fuzz.target.indices import IndexArgument
 from fuzz.target.spec import OptionArgument, Target
 
 SWEPT = ("bfloat16", "float16", "float32")
@@ -220,7 +221,7 @@ def elementwise_dim(target: Target) -> str:
         "its gradients are computed by autograd": target.differentiable,
         "it does not promise that rows do not depend on their batch": len(batches) != 1,
         "a row of its tensors is more than one element": shapes != {(batch,) for batch in batches},
-        "it takes indices": any(argument.below for argument in target.tensors.values()),
+        "it takes indices": any(isinstance(argument, IndexArgument) for argument in target.tensors.values()),
     }
     for reason, holds in reasons.items():
         if holds:

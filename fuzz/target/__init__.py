@@ -1,1 +1,1 @@
-"""Target: what a user declares of a kernel, and how it is found and loaded."""
+"""Declares targets, and finds and loads them."""

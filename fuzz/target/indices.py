@@ -1,30 +1,74 @@
-"""Indices: the argument kind of whole numbers that point into another dim, and sentinels where these are legal.
-
-Every case that is drawn or tried holds legal indices only: `legal` moves those that a smaller dim, another option or a
-general recipe made illegal, and keeps recipes of locations at the places of their grids. A kernel may read anywhere
-when it is given an index that its contract rules out.
-"""
+"""Declares arguments that hold indices: whole numbers below the size of another dim, and sentinels where legal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from fuzz.errors import TargetError
-from fuzz.model.case import Argument, Call, Case, Scalar
+from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import Expression, Size, evaluate
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, recipe
-from fuzz.target.locations import fitted
-from fuzz.target.spec import Target, TensorArgument, tensor
+from fuzz.target.spec import OptionArgument, TensorArgument, tensor
 
 DTYPES = ("int64", "int32")
-RECIPES = ("indices", "indices_edges", "indices_sentinel")
-TOP = 1 << 31
+MAX_BOUND = 1 << 31
 """The largest bound that the recipes take."""
+RECIPES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
+"""(weight, name) of the recipes that indices are drawn from."""
+
+
+@dataclass(frozen=True)
+class IndexArgument(TensorArgument):
+    """A tensor of whole numbers from 0 to `below` - 1, an expression over dims, or the sentinel.
+
+    `sentinel` is the number, or the name of the option whose value it is; see `indices`.
+    """
+
+    below: str = "1"
+    sentinel: int | str | None = None
+
+    fill: ClassVar[int] = 0
+
+    @property
+    def recipes(self) -> tuple[tuple[int, str], ...]:
+        return RECIPES if self.sentinel is None else (*RECIPES, (5, "indices_sentinel"))
+
+    @property
+    def drawn_parameters(self) -> Mapping[str, tuple[str, int, int]]:
+        return {"indices_sentinel": ("rarity", 1, 8)}
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (*self.shape, self.below)
+
+    def legal_sentinel(self, options: Mapping[str, Scalar]) -> int | None:
+        """The sentinel that is legal under these options, or None."""
+        value = options.get(self.sentinel) if isinstance(self.sentinel, str) else self.sentinel
+        return value if type(value) is int else None
+
+    def legal_values(self, value: Argument, call: Call) -> Values:
+        """Indices that a smaller dim, another option or a general recipe made illegal are moved to the nearest one."""
+        bound, sentinel = max(evaluate(self.below, call.dims), 1), self.legal_sentinel(call.options)
+        if isinstance(value.values, Exact):
+            return Exact(_legal_bits(value.values.bits, value.dtype, bound, sentinel), value.dtype)
+        if isinstance(value.values, Patched):
+            indices, bits = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
+            overrides = zip(indices, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
+            return Patched(_legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
+        return _legal_recipe(value.values, bound, sentinel)
+
+    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
+        super().check(name, least, options)
+        if evaluate(self.below, least) < 1:
+            raise TargetError(f"argument {name!r} has no legal index at the smallest dims")
+        if isinstance(self.sentinel, str) and self.sentinel not in options:
+            raise TargetError(f"argument {name!r} has its sentinel from {self.sentinel!r}, which is no option")
 
 
 def indices(
@@ -32,77 +76,36 @@ def indices(
     below: Expression | int,
     sentinel: int | str | None = None,
     dtypes: Iterable[str] = DTYPES,
-) -> TensorArgument:
+) -> IndexArgument:
     """A tensor of whole numbers from 0 to below - 1, or the sentinel.
 
     `sentinel` is a number that is always legal, or the name of the option whose value is (where that is an int and no
     bool; other values of the option mean that no sentinel is legal). TargetError for a dtype that is not an integer.
     """
-    given = tensor(*shape, dtypes=dtypes)
-    for name in given.dtypes:
+    plain = tensor(*shape, dtypes=dtypes)
+    for name in plain.dtypes:
         if named_dtype(name).kind not in ("int", "uint"):
             raise TargetError(f"indices() are integers, not {name}")
     if isinstance(below, int) and below < 1:
         raise TargetError(f"indices(below={below}): no index is legal")
     text = below.text if isinstance(below, Expression) else str(below)
-    sizes = (*given.sizes, *((below,) if isinstance(below, Size) else ()))
-    return replace(given, sizes=sizes, below=text, sentinel=sentinel)
-
-
-def sentinel_of(spec: TensorArgument, options: Mapping[str, Scalar]) -> int | None:
-    """The sentinel that is legal under these options, or None."""
-    value = options.get(spec.sentinel) if isinstance(spec.sentinel, str) else spec.sentinel
-    return value if type(value) is int else None
-
-
-def legal(case: Case, target: Target) -> Case:
-    """The case with every index legal for its dims and options; the same case where all are."""
-    for index, call in enumerate(case.calls):
-        made = legal_call(call, target)
-        if made is not call:
-            case = case.with_call(index, made)
-    return case
-
-
-def legal_call(call: Call, target: Target) -> Call:
-    """One call of `legal`."""
-    for name, spec in target.tensors.items():
-        if spec.below and name in call.arguments:
-            value = call.arguments[name]
-            bound = max(evaluate(spec.below, call.dims), 1)
-            values = _legal(value, bound, sentinel_of(spec, call.options))
-            if values != value.values:
-                call = call.with_argument(name, replace(value, values=values))
-        elif spec.grids and name in call.arguments:
-            value = call.arguments[name]
-            values = fitted(value, spec, call)
-            call = call if values == value.values else call.with_argument(name, replace(value, values=values))
-    return call
-
-
-def _legal(value: Argument, bound: int, sentinel: int | None) -> Values:
-    if isinstance(value.values, Exact):
-        return Exact(_legal_bits(value.values.bits, value.dtype, bound, sentinel), value.dtype)
-    if isinstance(value.values, Patched):
-        places, bits = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
-        overrides = zip(places, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
-        return Patched(_legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
-    return _legal_recipe(value.values, bound, sentinel)
+    sizes = (*plain.sizes, *((below,) if isinstance(below, Size) else ()))
+    return IndexArgument(plain.shape, plain.dtypes, sizes, text, sentinel)
 
 
 def _legal_bits(bits: tuple[int, ...], dtype: str, bound: int, sentinel: int | None) -> tuple[int, ...]:
     kind = named_dtype(dtype)
     numbers = from_bits(np.array(bits, dtype=kind.unsigned), kind)
-    moved = np.clip(numbers, 0, bound - 1)
+    clipped = np.clip(numbers, 0, bound - 1)
     if sentinel is not None:
-        moved = np.where(numbers == sentinel, numbers, moved)
-    return exact(np.asarray(to_bits(moved, kind)), kind).bits
+        clipped = np.where(numbers == sentinel, numbers, clipped)
+    return exact(np.asarray(to_bits(clipped, kind)), kind).bits
 
 
-def _legal_recipe(made: Recipe, bound: int, sentinel: int | None) -> Recipe:
-    if made.name == "zeros":
-        return made
-    below = min(bound, TOP)
-    if made.name == "indices_sentinel" and sentinel is not None:
-        return recipe(made.name, made.seed, **{**dict(made.params), "below": below, "sentinel": sentinel})
-    return recipe(made.name if made.name == "indices_edges" else "indices", made.seed, below=below)
+def _legal_recipe(values: Recipe, bound: int, sentinel: int | None) -> Recipe:
+    if values.name == "zeros":
+        return values
+    below = min(bound, MAX_BOUND)
+    if values.name == "indices_sentinel" and sentinel is not None:
+        return recipe(values.name, values.seed, **{**dict(values.params), "below": below, "sentinel": sentinel})
+    return recipe(values.name if values.name == "indices_edges" else "indices", values.seed, below=below)

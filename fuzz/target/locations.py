@@ -1,24 +1,71 @@
-"""Locations: the argument kind of places in grids, as bilinear sampling takes them, and recipes that fit the grids.
+"""Declares arguments that hold sampling locations: coordinates in grids, as bilinear sampling takes them.
 
 Where such a kernel is wrong depends on the sizes of its grids: at the edges of cells, at the border, one unit in the
-last place beside both, outside. `fitted` keeps a recipe at those places when a size or the option of alignment changes.
+last place beside both, outside. So a recipe of locations is given the sizes of the grids, and the alignment, of its
+call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fuzz.errors import TargetError
-from fuzz.model.case import Argument, Call, Scalar
+from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Expression, Size, evaluate, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Patched, Recipe, Values, recipe
-from fuzz.target.spec import TensorArgument, tensor
+from fuzz.target.spec import OptionArgument, TensorArgument, tensor
 
-RECIPES = ("locations", "location_edges", "location_outside")
-LEVELS = 4
-"""Most grids."""
+RECIPES = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
+"""(weight, name) of the recipes that locations are drawn from."""
+ON_GRIDS = ("locations", "location_edges", "location_outside")
+"""Those of them that depend on the grids."""
+MAX_GRIDS = 4
+
+
+@dataclass(frozen=True)
+class LocationArgument(TensorArgument):
+    """A tensor of coordinates; `grids` holds width and height of each grid in turn, as expressions over dims."""
+
+    grids: tuple[str, ...] = ()
+    align: str | bool = False
+    signed: bool = False
+
+    @property
+    def recipes(self) -> tuple[tuple[int, str], ...]:
+        return RECIPES
+
+    @property
+    def drawn_parameters(self) -> Mapping[str, tuple[str, int, int]]:
+        return {"location_edges": ("spread", 0, 3)}
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (*self.shape, *self.grids)
+
+    def legal_values(self, value: Argument, call: Call) -> Values:
+        """A recipe of locations with the grids of this call; other values as they are."""
+        if isinstance(value.values, Patched):
+            return replace(value.values, recipe=self._on_grids(value.values.recipe, call))
+        return self._on_grids(value.values, call) if isinstance(value.values, Recipe) else value.values
+
+    def _on_grids(self, values: Recipe, call: Call) -> Recipe:
+        if values.name not in ON_GRIDS:
+            return values
+        params = dict(values.params) | {"signed": int(self.signed)}
+        if values.name == "location_edges":
+            levels = len(self.grids) // 2
+            points = resolve(self.shape, call.dims)[-2] if levels > 1 else 1
+            align = call.options[self.align] if isinstance(self.align, str) else self.align
+            params |= {f"s{index}": max(evaluate(text, call.dims), 1) for index, text in enumerate(self.grids)}
+            params |= {"levels": levels, "points": max(points, 1), "align": int(bool(align))}
+        return recipe(values.name, values.seed, **params)
+
+    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
+        super().check(name, least, options)
+        if isinstance(self.align, str) and self.align not in options:
+            raise TargetError(f"argument {name!r} is aligned by {self.align!r}, which is no option")
 
 
 def locations(
@@ -27,43 +74,23 @@ def locations(
     align: str | bool = False,
     signed: bool = False,
     dtypes: Iterable[str] = (),
-) -> TensorArgument:
-    """A tensor of places; the last dim is 2, for x and y, and of several grids the third from the end counts them.
+) -> LocationArgument:
+    """A tensor of coordinates; the last dim is 2, for x and y, and of several grids the third from the end counts them.
 
-    `grids` are (height, width). Places go from 0 to 1, or with `signed` from -1 to 1; with `align` those are the
+    `grids` are (height, width). Coordinates go from 0 to 1, or with `signed` from -1 to 1; with `align` those are the
     centres of the first and the last cell, else their outer edges: True, False, or the name of the option that says so.
     TargetError where the shape does not fit.
     """
-    given = tensor(*shape, dtypes=dtypes)
-    for name in given.dtypes:
+    plain = tensor(*shape, dtypes=dtypes)
+    for name in plain.dtypes:
         if not named_dtype(name).is_float:
             raise TargetError(f"locations() are floating, not {name}")
-    many = len(grids)
-    if given.shape[-1:] != ("2",) or (many > 1 and given.shape[-3:-2] != (str(many),)) or not 0 < many <= LEVELS:
-        wanted = f"(.., {many}, points, 2)" if many > 1 else "(.., 2)"
-        raise TargetError(f"locations() of {many} grids have the shape {wanted}, not ({', '.join(given.shape)})")
-    parts = [part for grid in grids for part in grid]
-    sizes = (*given.sizes, *(part for part in parts if isinstance(part, Size)))
-    texts = [part.text if isinstance(part, Expression) else str(part) for part in parts]
-    along = tuple(text for height, width in zip(texts[::2], texts[1::2], strict=True) for text in (width, height))
-    return replace(given, sizes=sizes, grids=along, align=align, signed=signed)
-
-
-def fitted(value: Argument, spec: TensorArgument, call: Call) -> Values:
-    """The argument's values, a recipe of locations with the sizes of this call; others as they are."""
-    if isinstance(value.values, Patched):
-        return replace(value.values, recipe=_fitted(value.values.recipe, spec, call.dims, call.options))
-    return _fitted(value.values, spec, call.dims, call.options) if isinstance(value.values, Recipe) else value.values
-
-
-def _fitted(made: Recipe, spec: TensorArgument, dims: Mapping[str, int], options: Mapping[str, Scalar]) -> Recipe:
-    if made.name not in RECIPES:
-        return made
-    params = dict(made.params) | {"signed": int(spec.signed)}
-    if made.name == "location_edges":
-        levels = len(spec.grids) // 2
-        points = resolve(spec.shape, dims)[-2] if levels > 1 else 1
-        align = options[spec.align] if isinstance(spec.align, str) else spec.align
-        params |= {f"s{index}": max(evaluate(text, dims), 1) for index, text in enumerate(spec.grids)}
-        params |= {"levels": levels, "points": max(points, 1), "align": int(bool(align))}
-    return recipe(made.name, made.seed, **params)
+    count = len(grids)
+    if plain.shape[-1:] != ("2",) or (count > 1 and plain.shape[-3:-2] != (str(count),)) or not 0 < count <= MAX_GRIDS:
+        wanted = f"(.., {count}, points, 2)" if count > 1 else "(.., 2)"
+        raise TargetError(f"locations() of {count} grids have the shape {wanted}, not ({', '.join(plain.shape)})")
+    extents = [extent for height, width in grids for extent in (height, width)]
+    sizes = (*plain.sizes, *(extent for extent in extents if isinstance(extent, Size)))
+    texts = [extent.text if isinstance(extent, Expression) else str(extent) for extent in extents]
+    widths_first = tuple(text for pair in zip(texts[1::2], texts[::2], strict=True) for text in pair)
+    return LocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed)

@@ -13,7 +13,7 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import to_bits
 from fuzz.model.recipes import Values, exact, recipe
-from fuzz.target.indices import legal
+from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target, TensorArgument
 
 
@@ -37,7 +37,7 @@ def _case(target: Target, name: str, given: Mapping[str, Any]) -> Case:
         along = {key: _argument(target.cotangents[key], dims, given.get(text)) for text, key in cotangents.items()}
     except (ValueError, TypeError) as error:
         raise TargetError(f"{where}: {one_line(error)}") from None
-    return legal(Case(target.name, (Call(dims, arguments, options, along),)), target)
+    return make_legal(Case(target.name, (Call(dims, arguments, options, along),)), target)
 
 
 def _argument(spec: TensorArgument, dims: Mapping[str, int], numbers: Any) -> Argument:

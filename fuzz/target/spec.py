@@ -1,4 +1,4 @@
-"""Target: a kernel, its reference, its arguments over named dims, and what it promises, in one record."""
+"""Declares a target: a kernel, its reference, its arguments over named dims, and what it promises, in one record."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fuzz.errors import TargetError
-from fuzz.model.case import Scalar
+from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import Expression, Size, evaluate, names
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.finding import ORACLES
+from fuzz.model.recipes import Values
 from fuzz.target.contract import BITS, ENVELOPE, Contract, contract_of
 
 Launcher = Callable[..., Mapping[str, Any]]
@@ -24,18 +25,39 @@ WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
 class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
-    `below` is empty but for indices: whole numbers less than this size, or the `sentinel` (see fuzz/target/indices.py).
-    `grids` is empty but for locations: width and height of each grid that they lie in (see fuzz/target/locations.py).
+    A kind of argument whose values have a meaning of their own, such as indices, is a subclass.
     """
 
     shape: tuple[str, ...]
     dtypes: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = field(default=(), compare=False)
-    below: str = ""
-    sentinel: int | str | None = None
-    grids: tuple[str, ...] = ()
-    align: str | bool = False
-    signed: bool = False
+
+    fill: ClassVar[int] = 1
+    """A number that is legal for every element."""
+
+    @property
+    def recipes(self) -> tuple[tuple[int, str], ...]:
+        """(weight, name) of the recipes that its values are drawn from; empty where every recipe of the dtype fits."""
+        return ()
+
+    @property
+    def drawn_parameters(self) -> Mapping[str, tuple[str, int, int]]:
+        """For some of those recipes a parameter to draw: (name, least value, number of values)."""
+        return {}
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """All size expressions of the declaration."""
+        return self.shape
+
+    def legal_values(self, value: Argument, call: Call) -> Values:
+        """The argument's values, changed as little as makes them legal for the dims and options of this call."""
+        return value.values
+
+    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
+        """TargetError where the declaration does not fit the smallest dims or the target's options."""
+        if any(evaluate(text, least) < 0 for text in self.shape):
+            raise TargetError(f"argument {name!r} would have a negative size at the smallest dims")
 
 
 @dataclass(frozen=True)
@@ -97,6 +119,11 @@ class Target:
         return bool(self.cotangents)
 
     @property
+    def batch_dim(self) -> str | None:
+        """The dim whose rows are independent: of all outputs, or of the first one that `rows` names."""
+        return self.batch or next(iter(self.rows.values()), None)
+
+    @property
     def doc(self) -> str:
         """The first line of what the author wrote about it."""
         module = inspect.getmodule(self.launcher)
@@ -104,8 +131,8 @@ class Target:
         return text.strip().splitlines()[0] if text.strip() else ""
 
     def promises(self) -> str:
-        """What the oracles check of it, in words."""
-        parts = [self._of_values()] if self.reference or self.baseline else []
+        """Describes what the oracles check of it."""
+        parts = [self._describe_values()] if self.reference or self.baseline else []
         parts.append("the same bits each time" if self.deterministic else f"not deterministic: {self.nondeterminism}")
         rows, alike = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
         if rows:
@@ -117,7 +144,7 @@ class Target:
         parts += [f"refuses {name.replace('_', ' ')}" for name in self.rejects]
         return "; ".join(parts)
 
-    def _of_values(self) -> str:
+    def _describe_values(self) -> str:
         if self.contract.kind == "envelope":
             dtype = "the inputs' dtype's" if self.accumulate == "inputs" else self.accumulate
             return f"inside the envelope of {dtype} arithmetic"
@@ -167,10 +194,9 @@ def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Siz
     """A named dim between low and high, both included. TargetError where no size is possible."""
     if not name.isidentifier():
         raise TargetError(f"dim name {name!r} must be an identifier")
-    found = Size(name, low, high, multiple_of)
     if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
         raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
-    return found
+    return Size(name, low, high, multiple_of)
 
 
 def tensor(*shape: Expression | int, dtypes: Iterable[str] = ()) -> TensorArgument:
@@ -223,7 +249,7 @@ def declare(
     plain = _known_dtypes(dtypes)
     tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
-    made = cls(
+    declared = cls(
         name=label,
         launcher=launcher,
         path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
@@ -245,8 +271,8 @@ def declare(
         constants=tuple(constants),
         timeout=timeout, seeds=seeds or {},
     )  # fmt: skip
-    _check(made, arguments)
-    return made
+    _check(declared, arguments)
+    return declared
 
 
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
@@ -258,28 +284,27 @@ def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[st
     }
 
 
-def _known_dtypes(given: Iterable[str]) -> tuple[str, ...]:
-    for name in (found := tuple(given)):
+def _known_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
+    for name in (names_in_order := tuple(dtypes)):
         if name not in DTYPES:
             raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
-    return found
+    return names_in_order
 
 
 def _sizes(
     tensors: Mapping[str, TensorArgument], arguments: Mapping[str, object], extra: Iterable[Size]
 ) -> tuple[Size, ...]:
     """Every dim once, in the order in which the declaration names them."""
-    found: dict[str, Size] = {}
+    sizes: dict[str, Size] = {}
     passed = [value for value in arguments.values() if isinstance(value, Size)]
     for dim in [*(dim for value in tensors.values() for dim in value.sizes), *passed, *extra]:
-        if found.setdefault(dim.name, dim) != dim:
+        if sizes.setdefault(dim.name, dim) != dim:
             raise TargetError(f"dim {dim.name!r} is declared twice with different limits")
     for key, value in tensors.items():
-        texts = (*value.shape, *([value.below] if value.below else []), *value.grids)
-        for missing in [name for text in texts for name in names(text) if name not in found]:
+        for missing in [name for text in value.expressions for name in names(text) if name not in sizes]:
             hint = f"which no argument declares: pass dims=({missing},)"
             raise TargetError(f"argument {key!r} uses dim {missing!r}, {hint}")
-    return tuple(found.values())
+    return tuple(sizes.values())
 
 
 def _check(target: Target, arguments: Mapping[str, object]) -> None:
@@ -287,6 +312,23 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key, value in arguments.items():
         if not isinstance(value, TensorArgument | OptionArgument | Size):
             raise TargetError(f"{where}: argument {key!r} must be tensor(...), option(...) or size(...)")
+    _check_parameters(target, arguments, where)
+    _check_names(target, where)
+    if target.exact is not None and (target.differentiable or target.reference is None):
+        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
+    if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
+        raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
+    _check_promises(target, where)
+    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
+    for key, tensor_argument in target.tensors.items():
+        try:
+            tensor_argument.check(key, least, target.options)
+        except TargetError as error:
+            raise TargetError(f"{where}: {error}") from None
+
+
+def _check_parameters(target: Target, arguments: Mapping[str, object], where: str) -> None:
+    """TargetError unless the launcher's parameters are those of the declaration."""
     parameters = inspect.signature(target.launcher).parameters
     flexible = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     for key in arguments:
@@ -295,29 +337,18 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments and parameter.kind not in (2, 4):
             raise TargetError(f"{where}: parameter {key!r} of the launcher is not declared")
+
+
+def _check_names(target: Target, where: str) -> None:
+    """TargetError for a promise about a tensor or a dim that there is not."""
     for key in (*target.in_place, *target.nonfinite, *target.linear, *target.shifts):
         written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
         if key not in target.tensors and not written:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
-    if target.exact is not None and (target.differentiable or target.reference is None):
-        raise TargetError(f"{where}: exact= goes with a reference, and not with differentiable=")
     known = {dim.name for dim in target.sizes}
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:
             raise TargetError(f"{where}: {dim!r} is no dim of its arguments; there are {', '.join(sorted(known))}")
-    if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
-        raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
-    _check_promises(target, where)
-    least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
-    for key, value in target.tensors.items():
-        if any(evaluate(text, least) < 0 for text in value.shape):
-            raise TargetError(f"{where}: argument {key!r} would have a negative size at the smallest dims")
-        if value.below and evaluate(value.below, least) < 1:
-            raise TargetError(f"{where}: argument {key!r} has no legal index at the smallest dims")
-        if isinstance(value.align, str) and value.align not in target.options:
-            raise TargetError(f"{where}: argument {key!r} is aligned by {value.align!r}, which is no option")
-        if isinstance(value.sentinel, str) and value.sentinel not in target.options:
-            raise TargetError(f"{where}: argument {key!r} has its sentinel from {value.sentinel!r}, which is no option")
 
 
 def _check_promises(target: Target, where: str) -> None:
@@ -333,7 +364,7 @@ def _check_promises(target: Target, where: str) -> None:
             raise TargetError(f"{where}: {name} is one of {', '.join(BITS)}, not {value!r}")
         if value == "envelope" and target.reference is None:
             raise TargetError(f"{where}: {name}='envelope' needs a reference=")
-    if target.invariance != "bitwise" and not (target.batch or target.rows):
+    if target.invariance != "bitwise" and not target.batch_dim:
         raise TargetError(f"{where}: invariance= needs batch= or rows=, the dim whose rows are independent")
     if target.linear and target.reference is None:
         raise TargetError(f"{where}: linear= needs a reference=, which tells where underflow breaks it")

@@ -319,11 +319,11 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     from dataclasses import replace
 
     from fuzz.model.recipes import Exact
-    from fuzz.shrink.passes.dims import resized
+    from fuzz.shrink.passes.dims import resize
     from fuzz.target.loader import load
 
     entry = corpus.read(saved)
-    large = resized(entry.case, load("gelu_bw"), 0, {"N": 5})
+    large = resize(entry.case, load("gelu_bw"), 0, {"N": 5})
     x = large.last.arguments["x"]
     assert isinstance(x.values, Exact)
     path = corpus.add(saved.parent.parent / "large", replace(entry, case=large))

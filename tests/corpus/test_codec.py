@@ -16,7 +16,7 @@ from fuzz.model.finding import SYMPTOMS, Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Patched, recipe
 from fuzz.search.engines import RandomEngine
-from fuzz.shrink.passes import listed
+from fuzz.shrink.passes import write_out_small
 from fuzz.target.spec import Target
 
 
@@ -41,7 +41,7 @@ def test_drawn_cases_come_back_as_they_were(built_in: Target) -> None:
     small = [case for case in map(engine.case, range(250)) if case.elements() < 1 << 12]
     assert len(small) > 150
     for case in small:
-        for form in (case, listed(case)):
+        for form in (case, write_out_small(case)):
             entry = Entry(form)
             text = codec.dumps(entry)
             read = codec.loads(text.encode())

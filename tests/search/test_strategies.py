@@ -12,13 +12,13 @@ from itertools import islice
 
 import pytest
 
-from fuzz.model.case import REPLICA, Case
+from fuzz.model.case import SEED_STRIDE, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import CURRENT, Recipe
 from fuzz.search.engines import EngineScheduler, RandomEngine
-from fuzz.search.engines.random import ALONE, NARROW, WIDTHS, ReplicaLimits
+from fuzz.search.engines.random import FIRST_PLANS, NARROW, WIDTHS, ReplicaLimits
 from fuzz.search.statistics import LARGE
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -162,22 +162,22 @@ def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_s
     built_in: Target, width: ReplicaLimits
 ) -> None:
     engine = RandomEngine(built_in, 0, width=width)
-    groups = list(islice(EngineScheduler([engine]).plans(), 2 * ALONE))
-    assert max(size for _, size in groups[:ALONE]) == width.first
+    groups = list(islice(EngineScheduler([engine]).plans(), 2 * FIRST_PLANS))
+    assert max(size for _, size in groups[:FIRST_PLANS]) == width.first
     assert max(size for _, size in groups) == width.replicas
     assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in groups)
-    large = sum(size for plan, size in groups[ALONE:] if plan.elements() > 1 << 16)
-    assert large >= 0.01 * sum(size for _, size in groups[ALONE:])
+    large = sum(size for plan, size in groups[FIRST_PLANS:] if plan.elements() > 1 << 16)
+    assert large >= 0.01 * sum(size for _, size in groups[FIRST_PLANS:])
 
 
 def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:
-    plan = RandomEngine(built_in, 0).case(ALONE + 1)
+    plan = RandomEngine(built_in, 0).case(FIRST_PLANS + 1)
     one, two = plan.replica(1), plan.replica(2)
     assert plan.replica(0) is plan and len({plan.key, one.key, two.key}) == 3
     for name, value in plan.last.tensors.items():
         again = two.last.tensors[name]
         assert isinstance(value.values, Recipe) and isinstance(again.values, Recipe)
-        assert again.values.seed == value.values.seed + 2 * REPLICA
+        assert again.values.seed == value.values.seed + 2 * SEED_STRIDE
         assert replace(again, values=value.values) == value
     assert (one.last.dims, one.last.options, one.split) == (plan.last.dims, plan.last.options, plan.split)
 
@@ -215,5 +215,5 @@ def test_adversarial_cases_come_early(layernorm: Target, seed: int) -> None:
 def test_two_arguments_of_one_shape_now_and_then_hold_the_same_values(layernorm: Target) -> None:
     calls = [RandomEngine(layernorm, 0).case(number).last for number in range(300)]
     pairs = [(call.arguments["dy"], call.arguments["x"]) for call in calls]
-    twins = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
-    assert 300 / 32 < twins < 300 / 4
+    copies = sum(dy.values == x.values for dy, x in pairs if dy.dtype == x.dtype)
+    assert 300 / 32 < copies < 300 / 4

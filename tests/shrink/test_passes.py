@@ -13,9 +13,9 @@ from fuzz.model.case import Argument, Call, Case, Split, sort_key
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Recipe, recipe
 from fuzz.search.engines import RandomEngine
-from fuzz.shrink.passes import COARSE, FINE, Pass, listed
+from fuzz.shrink.passes import COARSE, FINE, Pass, write_out_small
 from fuzz.shrink.passes.defaults import simpler_layouts
-from fuzz.shrink.passes.dims import keep_slices, resized, smallest_dims
+from fuzz.shrink.passes.dims import keep_slices, resize, smallest_dims
 from fuzz.target.loader import load
 from fuzz.target.spec import Target, size
 
@@ -28,7 +28,7 @@ def starts(target: Target) -> list[Case]:
     """Small drawn cases, with recipes and with their bits written out."""
     engine = RandomEngine(target, 11)
     drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:12]
-    return [*drawn, *map(listed, drawn)]
+    return [*drawn, *map(write_out_small, drawn)]
 
 
 def legal(case: Case, target: Target) -> bool:
@@ -96,7 +96,7 @@ def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
     large = [case for case in every if 2000 < case.elements() < 20_000 and len(case.calls) == 1 and not case.split]
     idle = set()
     for step in PASSES:
-        if not any(_smaller(step, case, built_in) for case in [*drawn, *map(listed, drawn[:40]), *large]):
+        if not any(_smaller(step, case, built_in) for case in [*drawn, *map(write_out_small, drawn[:40]), *large]):
             idle.add(step.__name__)
     assert idle <= ({"plain_options"} if not built_in.options else set())
 
@@ -211,7 +211,7 @@ def test_simpler_layouts_start_with_the_default_and_come_to_an_end(layout: Layou
 
 def test_written_words_are_the_same_bits(built_in: Target) -> None:
     for case in starts(built_in)[:12]:
-        written = listed(case)
+        written = write_out_small(case)
         for call, other in zip(case.calls, written.calls, strict=True):
             for name, value in call.tensors.items():
                 assert isinstance(other.tensors[name].values, Exact) or isinstance(value.values, Recipe)
@@ -222,7 +222,7 @@ def test_one_dim_grows_where_another_shrinks_more_however_many_dims_there_are() 
     """msda has nine dims: two queries of one place each have 16 elements, one query of two places has 15."""
     target = load("msda")
     least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
-    case = resized(RandomEngine(target, 0).case(0), target, 0, {**least, "Q": 2})
+    case = resize(RandomEngine(target, 0).case(0), target, 0, {**least, "Q": 2})
     proposed = [made.last.dims for made in smallest_dims(case, target) if made.elements() < case.elements()]
     assert {**least, "P": 2} in proposed
     assert all(made.elements() <= case.elements() for made in smallest_dims(case, target))

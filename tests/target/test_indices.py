@@ -16,9 +16,10 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import Exact, recipe
 from fuzz.search.engines.random import RandomEngine
-from fuzz.shrink.passes import COARSE, FINE, listed
+from fuzz.shrink.passes import COARSE, FINE, write_out_small
 from fuzz.shrink.shrinker import Budget, Shrinker
-from fuzz.target.indices import indices, legal, sentinel_of
+from fuzz.target.indices import IndexArgument, indices
+from fuzz.target.legal import make_legal
 from fuzz.target.loader import load
 from fuzz.target.spec import Target, declare, option, size, tensor
 
@@ -40,8 +41,10 @@ def numbers(call: Call) -> list[int]:
 
 
 def check(case: Case, target: Target) -> None:
+    declared = target.tensors["labels"]
+    assert isinstance(declared, IndexArgument)
     for call in case.calls:
-        allowed = sentinel_of(target.tensors["labels"], call.options)
+        allowed = declared.legal_sentinel(call.options)
         bound = evaluate("V", call.dims)
         assert all(0 <= one < bound or one == allowed for one in numbers(call)), (call.dims, numbers(call))
 
@@ -77,15 +80,15 @@ def test_whatever_a_pass_tries_becomes_legal(written: bool) -> None:
     logits = Argument(("N", "V"), "float32", recipe("normal", 1))
     labels = Argument(("N",), "int64", recipe("indices_sentinel", 5, below=9, sentinel=-100, rarity=1))
     case = Case("launcher", (Call({"N": 6, "V": 9}, dict(logits=logits, labels=labels), {"ignored": -100}),))
-    case = listed(case) if written else case
+    case = write_out_small(case) if written else case
     tried = [made_ for step in (FINE if written else COARSE) for made_ in step(case, target)]
-    moved = [(one, legal(one, target)) for one in tried]
+    moved = [(one, make_legal(one, target)) for one in tried]
     for before, after in moved:
         if all(isinstance(value.values, Exact) for value in before.last.arguments.values()) and not sizes_fit(before):
             continue
         check(after, target)
     assert any(before.key != after.key for before, after in moved)
-    assert all(legal(after, target).key == after.key for _, after in moved)
+    assert all(make_legal(after, target).key == after.key for _, after in moved)
 
 
 def sizes_fit(case: Case) -> bool:
@@ -111,7 +114,7 @@ def test_a_bug_of_one_label_shrinks_to_the_least_index_that_shows_it() -> None:
 
 def test_indices_survive_the_codec() -> None:
     for case in list(drawn(made()))[:20]:
-        for one in (case, listed(case)):
+        for one in (case, write_out_small(case)):
             entry = Entry(case=one, finding=None, status="open")
             assert loads(dumps(entry).encode()).case == one
 

@@ -12,9 +12,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.recipes import generate, recipe
 from fuzz.search.engines.random import RandomEngine
-from fuzz.target.indices import legal
+from fuzz.target.legal import make_legal
 from fuzz.target.loader import load
-from fuzz.target.locations import RECIPES, locations
+from fuzz.target.locations import ON_GRIDS, locations
 from fuzz.target.spec import Target, declare, option, size, tensor
 
 H, W, P = size("H", 1, 9), size("W", 1, 9), size("P", 1, 9)
@@ -102,11 +102,11 @@ def made() -> Target:
 def test_a_recipe_follows_sizes_and_options_while_a_case_changes() -> None:
     target = made()
     drawn = [RandomEngine(target, 1).case(number) for number in range(60)]
-    assert {case.last.arguments["places"].values.name for case in drawn} >= set(RECIPES)  # type: ignore[union-attr]
+    assert {case.last.arguments["places"].values.name for case in drawn} >= set(ON_GRIDS)  # type: ignore[union-attr]
     x = Argument(("H", "W"), "float32", recipe("ones"))
     places = Argument(("P", "2"), "float32", recipe("location_edges", 5))
     call = Call({"H": 4, "W": 7, "P": 3}, {"x": x, "places": places}, {"align": True})
-    values = legal(Case("t", (call,)), target).last.arguments["places"].values
+    values = make_legal(Case("t", (call,)), target).last.arguments["places"].values
     params = dict(values.params)  # type: ignore[union-attr]
     assert (params["s0"], params["s1"], params["align"], params["signed"], params["levels"]) == (7, 4, 1, 1, 1)
 

@@ -1,9 +1,9 @@
-"""Engines: who proposes the next Case."""
+"""Lists the engines, which propose the next case, and makes the scheduler of a run."""
 
 from collections.abc import Iterable
 
 from fuzz.errors import UsageError
-from fuzz.search.engines.atheris.engine import AtherisEngine, Explorer, missing
+from fuzz.search.engines.atheris.engine import AtherisEngine, StartProcess, missing
 from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import AGILE, FEW, Evolve
@@ -26,7 +26,13 @@ def check_engine(name: str) -> None:
 
 
 def make_scheduler(
-    name: str, target: Target, backend: str, seed: int, numbers: Iterable[float], explorer: Explorer, first: int = 0
+    name: str,
+    target: Target,
+    backend: str,
+    seed: int,
+    numbers: Iterable[float],
+    start_process: StartProcess,
+    first: int = 0,
 ) -> EngineScheduler:
     """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
@@ -41,6 +47,6 @@ def make_scheduler(
         "evolve": Evolve(target, seed, dictionary, width=agile),
     }
     if not missing():
-        engines["atheris"] = AtherisEngine(target, seed, explorer, width=agile)
+        engines["atheris"] = AtherisEngine(target, seed, start_process, width=agile)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     return EngineScheduler(chosen, dictionary, LONG_LAG if name == "random" else LAG)

@@ -1,4 +1,4 @@
-"""Engine: who proposes the next plans of a run, and learns from the reports on them."""
+"""Defines an engine: it proposes the next plans of a run and learns from the reports on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Proposal:
 
 
 class Engine(Protocol):
-    """Proposes plans for ever. What it proposes depends on the target, the seed and what it was told alone."""
+    """Proposes plans for ever. Its plans depend on the target, the seed, the dictionary and the reports alone."""
 
     name: str
     joins: int
@@ -29,7 +29,7 @@ class Engine(Protocol):
         """The next plan."""
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
-        """What came of a plan, its own or another engine's: one report a replica, fewer where the run or it ended."""
+        """Takes the reports on a plan, its own or another engine's: one a replica, fewer where the run ended before."""
 
     def close(self) -> None:
-        """Ends what it has started."""
+        """Ends the processes that the engine has started."""

@@ -1,8 +1,8 @@
 """Keeps the numbers at which a kernel may branch, as sizes and as bit patterns of tensor elements.
 
-They come from the code of the launcher and its kernels, which is there from the start, and from what compiled kernels
-compare with (`Report.constants`). A case that meets such a number exactly, or stands one step beside it, is what a
-comparison with it is about.
+Some come from the code of the launcher and its kernels, which is known from the start, others are what compiled kernels
+compare with (`Report.constants`). A comparison with such a number turns at cases that meet it exactly, or are one step
+beside it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fuzz.model.dtypes import DType, neighbours, to_bits
 
 PLAIN = frozenset((-1, 0, 1, 2))
 """Numbers that every program holds and every strategy draws."""
-MOST = 512
+MAX_NUMBERS = 512
 """Numbers that are kept; the first ones come from the code."""
-PATTERN = 1 << 12
+LEAST_PATTERN = 1 << 12
 """Whole numbers from this one on may be bit patterns."""
 
 
@@ -33,7 +33,7 @@ class Dictionary:
     def add(self, numbers: Iterable[float]) -> None:
         for number in numbers:
             plain = number in PLAIN or not math.isfinite(number)
-            if not plain and number not in self.numbers and len(self.numbers) < MOST:
+            if not plain and number not in self.numbers and len(self.numbers) < MAX_NUMBERS:
                 self.numbers.append(number)
 
     def sizes(self, dim: Size) -> list[int]:
@@ -46,7 +46,7 @@ class Dictionary:
         """The patterns that are such a number in a format, or have it as their bits."""
         if d.kind == "bool":
             return []
-        bits = [int(n) for n in self.numbers if d.is_float and n == int(n) and PATTERN <= n < d.inf_bits]
+        bits = [int(n) for n in self.numbers if d.is_float and n == int(n) and LEAST_PATTERN <= n < d.inf_bits]
         fitting = [n for n in self.numbers if abs(n) <= d.largest and (d.is_float or n == int(n))]
         fitting += [-n for n in fitting if d.kind in ("float", "int")]
         patterns = to_bits(np.array(fitting, dtype=np.float64), d).tolist() if fitting else []

@@ -1,7 +1,7 @@
-"""Literals: the numbers in the code of a launcher, of the kernels that it runs, and of what those call.
+"""Reads the numbers in the code of a launcher, of the kernels that it runs, and of the functions that those call.
 
 Comparisons with constants of compilation are decided before a kernel is compiled, so that nothing of them is left in
-what the compiler makes: `if N == 4097` where N is a `tl.constexpr` is to be read here or nowhere.
+the compiled code: `if N == 4097` where N is a `tl.constexpr` is visible in the source only.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import Any
 
 FOREIGN = ("torch", "triton", "numpy", "fuzz", "builtins", "math", "typing", "functools", "hypothesis", "inspect")
 """Packages whose code is not the kernel's; targets have modules of their own names."""
-DEEPEST, MOST = 6, 300
+MAX_DEPTH, MAX_FUNCTIONS = 6, 300
 """Calls that are followed, and functions that are read."""
 
 
 def literals(launcher: Any) -> list[float]:
     """Numbers in the order in which they stand, the launcher's first, each once."""
-    found: dict[float, None] = {}
+    in_order: dict[float, None] = {}
     for function in functions(launcher):
-        for value in (*numbers(function.__code__), *named(function)):
-            found.setdefault(value)
-    return list(found)
+        for value in (*numbers(function.__code__), *global_numbers(function)):
+            in_order.setdefault(value)
+    return list(in_order)
 
 
 def functions(start: Any) -> list[FunctionType]:
     """The launcher's function and those that it reaches by name, nearest first."""
     seen: dict[FunctionType, None] = {}
-    level = list(unwrapped(start))
-    for _ in range(DEEPEST):
-        fresh = [function for function in level if function not in seen][:MOST]
+    level = list(unwrap(start))
+    for _ in range(MAX_DEPTH):
+        fresh = [function for function in level if function not in seen][:MAX_FUNCTIONS]
         seen |= dict.fromkeys(fresh)
-        level = [one for function in fresh for value in reached(function) for one in unwrapped(value)]
-    return list(seen)[:MOST]
+        level = [reached for function in fresh for value in referenced_values(function) for reached in unwrap(value)]
+    return list(seen)[:MAX_FUNCTIONS]
 
 
-def unwrapped(value: Any) -> Iterator[FunctionType]:
+def unwrap(value: Any) -> Iterator[FunctionType]:
     """The functions of the user's in a value: a function, a kernel (whose function is `fn`), or a class's methods."""
     for _ in range(4):  # A kernel may be wrapped in heuristics and an autotuner.
         if isinstance(value, FunctionType | type) or not hasattr(value, "fn"):
@@ -44,19 +44,19 @@ def unwrapped(value: Any) -> Iterator[FunctionType]:
         value = value.fn
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
-    if isinstance(value, type) and not foreign(value):
+    if isinstance(value, type) and not is_foreign(value):
         for member in vars(value).values():
             if isinstance(member, FunctionType | staticmethod | classmethod):
-                yield from unwrapped(member)
-    elif isinstance(value, FunctionType) and not foreign(value):
+                yield from unwrap(member)
+    elif isinstance(value, FunctionType) and not is_foreign(value):
         yield value
 
 
-def foreign(value: Any) -> bool:
+def is_foreign(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).partition(".")[0] in FOREIGN
 
 
-def reached(function: FunctionType) -> Iterator[Any]:
+def referenced_values(function: FunctionType) -> Iterator[Any]:
     """What a function's names stand for: globals, what its modules hold under its names, and what it encloses."""
     space, names = function.__globals__, all_names(function.__code__)
     for name in names:
@@ -66,8 +66,8 @@ def reached(function: FunctionType) -> Iterator[Any]:
                 yield from (vars(value)[other] for other in names if other in vars(value))
         elif value is not None:
             yield value
-    for held in function.__closure__ or ():
-        yield held.cell_contents
+    for cell in function.__closure__ or ():
+        yield cell.cell_contents
 
 
 def all_names(code: CodeType) -> list[str]:
@@ -75,7 +75,7 @@ def all_names(code: CodeType) -> list[str]:
     return [*code.co_names, *inner]
 
 
-def named(function: FunctionType) -> Iterator[float]:
+def global_numbers(function: FunctionType) -> Iterator[float]:
     """Numbers that a function's global names stand for, also as a `tl.constexpr`."""
     for name in all_names(function.__code__):
         value = function.__globals__.get(name)
@@ -87,14 +87,14 @@ def named(function: FunctionType) -> Iterator[float]:
 def numbers(code: CodeType) -> Iterator[float]:
     """The numbers among a code's constants; arithmetic on literals is done when the code is made."""
     for value in code.co_consts:
-        yield from flat(value)
+        yield from flatten_numbers(value)
 
 
-def flat(value: Any) -> Iterator[float]:
+def flatten_numbers(value: Any) -> Iterator[float]:
     if isinstance(value, CodeType):
         yield from numbers(value)
     elif isinstance(value, tuple | frozenset):
         for part in sorted(value, key=repr) if isinstance(value, frozenset) else value:
-            yield from flat(part)
+            yield from flatten_numbers(part)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         yield value

@@ -1,6 +1,6 @@
-"""Novelty: what a report shows that no earlier one of the run has shown, counted as discoveries.
+"""Counts discoveries: what a report shows that no earlier report of the run has shown.
 
-A discovery is a thing that the kernel did for the first time (a counter's outcome, see `Report.features`), a kind of
+A discovery is something that the kernel did for the first time (a counter's outcome, see `Report.features`), a kind of
 disagreement that is new, or an error nearer to its bound than any before in its cell, by a factor of two.
 """
 
@@ -12,41 +12,41 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from fuzz.model.case import Argument, Case
-from fuzz.model.recipes import Patched, Recipe
+from fuzz.model.edit import base_recipe
 from fuzz.worker.protocol import Report
 
-FINDING = 8
+DISCOVERIES_PER_FINDING = 8
 """Discoveries that a new kind of disagreement counts as."""
-NEAREST = 24
-"""Errors below 2^-24 of the bound are all alike."""
+SMALLEST_RATIO = 24
+"""Errors below 2^-24 of the bound are not told apart."""
 
 Cell = int
-"""The number of a feature: a run meets tens of thousands of them."""
+"""A hash of a kind of case: a run meets tens of thousands of them."""
 
 
-def cell(case: Case) -> Cell:
-    """The feature of a case under which its elite is kept: dtypes x layouts x classes of dims x exponent region."""
+def cell_of(case: Case) -> Cell:
+    """The cell of a case: dtypes x layouts x classes of dims x recipes with their scale."""
     call = case.last
     tensors = tuple(call.tensors.values())
     dtypes = sorted({value.dtype for value in tensors})
     layouts = sorted({value.layout.kind for value in tensors})
     sizes = [size.bit_length() for size in call.dims.values()]
-    feature = repr((dtypes, layouts, sizes, [region(value) for value in tensors]))
-    return int.from_bytes(blake2b(feature.encode(), digest_size=8).digest())
+    kind = repr((dtypes, layouts, sizes, [value_class(value) for value in tensors]))
+    return int.from_bytes(blake2b(kind.encode(), digest_size=8).digest())
 
 
-def region(value: Argument) -> str:
-    """Where a tensor's values lie: its recipe with its scale in steps of 2^8, or that its bits are listed."""
-    made = value.values.recipe if isinstance(value.values, Patched) else value.values
-    if not isinstance(made, Recipe):
+def value_class(value: Argument) -> str:
+    """A tensor's recipe with its scale in steps of 2^8, or that its values are exact."""
+    recipe = base_recipe(value.values)
+    if recipe is None:
         return "exact"
-    scale = dict(made.params).get("exponent", 0)
-    return f"{made.name} {int(scale) // 8}"
+    scale = dict(recipe.params).get("exponent", 0)
+    return f"{recipe.name} {int(scale) // 8}"
 
 
 def error(report: Report) -> float:
     """The largest error over bound that was seen; infinity where it is not finite."""
-    ratio = max([report.worst, *(found.ratio for found in report.findings)])
+    ratio = max([report.worst, *(finding.ratio for finding in report.findings)])
     return math.inf if math.isnan(ratio) else ratio
 
 
@@ -54,32 +54,32 @@ def nearness(ratio: float) -> int:
     """Error over bound as a whole number of factors of two above 2^-24; 0 where it is less."""
     if not ratio > 0:
         return 0
-    return 2 * NEAREST if math.isinf(ratio) else max(NEAREST + math.frexp(ratio)[1], 0)
+    return 2 * SMALLEST_RATIO if math.isinf(ratio) else max(SMALLEST_RATIO + math.frexp(ratio)[1], 0)
 
 
 @dataclass
 class Novelty:
-    """What a run has seen."""
+    """What a run has seen so far: features, kinds of findings, and the least distance to the bound of each cell."""
 
     features: set[int] = field(default_factory=set)
     kinds: set[Hashable] = field(default_factory=set)
     nearest: dict[Cell, int] = field(default_factory=dict)
 
     def discoveries(self, case: Case, *reports: Report) -> int:
-        """How much is new in the reports on a case, or on replicas of a plan in their order, which is then known."""
-        place = cell(case)
-        return sum(self.discovered(place, report) for report in reports)
+        """Counts what is new in the reports on a case, or on replicas of a plan in their order, and remembers it."""
+        cell = cell_of(case)
+        return sum(self.discoveries_in(cell, report) for report in reports)
 
-    def discovered(self, place: Cell, report: Report) -> int:
-        """The same of one report on a case with this cell."""
+    def discoveries_in(self, cell: Cell, report: Report) -> int:
+        """The same of one report on a case of this cell."""
         if report.rejected:
             return 0
-        fresh = set(report.features) - self.features
-        self.features |= fresh
-        kinds = {(found.oracle, found.outputs, found.symptom) for found in report.findings} - self.kinds
+        features = set(report.features) - self.features
+        self.features |= features
+        kinds = {(finding.oracle, finding.outputs, finding.symptom) for finding in report.findings} - self.kinds
         self.kinds |= kinds
         near = nearness(error(report))
-        nearer = near > self.nearest.get(place, 0)
+        nearer = near > self.nearest.get(cell, 0)
         if nearer:
-            self.nearest[place] = near
-        return len(fresh) + FINDING * len(kinds) + nearer
+            self.nearest[cell] = near
+        return len(features) + DISCOVERIES_PER_FINDING * len(kinds) + nearer

@@ -1,7 +1,7 @@
-"""random: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
+"""The engine `random`: Hypothesis draws every plan, from bytes that depend on the seed and the plan's number alone.
 
-Some plans are then edited so that sizes and values are numbers of the kernel's code, which are the same in each run. So
-plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
+Some plans are then mutated so that sizes and values are numbers of the kernel's code, which are the same in each run.
+So plan i of a seed is the same however many workers run and whatever happened before it. The first plans have one
 replica each, because what breaks a kernel soon is a size, a layout or a dtype; later ones have several, because then
 the reference, the dearest part of a case, is evaluated once for all of them. On a GPU a plan costs its compilation
 whatever its replicas are, so that the first ones have some there too.
@@ -20,19 +20,19 @@ from hypothesis import HealthCheck, given, settings
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.mutations import KNOWN, Workshop, edited
+from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
 BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
-ALONE = 256
+FIRST_PLANS = 256
 """Plans at the start that have one replica each, or few."""
-SHARE = 8
-"""One plan in so many is edited to hold numbers that the kernel's code does."""
-APART = 6
-"""Most replicas of a plan that they run one by one: of several calls, or with a huge layout."""
+MUTATED = 8
+"""One plan in so many is mutated to hold numbers of the kernel's code."""
+MAX_SEPARATE = 6
+"""Most replicas of a plan whose replicas run one by one: of several calls, or with a huge layout."""
 
 
 class ReplicaLimits(NamedTuple):
@@ -78,7 +78,7 @@ class RandomEngine:
 
     def case(self, number: int) -> Case:
         """Plan `number` of this seed: its first replica."""
-        draw = self._first if number < ALONE else self._later
+        draw = self._first if number < FIRST_PLANS else self._later
         for attempt in range(100):
             self._drawn.clear()
             draw(choices(f"{self.seed}/{number}/{attempt}"))
@@ -87,30 +87,32 @@ class RandomEngine:
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
 
     def propose(self) -> Proposal:
-        """The next plan; one in SHARE is edited to hold numbers of the dictionary."""
+        """The next plan; one in MUTATED is mutated to hold numbers of the dictionary."""
         number, self.first = self.first, self.first + 1
         plan = self.case(number)
-        if number % SHARE == SHARE - 1 and self.dictionary.numbers:
+        if number % MUTATED == MUTATED - 1 and self.dictionary.numbers:
             random = Random(f"{self.seed}/{number}")
-            plan = edited(plan, Workshop(self.target, self.dictionary, random), KNOWN, random.choice((1, 2, 3)))
+            context = MutationContext(self.target, self.dictionary, random)
+            plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         return Proposal(plan, self.replicas(number, plan))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """A plan depends on the seed, its number and the dictionary alone."""
 
     def close(self) -> None:
-        """Nothing was started."""
+        """This engine has started nothing."""
 
     def replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
-        return together(plan, self.width._replace(replicas=self.width.first) if number < ALONE else self.width)
+        first = number < FIRST_PLANS
+        return replica_count(plan, self.width._replace(replicas=self.width.first) if first else self.width)
 
 
-def together(plan: Case, width: ReplicaLimits = NARROW) -> int:
-    """How many replicas of a plan it is worth to run together."""
+def replica_count(plan: Case, width: ReplicaLimits = NARROW) -> int:
+    """How many replicas of a plan are worth running together."""
     huge = any(value.layout.reach for value in plan.last.tensors.values())
-    apart = huge or len(plan.calls) > 1
-    most = min(APART, width.replicas) if apart else width.replicas
+    separate = huge or len(plan.calls) > 1
+    most = min(MAX_SEPARATE, width.replicas) if separate else width.replicas
     return max(1, min(most, width.elements // max(plan.elements(), 1)))
 
 

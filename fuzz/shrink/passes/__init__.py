@@ -1,4 +1,4 @@
-"""Passes: kinds of simplification, each a function in a file of its family. Add yours to one of the two lists."""
+"""Lists the passes, kinds of simplification: each is a function in a file of its family and stands in a list here."""
 
 from fuzz.shrink.passes.base import Pass
 from fuzz.shrink.passes.calls import fewer_calls
@@ -13,7 +13,7 @@ from fuzz.shrink.passes.defaults import (
 from fuzz.shrink.passes.dims import (
     BATTERY,
     drop_slices,
-    filled,
+    fill,
     halve_dims,
     keep_slices,
     lower_dims,
@@ -22,11 +22,11 @@ from fuzz.shrink.passes.dims import (
 )
 from fuzz.shrink.passes.values import (
     fewer_bits,
-    listed,
     plain_numbers,
     plain_recipes,
     smallest_values,
     sorted_values,
+    write_out_small,
     zero_chunks,
 )
 
@@ -62,4 +62,4 @@ FINE: tuple[Pass, ...] = (
 )
 """Passes over a case whose values are written out."""
 
-__all__ = ["BATTERY", "COARSE", "FINE", "Pass", "filled", "listed"]
+__all__ = ["BATTERY", "COARSE", "FINE", "Pass", "fill", "write_out_small"]

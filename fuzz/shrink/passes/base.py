@@ -1,4 +1,4 @@
-"""Pass: one kind of simplification. A pass is a function, (case, target) -> smaller cases, boldest first.
+"""Defines a pass, one kind of simplification: a function, (case, target) -> smaller cases, boldest first.
 
 It holds no state and draws nothing at random: whether it makes progress depends on the case alone. The shrinker drops
 candidates that are not smaller under sort_key, so that a pass may propose freely.

@@ -1,4 +1,4 @@
-"""Fewer calls: the shown call alone, then with one of the earlier ones, then without each of them in turn."""
+"""A pass towards fewer calls: the last call alone, then with one of the earlier ones, then without each in turn."""
 
 from __future__ import annotations
 

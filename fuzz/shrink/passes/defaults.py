@@ -1,50 +1,47 @@
-"""Plain things: default layouts, dtypes and options, all at once and one by one; then a smaller split."""
+"""Passes towards defaults: plain layouts, dtypes and options, all at once and one by one; then a smaller split."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
-import numpy as np
-
-from fuzz.model.case import Argument, Call, Case, Scalar, Split
-from fuzz.model.dims import resolve
-from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits, to_bits
+from fuzz.model.case import Argument, Call, Case, Split
+from fuzz.model.edit import map_tensors, tensors_of, with_argument, with_dtype, with_layout, with_option
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.recipes import Exact, exact
 from fuzz.target.spec import Target
 
 
 def plain_everything(case: Case, target: Target) -> Iterator[Case]:
     """Every argument and option at its default at once."""
-    made = case
-    for index, call in enumerate(case.calls):
-        for name, value in call.tensors.items():
-            plainer = with_dtype(with_layout(value, CONTIGUOUS, call), str(target.defaults.get(name, value.dtype)))
-            call = call.with_argument(name, plainer)
-        made = made.with_call(index, replace(call, options=_default_options(call, target)))
-    yield made
+
+    def plain(call: Call, name: str, value: Argument) -> Argument:
+        dtype = str(target.defaults.get(name, value.dtype))
+        return with_dtype(with_layout(value, CONTIGUOUS, call), dtype)
+
+    plainer = map_tensors(case, plain)
+    for index, call in enumerate(plainer.calls):
+        options = {name: target.options[name].choices[0] for name in call.options}
+        plainer = plainer.with_call(index, replace(call, options=options))
+    yield plainer
 
 
 def plain_layouts(case: Case, target: Target) -> Iterator[Case]:
     """One argument's layout at its default, or simpler of its kind."""
-    for index, call in enumerate(case.calls):
-        for name, value in call.tensors.items():
-            for layout in simpler_layouts(value.layout, len(value.shape)):
-                yield case.with_call(index, call.with_argument(name, with_layout(value, layout, call)))
+    for index, name, value in tensors_of(case):
+        for layout in simpler_layouts(value.layout, len(value.shape)):
+            yield with_argument(case, index, name, with_layout(value, layout, case.calls[index]))
 
 
 def later_layouts(case: Case, target: Target) -> Iterator[Case]:
-    """One argument's layout given to another one that has none, so that equal cases end in one of them."""
-    for index, call in enumerate(case.calls):
-        for name, value in call.tensors.items():
-            for other, plain in call.tensors.items():
-                special = value.layout != CONTIGUOUS and plain.layout == CONTIGUOUS
-                if special and len(value.shape) == len(plain.shape):
-                    moved = call.with_argument(name, with_layout(value, CONTIGUOUS, call))
-                    moved = moved.with_argument(other, with_layout(plain, value.layout, call))
-                    yield case.with_call(index, moved)
+    """One argument's layout moved to another one that is contiguous, so that equal cases end in one of them."""
+    for index, name, value in tensors_of(case):
+        call = case.calls[index]
+        for other, plain in call.tensors.items():
+            special = value.layout != CONTIGUOUS and plain.layout == CONTIGUOUS
+            if special and len(value.shape) == len(plain.shape):
+                moved = call.with_argument(name, with_layout(value, CONTIGUOUS, call))
+                moved = moved.with_argument(other, with_layout(plain, value.layout, call))
+                yield case.with_call(index, moved)
 
 
 def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
@@ -53,7 +50,7 @@ def plain_dtypes(case: Case, target: Target) -> Iterator[Case]:
         for name, value in call.arguments.items():
             allowed = target.tensors[name].dtypes
             for dtype in allowed[: allowed.index(value.dtype)]:
-                yield case.with_call(index, call.with_argument(name, with_dtype(value, dtype)))
+                yield with_argument(case, index, name, with_dtype(value, dtype))
 
 
 def plain_options(case: Case, target: Target) -> Iterator[Case]:
@@ -62,7 +59,7 @@ def plain_options(case: Case, target: Target) -> Iterator[Case]:
         for name, value in call.options.items():
             choices = target.options[name].choices
             for choice in choices[: choices.index(value)]:
-                yield case.with_call(index, replace(call, options={**call.options, name: choice}))
+                yield with_option(case, index, name, choice)
 
 
 def smaller_split(case: Case, target: Target) -> Iterator[Case]:
@@ -71,7 +68,7 @@ def smaller_split(case: Case, target: Target) -> Iterator[Case]:
     if split is None:
         return
     yield replace(case, split=None)
-    options = [
+    smaller_splits = [
         Split(0, 1),
         Split(split.start, 1),
         Split(split.start, split.length),
@@ -87,9 +84,9 @@ def smaller_split(case: Case, target: Target) -> Iterator[Case]:
         replace(split, start=max(split.start - 1, 0)),
         replace(split, start=0),
     ]
-    for option in options:
-        if option != split:
-            yield replace(case, split=option)
+    for smaller in smaller_splits:
+        if smaller != split:
+            yield replace(case, split=smaller)
 
 
 def simpler_layouts(layout: Layout, rank: int) -> Iterator[Layout]:
@@ -107,27 +104,3 @@ def simpler_layouts(layout: Layout, rank: int) -> Iterator[Layout]:
                 yield replace(layout, **{field: smaller})
     for index in range(len(layout.expand)):
         yield replace(layout, expand=layout.expand[:index] + layout.expand[index + 1 :])
-
-
-def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
-    """The argument's values in another layout; values repeated by an expanded dim are written out."""
-    if value.layout.expand == layout.expand or not isinstance(value.values, Exact):
-        return replace(value, layout=layout)
-    shape = resolve(value.shape, call.dims)
-    whole = np.broadcast_to(value.bits(call.dims), shape)
-    bits = whole[tuple(slice(0, 1) if dim in layout.expand else slice(None) for dim in range(len(shape)))]
-    return replace(value, layout=layout, values=exact(bits, named_dtype(value.dtype)))
-
-
-def with_dtype(value: Argument, dtype: str) -> Argument:
-    """The argument in another dtype; exact values are rounded to it."""
-    if dtype == value.dtype or not isinstance(value.values, Exact):
-        return replace(value, dtype=dtype)
-    old = named_dtype(value.dtype)
-    numbers = from_bits(np.array(value.values.bits, dtype=old.unsigned), old)
-    bits = to_bits(numbers, named_dtype(dtype))
-    return replace(value, dtype=dtype, values=exact(bits, named_dtype(dtype)))
-
-
-def _default_options(call: Call, target: Target) -> dict[str, Scalar]:
-    return {name: target.options[name].choices[0] for name in call.options}

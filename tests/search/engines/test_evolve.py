@@ -7,7 +7,7 @@ import math
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import EPOCH, FOUNDERS, STUCK, Evolve
+from fuzz.search.engines.evolve import EPOCH, INITIAL, PATIENCE, Evolve
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
@@ -43,23 +43,25 @@ def climbed(one: Evolve, plans: int) -> list[Case]:
 def test_it_comes_nearer_than_drawing_does() -> None:
     """0.45 is the most that there is: the weight, a row, cannot be transposed."""
     found = climbed(engine(), 700)
-    drawn = engine().founders
+    drawn = engine().drawn
     assert max(map(nearness, found)) > 0.44 > 1.9 * max(nearness(drawn.case(number)) for number in range(300))
 
 
 def test_a_seed_and_the_same_reports_give_the_same_plans() -> None:
     first, again, other = (climbed(engine(seed), 300) for seed in (1, 1, 2))
     assert [case.key for case in first] == [case.key for case in again]
-    assert first[FOUNDERS + 20 :] != other[FOUNDERS + 20 :]
+    assert first[INITIAL + 20 :] != other[INITIAL + 20 :]
 
 
 def test_it_starts_anew_when_nothing_is_new_and_keeps_its_elites() -> None:
-    one, crowds = engine(), []
+    one, populations = engine(), []
     for number in range(EPOCH):
         proposal = one.propose()
         one.learn(proposal, [report(0.5 if number == 10 else 0.0)])
-        crowds.append(len(one.crowd))
-    assert any(after < before for before, after in zip(crowds[STUCK:], crowds[STUCK + 1 :], strict=False))
+        populations.append(len(one.population))
+    assert any(
+        after < before for before, after in zip(populations[PATIENCE:], populations[PATIENCE + 1 :], strict=False)
+    )
     assert max(member.error for member in one.elites.values()) == 0.5
 
 
@@ -67,6 +69,6 @@ def test_what_disagrees_or_is_refused_has_no_children() -> None:
     one, found = engine(), Finding("accuracy", ("dx",), "value", "wrong", ratio=9.0)
     for answer in (report(0.0, 5, findings=(found,)), Report("rejected", True, (), ()), Report("died", False, (), ())):
         one.learn(one.propose(), [answer])
-    assert not one.crowd and not one.finders and not one.elites
+    assert not one.population and not one.novel and not one.elites
     one.learn(one.propose(), [report(0.25, 6)])
-    assert len(one.crowd) == len(one.finders) == len(one.elites) == 1
+    assert len(one.population) == len(one.novel) == len(one.elites) == 1

@@ -1,8 +1,7 @@
-"""atheris: libFuzzer mutates the bytes that Hypothesis draws a plan from, and keeps those that reach something new.
+"""The engine `atheris`: libFuzzer mutates the bytes of which Hypothesis draws plans, and keeps those that cover more.
 
 libFuzzer runs in a process of its own (`fuzz.search.engines.atheris.process`), which runs each plan once before it
-goes on: what it covers
-there decides what it mutates next. The plan itself is judged by the workers like any other.
+goes on: what the plan covers there decides what libFuzzer mutates next. The workers judge the plan like any other.
 """
 
 from __future__ import annotations
@@ -21,9 +20,11 @@ from fuzz.search.engines.random import RandomEngine, ReplicaLimits
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, WorkerConfig
 
+HANDLER = "fuzz.search.engines.atheris.process:make_handler"
+"""The function that makes the process's handler, as ``module:function``."""
 QUEUED = 2
-"""Plans asked for before their turn."""
-PATIENCE = 0.05
+"""Plans requested ahead."""
+POLL_INTERVAL = 0.05
 """Seconds between two looks at the process."""
 JOINS = 320
 """Plans of other engines before its first, so that its process has started by then."""
@@ -31,7 +32,7 @@ JOINS = 320
 
 @dataclass(frozen=True)
 class AtherisConfig:
-    """What the process of libFuzzer is for. `folder` holds its inputs, and survives the process."""
+    """How the process of libFuzzer is set up. `folder` holds its inputs, and survives the process."""
 
     config: WorkerConfig
     seed: int
@@ -39,7 +40,7 @@ class AtherisConfig:
     numbers: tuple[float, ...]
 
 
-class Asked(Protocol):
+class Channel(Protocol):
     """A process that answers requests in order (a Worker)."""
 
     def submit(self, request: Any) -> None: ...
@@ -47,8 +48,8 @@ class Asked(Protocol):
     def stop(self) -> None: ...
 
 
-Explorer = Callable[[Path], Asked]
-"""The process for a folder of inputs."""
+StartProcess = Callable[[Path], Channel]
+"""Starts the process for a folder of inputs."""
 
 
 def missing() -> str:
@@ -63,33 +64,33 @@ class AtherisEngine:
 
     target: Target
     seed: int
-    explorer: Explorer
+    start_process: StartProcess
     name: str = "atheris"
     joins: int = JOINS
     width: ReplicaLimits = FEW
-    _process: Asked | None = None
-    _waiting: int = 0
-    _drawn: int = 0
+    _process: Channel | None = None
+    _requested: int = 0
+    _replacements: int = 0
     _folder: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory("-fuzz"))
 
     def __post_init__(self) -> None:
-        self.plain = RandomEngine(self.target, self.seed, "atheris")
+        self.random = RandomEngine(self.target, self.seed, "atheris")
 
     def propose(self) -> Proposal:
         """libFuzzer's next plan; where the last one ended its process, a plan that is drawn while it starts again."""
         process = self._started()
-        while (answer := process.receive(PATIENCE)) is None:
+        while (answer := process.receive(POLL_INTERVAL)) is None:
             continue
-        self._waiting -= 1
+        self._requested -= 1
         self._started()
         plan = answer[1]
         if not isinstance(plan, Case):
-            self._drawn += 1
-            plan = self.plain.case(self._drawn)
+            self._replacements += 1
+            plan = self.random.case(self._replacements)
         return Proposal(plan, replicas(plan, self.width))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
-        """What it learns from is what its own process sees; with the first report the process is started."""
+        """Starts the process with the first report; libFuzzer learns from what its own process sees."""
         self._started()
 
     def close(self) -> None:
@@ -97,10 +98,10 @@ class AtherisEngine:
             self._process.stop()
         self._folder.cleanup()
 
-    def _started(self) -> Asked:
+    def _started(self) -> Channel:
         if self._process is None:
-            self._process = self.explorer(Path(self._folder.name))
-        while self._waiting < QUEUED:
+            self._process = self.start_process(Path(self._folder.name))
+        while self._requested < QUEUED:
             self._process.submit("next")
-            self._waiting += 1
+            self._requested += 1
         return self._process

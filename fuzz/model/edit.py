@@ -1,0 +1,131 @@
+"""Edits cases: each function returns a case, call or argument that differs in one thing from the one it is given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.dims import resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits, to_bits
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact
+
+
+def tensors_of(case: Case) -> Iterator[tuple[int, str, Argument]]:
+    """(index of the call, name, argument) of every argument and cotangent."""
+    for index, call in enumerate(case.calls):
+        for name, value in call.tensors.items():
+            yield index, name, value
+
+
+def map_tensors(case: Case, edit: Callable[[Call, str, Argument], Argument]) -> Case:
+    """The case with every argument and cotangent replaced by what `edit` makes of it."""
+    for index, call in enumerate(case.calls):
+        edited = call
+        for name, value in call.tensors.items():
+            edited = edited.with_argument(name, edit(call, name, value))
+        case = case.with_call(index, edited)
+    return case
+
+
+def with_argument(case: Case, index: int, name: str, value: Argument) -> Case:
+    """The case with one argument or cotangent of one call replaced; `index` may be -1 for the last call."""
+    return case.with_call(index % len(case.calls), case.calls[index].with_argument(name, value))
+
+
+def with_values(case: Case, index: int, name: str, values: Values) -> Case:
+    """The case with other values of one argument or cotangent."""
+    return with_argument(case, index, name, replace(case.calls[index].tensors[name], values=values))
+
+
+def with_option(case: Case, index: int, name: str, value: Scalar) -> Case:
+    """The case with another value of one option of one call."""
+    call = case.calls[index]
+    return case.with_call(index % len(case.calls), replace(call, options={**call.options, name: value}))
+
+
+def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:
+    """The argument's values in another layout; exact values that an expanded dim repeats are written out."""
+    if value.layout.expand == layout.expand or not isinstance(value.values, Exact):
+        return replace(value, layout=layout)
+    shape = resolve(value.shape, call.dims)
+    whole = np.broadcast_to(value.bits(call.dims), shape)
+    bits = whole[tuple(slice(0, 1) if dim in layout.expand else slice(None) for dim in range(len(shape)))]
+    return replace(value, layout=layout, values=exact(bits, named_dtype(value.dtype)))
+
+
+def with_dtype(value: Argument, dtype: str) -> Argument:
+    """The argument in another dtype; exact values are rounded to it."""
+    if dtype == value.dtype or not isinstance(value.values, Exact):
+        return replace(value, dtype=dtype)
+    old, new = named_dtype(value.dtype), named_dtype(dtype)
+    numbers = from_bits(np.array(value.values.bits, dtype=old.unsigned), old)
+    return replace(value, dtype=dtype, values=exact(to_bits(numbers, new), new))
+
+
+def with_bits(values: Exact, changes: Mapping[int, int]) -> Exact:
+    """Exact values with some elements replaced: flat index -> bits."""
+    bits = list(values.bits)
+    for index, pattern in changes.items():
+        bits[index] = pattern
+    return Exact(tuple(bits), values.dtype)
+
+
+def write_out(value: Argument, dims: Mapping[str, int]) -> Argument:
+    """The argument with exact values in the place of its recipe; the same bits."""
+    return replace(value, values=exact(value.bits(dims), named_dtype(value.dtype)))
+
+
+def base_recipe(values: Values) -> Recipe | None:
+    """The recipe that makes the values, but for overridden elements; None for exact values."""
+    return values.recipe if isinstance(values, Patched) else values if isinstance(values, Recipe) else None
+
+
+def resize(call: Call, dims: Mapping[str, int]) -> Call:
+    """The call with other dims; recipes make as many values, exact values are cut or repeated to fit."""
+    for name, value in call.tensors.items():
+        if isinstance(value.values, Exact):
+            call = call.with_argument(name, replace(value, values=_resize_exact(value, call.dims, dims)))
+    return replace(call, dims=dims)
+
+
+def _resize_exact(value: Argument, old: Mapping[str, int], new: Mapping[str, int]) -> Exact:
+    """The leading part of the values where every dim shrank, else all of them repeated to the new number."""
+    bits, shape = value.bits(old), value.stored_shape(new)
+    kept = bits[tuple(slice(0, size) for size in shape)]
+    if kept.shape == shape:
+        return exact(kept, named_dtype(value.dtype))
+    flat = kept.reshape(-1).tolist() or [0]
+    return Exact(tuple((flat * math.prod(shape))[: math.prod(shape)]), value.dtype)
+
+
+def keep_slices(call: Call, dim: str, kept: np.ndarray) -> Call:
+    """The call with these slices of a dim alone; a dim that enters a shape's expression keeps its leading part."""
+    dims = {**call.dims, dim: len(kept)}
+    for name, value in call.tensors.items():
+        if value.uses(dim):
+            bits = value.bits(call.dims)
+            for axis, text in enumerate(value.shape):
+                if text == dim and axis not in value.layout.expand:
+                    bits = np.take(bits, kept, axis)
+            cut = bits[tuple(slice(0, size) for size in value.stored_shape(dims))]
+            call = call.with_argument(name, replace(value, values=exact(cut, named_dtype(value.dtype))))
+    return replace(call, dims=dims)
+
+
+def fit_split(split: Split | None, rows: int) -> Split | None:
+    """The split moved into so many rows."""
+    if split is None:
+        return None
+    start = min(split.start, max(rows - 1, 0))
+    return replace(split, start=start, length=max(min(split.length, rows - start), 1))
+
+
+def largest_tensor(call: Call, dims: Mapping[str, int]) -> int:
+    """Elements of the call's largest tensor at these dims."""
+    return max((math.prod(resolve(value.shape, dims)) for value in call.tensors.values()), default=0)
