@@ -1,4 +1,4 @@
-"""Config: a campaign's YAML file, checked. A key that nobody knows is an error that names the one that was meant."""
+"""Reads and checks a campaign's YAML file. An unknown key is an error that names the one that was meant."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from fuzz.errors import UsageError
+from fuzz.corpus.codec import strict
+from fuzz.errors import CorpusError, UsageError
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
-LARGEST = 1 << 20
-"""Bytes of the largest file that is read."""
 
 
 def _seconds(value: Any) -> Any:
@@ -33,12 +31,12 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * SIZES[match[2]]
 
 
-def _words(value: Any) -> Any:
+def _command(value: Any) -> Any:
     """One line is for the shell, as that of ``fuzz run --notify``."""
     return ["/bin/sh", "-c", value] if isinstance(value, str) else value
 
 
-Command = Annotated[list[str], BeforeValidator(_words)]
+Command = Annotated[list[str], BeforeValidator(_command)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
 Count = Annotated[int, Field(gt=0, strict=True)]
@@ -59,7 +57,7 @@ class BudgetConfig(Strict):
 
 
 class CampaignConfig(Strict):
-    """docs/campaigns.md tells every key."""
+    """What a campaign runs, where and for how long; docs/campaigns.md describes every key."""
 
     targets: Texts
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "campaign"
@@ -97,34 +95,18 @@ class CampaignConfig(Strict):
         return self
 
 
-class _Loader(yaml.SafeLoader):
-    """Refuses a key that stands twice, which YAML would take the last one of."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [str(self.construct_object(key, deep=True)) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise UsageError(f"{key} stands twice")
-        return super().construct_mapping(node, deep)
-
-
 def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
     try:
-        text = path.read_bytes()[: LARGEST + 1].decode()
+        with path.open("rb") as file:
+            values = strict.parse(strict.decode(file.read(strict.LARGEST + 1)), strict.TypedLoader)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8 text") from None
-    try:
-        given = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: {' '.join(str(error).split())}") from None
-    except UsageError as error:
+    except CorpusError as error:
         raise UsageError(f"{path}: {error}") from None
-    if not isinstance(given, dict):
+    if not isinstance(values, dict):
         raise UsageError(f"{path}: a campaign is a mapping of keys such as targets, budget and workers")
-    return parse_config({"name": default_name(path), **given}, str(path))
+    return parse_config({"name": default_name(path), **values}, str(path))
 
 
 def default_name(path: Path) -> str:
@@ -132,31 +114,30 @@ def default_name(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", path.stem).strip("-.")[:100] or "campaign"
 
 
-def parse_config(given: dict[str, Any], where: str = "config") -> CampaignConfig:
-    """The configuration of given values. UsageError names the key that is wrong, in one line."""
+def parse_config(values: dict[str, Any], source: str = "config") -> CampaignConfig:
+    """The configuration of such values. UsageError names the source and the key that is wrong, in one line."""
     try:
-        return CampaignConfig.model_validate(given)
+        return CampaignConfig.model_validate(values)
     except ValidationError as error:
-        raise UsageError(f"{where}: {_line(error)}") from None
+        raise UsageError(f"{source}: {_describe(error)}") from None
 
 
-def _line(error: ValidationError) -> str:
+def _describe(error: ValidationError) -> str:
     """The first thing that is wrong; a key that is unknown before any other."""
-    problems = sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    first = problems[0]
-    place = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
+    key = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
     if first["type"] == "extra_forbidden":
-        return f"{place} is not known{_meant(first['loc'])}"
+        return f"{key} is not known{_suggest(first['loc'])}"
     if first["type"] == "missing":
-        return f"{place} is missing"
-    said = first["msg"].removeprefix("Value error, ")
-    if not place:
-        return said
-    said = said[:1].lower() + said[1:].replace("Input", "input")
-    return f"{place} {said}, and is {str(first['input'])[:60]!r}".replace("input should", "should")
+        return f"{key} is missing"
+    message = first["msg"].removeprefix("Value error, ")
+    if not key:
+        return message
+    message = message[:1].lower() + message[1:].replace("Input", "input")
+    return f"{key} {message}, and is {str(first['input'])[:60]!r}".replace("input should", "should")
 
 
-def _meant(place: tuple[int | str, ...]) -> str:
-    known = list((BudgetConfig if place[0] == "budget" and len(place) > 1 else CampaignConfig).model_fields)
-    close = difflib.get_close_matches(str(place[-1]), known, n=1)
+def _suggest(key: tuple[int | str, ...]) -> str:
+    known = list((BudgetConfig if key[0] == "budget" and len(key) > 1 else CampaignConfig).model_fields)
+    close = difflib.get_close_matches(str(key[-1]), known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"

@@ -38,7 +38,7 @@ def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
         ("targets: [a]\nbudget: {time: 0s}", "budget.time should be greater than 0, and is '0s'"),
         ("targets: [a]\nmemory: 4", "memory should be a size such as 900MiB or 4GiB, and is '4'"),
         ("targets: [a]\nname: ../up", "name string should match pattern"),
-        ("targets: [a]\nworkers: 1\nworkers: 2", "workers stands twice"),
+        ("targets: [a]\nworkers: 1\nworkers: 2", "key 'workers' is repeated"),
         ("targets: [a]\ncluster: rya", "cluster should be 'local' or 'ray', and is 'rya'"),
         ("targets: [a]\ngpus_per_worker: 0.5", "address and gpus_per_worker are for cluster: ray"),
         (
@@ -46,9 +46,14 @@ def test_every_shipped_configuration_is_right_and_has_lanes(path: Path) -> None:
             "gpus_per_worker should be a share of one GPU, or a whole number, and is '1.5'",
         ),
         ("targets: [a]\ncluster: ray\nbackends: [cuda]", "the backend cuda needs gpus_per_worker, such as 0.25"),
-        ("targets: [a", "while parsing a flow sequence"),
+        ("targets: [a", "not readable as text of this format: while parsing a flow sequence"),
         ("- a", "a campaign is a mapping of keys such as targets, budget and workers"),
-        ("targets: !!python/object/apply:os.system [ls]", "could not determine a constructor"),
+        (
+            "targets: !!python/object/apply:os.system [ls]",
+            "tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed",
+        ),
+        ("targets: &all [a]\nplanted: *all", "anchors and aliases are not allowed"),
+        ("<<: {targets: [a]}", "not readable as text of this format: could not determine a constructor"),
     ],
 )
 def test_what_is_wrong_is_named_in_one_line(text: str, line: str, tmp_path: Path) -> None:

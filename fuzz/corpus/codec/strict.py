@@ -1,4 +1,4 @@
-"""Strict: from a file's bytes to plain mappings, lists and text, and from those to what a field must be.
+"""Reads a strict subset of YAML: from a file's bytes to mappings, lists and text, and to what a field must be.
 
 Every function raises CorpusError in one line for what is not as it should be.
 """
@@ -18,7 +18,7 @@ FORMAT = "fuzz-case/1"
 UNKNOWN = "unknown"
 """Stands for the digest of what is not kept."""
 LARGEST = 1 << 20
-"""Bytes of the largest entry that is read."""
+"""Bytes of the largest file that is read."""
 DEEPEST = 12
 """Mappings and lists inside each other."""
 SHOWN = 60
@@ -26,7 +26,7 @@ SHOWN = 60
 
 
 class _Strict:
-    """Every scalar stays text; tags, anchors, aliases, repeated keys and deep nesting are errors."""
+    """Makes tags, anchors, aliases, repeated keys and deep nesting errors of a loader of yaml."""
 
     depth = 0
 
@@ -54,43 +54,43 @@ class _Strict:
         return BaseConstructor.construct_mapping(self, node, deep)
 
 
-class _Loader(_Strict, yaml.BaseLoader):
-    """By yaml's own Python."""
+class TypedLoader(_Strict, yaml.SafeLoader):
+    """Reads numbers, booleans and null as such."""
 
 
-LOADERS: list[Any] = [_Loader]
-"""Those that are tried, until one reads the text: the last one's error is told."""
+class _TextLoader(_Strict, yaml.BaseLoader):
+    """Leaves every scalar text."""
+
+
+TEXT_LOADERS: list[Any] = [_TextLoader]
+"""Those that are tried, until one reads the text: the last one's error is reported."""
 if yaml.__with_libyaml__:
 
-    class _Quick(_Strict, Composer, yaml.CBaseLoader):
-        """By libyaml, in a quarter of the time; it refuses half of a surrogate pair."""
+    class _FastTextLoader(_Strict, Composer, yaml.CBaseLoader):
+        """The same by libyaml, in a quarter of the time; it refuses half of a surrogate pair."""
 
         def __init__(self, source: str) -> None:
             yaml.CBaseLoader.__init__(self, source)
             Composer.__init__(self)
 
-    LOADERS.insert(0, _Quick)
+    TEXT_LOADERS.insert(0, _FastTextLoader)
 
 
 def fields_of(data: bytes) -> Any:
-    """What a file's bytes hold, as mappings, lists and text."""
-    if len(data) > LARGEST:
-        raise CorpusError(f"more than the {LARGEST} bytes that are read")
-    if not data.strip():
+    """What an entry's bytes hold, as mappings, lists and text."""
+    source = decode(data)
+    if not source.strip():
         raise CorpusError("the file is empty")
-    source = _decoded(data)
     first = source.splitlines()[0]
     if first != f"format: {FORMAT}":
         raise CorpusError(f"line 1 is {shown(first)}, not 'format: {FORMAT}'; a newer version may read it")
-    for loader in LOADERS:
-        try:
-            return yaml.load(source, Loader=loader)
-        except yaml.YAMLError as error:
-            said = " ".join(str(error).split())
-    raise CorpusError(f"not readable as text of this format: {said}")
+    return parse(source, *TEXT_LOADERS)
 
 
-def _decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
+    """The text of a file's bytes, of which there are LARGEST at most."""
+    if len(data) > LARGEST:
+        raise CorpusError(f"more than the {LARGEST} bytes that are read")
     try:
         source = data.decode("utf-8")
     except UnicodeDecodeError:
@@ -98,6 +98,16 @@ def _decoded(data: bytes) -> str:
     if "\0" in source:
         raise CorpusError("not text: the file is binary")
     return source
+
+
+def parse(source: str, *loaders: Any) -> Any:
+    """What a text holds, by the first loader that reads it."""
+    for loader in loaders:
+        try:
+            return yaml.load(source, Loader=loader)
+        except yaml.YAMLError as error:
+            reason = " ".join(str(error).split())
+    raise CorpusError(f"not readable as text of this format: {reason}")
 
 
 def shown(value: Any) -> str:
