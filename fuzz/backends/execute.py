@@ -15,7 +15,7 @@ from fuzz.backends.base import Backend, Session
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
-from fuzz.model.outcome import CallResult, CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.model.outcome import CallResult, CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target.spec import Launcher, Target
 
 Words = Mapping[str, np.ndarray]
@@ -23,8 +23,11 @@ REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
 """What a launcher raises to refuse an input."""
 
 
-class TooLarge(Exception):
-    """The inputs themselves do not fit into memory, which is no fault of the kernel."""
+@dataclass
+class InputsDoNotFit(Exception):
+    """The inputs themselves do not fit into memory, which is no fault of the kernel; holds the outcome."""
+
+    outcome: Outcome
 
 
 @dataclass
@@ -70,8 +73,8 @@ def run(
         return Returned(tuple(results))
     except UsageError:
         raise
-    except TooLarge as error:
-        return Rejected(f"the inputs do not fit into memory here: {error}")
+    except InputsDoNotFit as error:
+        return error.outcome
     except Exception as error:
         outcome = _failure_outcome(error, backend)
         if backend.is_fatal(error):
@@ -95,7 +98,9 @@ def launch(
             for name, value in call.tensors.items()
         }
     except (torch.OutOfMemoryError, MemoryError, OSError) as error:
-        raise TooLarge(one_line(error)) from None
+        external = backend.external_oom_reason(error)
+        message = f"the inputs do not fit into memory here: {external or one_line(error)}"
+        raise InputsDoNotFit(NotRun(message) if external else Rejected(message)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
     scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
@@ -155,7 +160,7 @@ def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
 def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
     external = backend.external_oom_reason(error)
     if external:
-        return Rejected(f"no memory is left here: {external}")
+        return NotRun(f"no memory is left here: {external}")
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return OutOfMemory(one_line(error))
     kind = type(error).__name__
@@ -164,7 +169,7 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
     if kind in ("NoCompiler", "CompilerFailed"):
         raise BackendError(one_line(error)) from None
     if kind == "CompilerTimeout":
-        return Rejected(f"this machine is too slow: {one_line(error)}")
+        return NotRun(f"this machine is too slow: {one_line(error)}")
     if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
         return CompileError(one_line(error))
     if isinstance(error, REFUSALS) and not _raised_by_triton(error):

@@ -5,6 +5,7 @@ Rejected       the launcher refused the input before any kernel ran
 Raised         the launcher or a kernel raised
 CompileError   a kernel does not compile
 OutOfMemory    memory ran out
+NotRun         this machine lacked what the case needs, through no fault of the kernel
 Died           the worker process ended by a signal or by itself
 Hung           the watchdog's time ran out
 """
@@ -81,6 +82,13 @@ class OutOfMemory:
 
 
 @dataclass(frozen=True)
+class NotRun:
+    """The case may well run later or elsewhere: other processes hold the memory, or the C compiler was too slow."""
+
+    message: str
+
+
+@dataclass(frozen=True)
 class Died:
     """`signal` is the signal's name, or the exit status where there was none."""
 
@@ -92,7 +100,7 @@ class Hung:
     seconds: float
 
 
-Outcome = Returned | Rejected | Raised | CompileError | OutOfMemory | Died | Hung
+Outcome = Returned | Rejected | Raised | CompileError | OutOfMemory | NotRun | Died | Hung
 
 
 def describe(outcome: Outcome) -> str:
@@ -108,6 +116,8 @@ def describe(outcome: Outcome) -> str:
             return f"does not compile: {message}"
         case OutOfMemory(message):
             return f"ran out of memory: {message}"
+        case NotRun(message):
+            return f"not run: {message}"
         case Died(signal):
             return f"the worker process died of {signal}"
         case Hung(seconds):

@@ -14,7 +14,7 @@ from fuzz.backends.execute import FatalError, run
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, finding_order
-from fuzz.model.outcome import Returned
+from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
@@ -79,8 +79,8 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
 
 
 def unexamined(request: Request, why: str) -> Answer:
-    """The answer where memory ended in the oracles, not in the kernel: nothing is known of the case."""
-    report = Report(why, True, (), ())
+    """The response where memory ran out in the oracles, not in the kernel: nothing is known of the case."""
+    report = report_outcome(NotRun(why))
     if isinstance(request, ReplicaGroup):
         return tuple(report for _ in request.sampled)
     if isinstance(request, Examine):

@@ -24,6 +24,7 @@ def run_json(result: Result) -> Mapping[str, Any]:
         "seed": options.seed,
         "cases": statistics.cases,
         "rejected": statistics.rejected,
+        "not_run": statistics.not_run,
         "seconds": round(result.seconds, 3),
         "cases_per_second": round(statistics.cases / result.seconds, 1) if result.seconds else 0.0,
         "worst_ratio": statistics.worst,

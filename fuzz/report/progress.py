@@ -89,9 +89,8 @@ def summary(result: Result) -> Table:
     table = Table(show_header=False, box=None, padding=(0, 2))
     statistics = result.statistics
     rate = statistics.cases / result.seconds if result.seconds else 0.0
-    table.add_row(
-        "cases", f"{statistics.cases} ({statistics.rejected} rejected) in {result.seconds:.1f} s, {rate:.0f}/s"
-    )
+    refused = f"{statistics.rejected} rejected" + f", {statistics.not_run} not run" * bool(statistics.not_run)
+    table.add_row("cases", f"{statistics.cases} ({refused}) in {result.seconds:.1f} s, {rate:.0f}/s")
     table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
     table.add_row("worst error/bound", f"{statistics.worst:.3f}")
     if result.unconfirmed:

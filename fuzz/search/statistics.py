@@ -15,10 +15,11 @@ LARGE = 1 << 16
 
 @dataclass
 class RunStatistics:
-    """Counts over the cases of one run. Rejected cases count only as rejected."""
+    """Counts over the cases of one run. A case that was rejected or not run counts only as that."""
 
     cases: int = 0
     rejected: int = 0
+    not_run: int = 0
     worst: float = 0.0
     large: int = 0
     several_calls: int = 0
@@ -37,9 +38,10 @@ class RunStatistics:
     def learn(self, case: Case, *reports: Report) -> None:
         """Takes the reports on a case, or on replicas of a plan, of which `case` is one."""
         self.cases += len(reports)
-        kept = [report for report in reports if not report.rejected]
+        kept = [report for report in reports if report.accepted]
         count = len(kept)
-        self.rejected += len(reports) - count
+        self.rejected += sum(report.rejected for report in reports)
+        self.not_run += sum(report.not_run for report in reports)
         if not kept:
             return
         self.worst = max(self.worst, *(report.worst for report in kept))
@@ -58,7 +60,7 @@ class RunStatistics:
 
     def distribution(self) -> Mapping[str, object]:
         """The share of cases or tensors for each thing that may be special about them."""
-        accepted = max(self.cases - self.rejected, 1)
+        accepted = max(self.cases - self.rejected - self.not_run, 1)
         return {
             "large": round(self.large / accepted, 4),
             "several_calls": round(self.several_calls / accepted, 4),

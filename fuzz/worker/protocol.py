@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.outcome import CompileError, Died, Hung, Outcome, OutOfMemory, Raised, Rejected, describe
+from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfMemory, Raised, Rejected, describe
 
 HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
@@ -87,6 +87,7 @@ class Diagnose:
 class Report:
     """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 
+    The launcher refused a `rejected` case; a case that is `not_run` lacked memory or time that others here hold.
     `worst` is its largest error as a multiple of the bound; of replicas that ran together only the worst one has it.
     `features` are numbers of what the kernel did (fuzz/backends/cpu/runtime), `constants` are numbers that it compares
     with; both hold only what this worker has not reported before.
@@ -99,6 +100,12 @@ class Report:
     worst: float = 0.0
     features: tuple[int, ...] = ()
     constants: tuple[float, ...] = ()
+    not_run: bool = False
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the kernel had the case to compute, however that ended."""
+        return not (self.rejected or self.not_run)
 
     @property
     def primary_finding(self) -> Finding | None:
@@ -121,5 +128,6 @@ def fault_finding(outcome: Outcome) -> Finding | None:
 def report_outcome(outcome: Outcome) -> Report:
     """The report of a case that did not return."""
     finding = fault_finding(outcome)
-    rejected = isinstance(outcome, Rejected)
-    return Report(describe(outcome), rejected, (finding,) if finding else (), () if rejected else ("fault",))
+    rejected, not_run = isinstance(outcome, Rejected), isinstance(outcome, NotRun)
+    examined = () if rejected or not_run else ("fault",)
+    return Report(describe(outcome), rejected, (finding,) if finding else (), examined, not_run=not_run)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from fuzz.backends import BACKENDS, backend
+from fuzz.backends import BACKENDS, backend, execute
 from fuzz.backends.cuda.backend import external_shortage
 from fuzz.backends.execute import FatalError, run
 from fuzz.errors import BackendError, TargetError
 from fuzz.model.case import Argument, Call
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.outcome import CompileError, Outcome, OutOfMemory, Raised, Rejected, Returned
+from fuzz.model.outcome import CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import Launcher, Target, declare, option, size, tensor
 
@@ -112,8 +112,21 @@ def test_memory_that_others_hold_is_not_the_kernels_fault(monkeypatch: pytest.Mo
         "external_oom_reason",
         lambda self, error: "others hold it" if "full" in str(error) else "",
     )
-    assert isinstance(executed(raising(torch.OutOfMemoryError("full"))), Rejected)
+    assert executed(raising(torch.OutOfMemoryError("full"))) == NotRun("no memory is left here: others hold it")
     assert isinstance(executed(raising(torch.OutOfMemoryError("too much"))), OutOfMemory)
+
+
+def test_inputs_that_do_not_fit_beside_others_are_no_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasons = iter(["others hold it", ""])
+    monkeypatch.setattr(type(BACKENDS["cpu"]), "external_oom_reason", lambda self, error: next(reasons))
+
+    def allocate(*_: object) -> None:
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(execute, "allocate_buffer", allocate)
+    message = "the inputs do not fit into memory here: "
+    assert executed(raising(ValueError())) == NotRun(message + "others hold it")
+    assert executed(raising(ValueError())) == Rejected(message + "OutOfMemoryError: full")
 
 
 def test_what_would_fit_on_a_gpu_of_ones_own_is_told_with_what_others_hold() -> None:

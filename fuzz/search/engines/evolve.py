@@ -97,7 +97,7 @@ class Evolve:
         cell = cell_of(proposal.plan)
         for number, report in enumerate(reports):
             discoveries = self.novelty.discoveries_in(cell, report)
-            if report.rejected or report.findings or report.outcome != "returned":
+            if not report.accepted or report.findings or report.outcome != "returned":
                 continue
             individual = Individual(proposal.plan, number, error(report), discoveries)
             elite = self.elites.get(cell)

@@ -72,7 +72,7 @@ class Novelty:
 
     def discoveries_in(self, cell: Cell, report: Report) -> int:
         """The same of one report on a case of this cell."""
-        if report.rejected:
+        if not report.accepted:
             return 0
         features = set(report.features) - self.features
         self.features |= features

@@ -17,7 +17,7 @@ from fuzz.backends.cpu.runtime.compiler import LEVELS, build, compiler, flags
 from fuzz.backends.execute import run
 from fuzz.errors import BackendError
 from fuzz.model.case import Argument, Call
-from fuzz.model.outcome import Outcome, Rejected
+from fuzz.model.outcome import NotRun, Outcome
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import declare, size, tensor
 
@@ -101,7 +101,7 @@ def test_a_c_compiler_that_is_too_slow_is_no_fault_of_the_kernel(
 ) -> None:
     monkeypatch.setattr(compiler_module, "TIMEOUT", 0.2)
     outcome = outcome_with("exec sleep 60", 8, tmp_path, monkeypatch)
-    assert isinstance(outcome, Rejected) and "the C compiler took over 0.2 s on kernel copied" in outcome.message
+    assert isinstance(outcome, NotRun) and "the C compiler took over 0.2 s on kernel copied" in outcome.message
 
 
 def test_heartbeats_are_sent_while_the_c_compiler_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,4 +110,4 @@ def test_heartbeats_are_sent_while_the_c_compiler_runs(tmp_path: Path, monkeypat
     monkeypatch.setattr(compiler_module, "heartbeat", lambda: heartbeats.append(None))
     command = " ".join(compiler())
     outcome = outcome_with(f'sleep 0.5; exec {command} "$@"', 16, tmp_path, monkeypatch)
-    assert not isinstance(outcome, Rejected) and len(heartbeats) >= 5
+    assert not isinstance(outcome, NotRun) and len(heartbeats) >= 5
