@@ -1,7 +1,7 @@
-"""The constants that a kernel compares with, and what its inputs would have to be to meet them.
+"""Finds the constants that a kernel compares with, and the values of its inputs at which they are met.
 
-Each comparison with a constant is followed back through operations that can be undone: where `2 * x + 1 > 25.5` is
-asked, x meets it at 12.25, and where the bits of x shifted by 23 are compared, at the float that has those bits.
+Each comparison with a constant is followed back through operations that can be inverted: `2 * x + 1 > 25.5` turns at
+x = 12.25, and a comparison of the bits of x shifted by 23 at the float that has those bits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 
-from fuzz.backends.cpu.analysis.provenance import is_table
+from fuzz.backends.cpu.analysis.provenance import has_many_values
 from fuzz.backends.cpu.frontend.ir import Function, Op, Value, walk
 from fuzz.backends.cpu.frontend.literals import from_bits
 from fuzz.backends.cpu.frontend.types import Type
@@ -20,13 +20,7 @@ COMPARISONS = ("arith.cmpi", "arith.cmpf")
 BOUNDS = tuple(f"arith.{name}" for name in ("maxnumf", "minnumf", "maximumf", "minimumf", "maxsi", "minsi", "maxui"))
 FORMATS = {"f16": "e", "f32": "f", "f64": "d"}
 STEPS = 8
-"""Operations that are undone at most."""
-SAME = (
-    *("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.reduce", "arith.index_cast"),
-    *("arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci", "math.absf", "math.absi"),
-    *("arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui", "arith.andi", "arith.ori", "tt.fp_to_fp"),
-)
-"""Operations whose operand meets a number where the result does: what is lost on the way may be anything."""
+"""Operations that are inverted at most."""
 LEFT: dict[str, Callable[[Number, Number], Number]] = {
     "arith.addi": lambda c, k: c - k,
     "arith.addf": lambda c, k: c - k,
@@ -67,79 +61,79 @@ ALONE: dict[str, Callable[[Number], Number]] = {
 """What `x` is where `op x` is c."""
 
 
-def compared(function: Function) -> list[Number]:
+def compared_numbers(function: Function) -> list[Number]:
     """Numbers at which a comparison, a minimum or a maximum of the kernel may turn, in order, each once; all finite."""
-    makers = {result: op for _, op in walk(function.blocks) for result in op.results}
-    found: set[Number] = set()
+    producers = {result: op for _, op in walk(function.blocks) for result in op.results}
+    numbers: set[Number] = set()
     for _, op in walk(function.blocks):
         if op.name not in (*COMPARISONS, *BOUNDS):
             continue
         for value, other in (op.operands[:2], op.operands[1::-1]):
-            constant = constant_of(makers, other)
+            constant = constant_number(producers, other)
             if constant is not None:
-                found.update(undone(makers, value, constant))
-    return sorted((number for number in found if usable(number)), key=lambda number: (abs(number), number))
+                numbers.update(inverted(producers, value, constant))
+    return sorted((number for number in numbers if is_usable(number)), key=lambda number: (abs(number), number))
 
 
-def usable(number: Number) -> bool:
+def is_usable(number: Number) -> bool:
     return math.isfinite(number) and abs(number) < 2.0**1000
 
 
-def constant_of(makers: dict[Value, Op], value: Value) -> Number | None:
+def constant_number(producers: dict[Value, Op], value: Value) -> Number | None:
     """The number that all lanes of a value are, or None."""
-    op = makers.get(value)
-    if op is None or op.name != "arith.constant" or is_table(op):
+    op = producers.get(value)
+    if op is None or op.name != "arith.constant" or has_many_values(op):
         return None
-    text, element = str(op.attributes["value"]), value.typed.element
+    text, element = str(op.attributes["value"]), value.type.element
     if text in ("true", "false"):
         return None
-    if not value.typed.is_float:
+    if not value.type.is_float:
         return int(text, 0)
     number = from_bits(int(text, 16), element) if text.startswith("0x") else float(text)
     return number if math.isfinite(number) else None
 
 
-def undone(makers: dict[Value, Op], value: Value, number: Number) -> Iterator[Number]:
+def inverted(producers: dict[Value, Op], value: Value, number: Number) -> Iterator[Number]:
     """The number that a value is compared with, then what the values that it is made of are where it is that number."""
     yield number
     for _ in range(STEPS):
-        op = makers.get(value)
-        step = None if op is None else back(makers, op, number)
+        op = producers.get(value)
+        step = None if op is None else invert(producers, op, number)
         if step is None:
             return
         value, number = step
         yield number
 
 
-def back(makers: dict[Value, Op], op: Op, number: Number) -> tuple[Value, Number] | None:
+def invert(producers: dict[Value, Op], op: Op, number: Number) -> tuple[Value, Number] | None:
     """An operand of the operation, and what it is where the result is that number."""
     try:
         if op.name in ("tt.bitcast", "arith.bitcast"):
-            return op.operands[0], recast(number, op.result.typed, op.operands[0].typed)
+            return op.operands[0], reinterpret(number, op.result.type, op.operands[0].type)
         if op.name in ALONE:
             return op.operands[0], ALONE[op.name](number)
-        if op.name in SAME:
+        if op.definition.keeps_value or op.definition.index_map is not None:
             return op.operands[0], number
-        if op.name in LEFT and (by := constant_of(makers, op.operands[1])) is not None:
+        if op.name in LEFT and (by := constant_number(producers, op.operands[1])) is not None:
             return op.operands[0], LEFT[op.name](number, by)
-        if op.name in RIGHT and (by := constant_of(makers, op.operands[0])) is not None:
+        if op.name in RIGHT and (by := constant_number(producers, op.operands[0])) is not None:
             return op.operands[1], RIGHT[op.name](number, by)
     except (ArithmeticError, ValueError):
         return None
     return None
 
 
-def recast(number: Number, given: Type, wanted: Type) -> Number:
+def reinterpret(number: Number, old: Type, new: Type) -> Number:
     """The number of another type that has the same bits."""
-    if wanted.is_float and not given.is_float:
-        return from_bits(int(number) & ((1 << wanted.bits) - 1), wanted.element)
-    if given.is_float and not wanted.is_float and given.element in FORMATS:
-        return int.from_bytes(struct.pack("<" + FORMATS[given.element], number), "little")
+    if new.is_float and not old.is_float:
+        return from_bits(int(number) & ((1 << new.bits) - 1), new.element)
+    if old.is_float and not new.is_float and old.element in FORMATS:
+        return int.from_bytes(struct.pack("<" + FORMATS[old.element], number), "little")
     return number
 
 
-class Constants:
-    """What the kernels of this process compare with, in the order in which they were first loaded."""
+class ComparedConstants:
+    """The numbers that the kernels of this process compare with, in the order in which they were first loaded."""
 
     def __init__(self) -> None:
         self.numbers: list[Number] = []
@@ -148,4 +142,4 @@ class Constants:
         self.numbers += [number for number in numbers if number not in self.numbers]
 
 
-constants = Constants()
+constants = ComparedConstants()

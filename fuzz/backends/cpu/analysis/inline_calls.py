@@ -1,6 +1,6 @@
-"""Functions that a kernel calls (`noinline=True`) are put in the place of their calls.
+"""Puts functions that a kernel calls (`noinline=True`) in the place of their calls.
 
-A copy a call: each has pointers of its own, so that accesses inside are checked against what that call was given.
+Each call gets a copy: its pointers are its own, so that its accesses are checked against the arguments of that call.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Function, walk
 
 
-def merge(functions: list[Function]) -> Function:
+def inline_calls(functions: list[Function]) -> Function:
     """The kernel of a module; its calls hold the blocks of what they call as their region."""
     kernel = next(function for function in functions if function.public)
-    expand(kernel, {function.name: function for function in functions}, (kernel.name,))
+    inline_into(kernel, {function.name: function for function in functions}, (kernel.name,))
     return kernel
 
 
-def expand(function: Function, known: dict[str, Function], path: tuple[str, ...]) -> None:
+def inline_into(function: Function, known: dict[str, Function], path: tuple[str, ...]) -> None:
     """Give every call in the function its callee's blocks, and those the same. Recursion is refused."""
     calls = [op for _, op in walk(function.blocks) if op.name == "tt.call"]
     for op in calls:
@@ -26,5 +26,5 @@ def expand(function: Function, known: dict[str, Function], path: tuple[str, ...]
         if name in path:
             raise UnsupportedOperation(f"recursion of function {name}", path[0], str(op.location))
         callee = copy.deepcopy(known[name])
-        expand(callee, known, (*path, name))
+        inline_into(callee, known, (*path, name))
         op.regions = [callee.blocks]

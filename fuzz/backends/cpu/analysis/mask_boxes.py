@@ -1,11 +1,22 @@
-"""Which lanes a mask lets through: a box of indexes around them, as C expressions."""
+"""Finds a box of indexes around the lanes that a mask lets through, as C expressions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fuzz.backends.cpu.analysis.affine import Form, Intervals, Term, TooLong, add, greater, lesser, plus, times, whole
+from fuzz.backends.cpu.analysis.affine import (
+    AffineAnalysis,
+    AffineForm,
+    Term,
+    TooLong,
+    add_forms,
+    full_range,
+    greater,
+    lesser,
+    plus,
+    times,
+)
+from fuzz.backends.cpu.codegen.index import IndexMap
 from fuzz.backends.cpu.frontend.ir import Op, Value
 
 Bounds = tuple[Term, ...]
@@ -22,93 +33,77 @@ class Box:
     conditions: tuple[str, ...] = ()
 
 
-def full(shape: tuple[int, ...]) -> Box:
+def full_box(shape: tuple[int, ...]) -> Box:
     return Box(tuple(0 for _ in shape), tuple(size - 1 for size in shape))
 
 
-def box_of(intervals: Intervals, mask: Value) -> Box:
-    """The smallest box that is easy to tell; the whole tensor where nothing is known."""
-    op = intervals.lowering.makers.get(mask)
-    rule = RULES.get(op.name) if op is not None else None
+def box_of(analysis: AffineAnalysis, mask: Value) -> Box:
+    """The smallest box that is easy to find; the whole tensor where nothing is known."""
     try:
-        found = rule(intervals, op) if rule is not None and op is not None else None
+        return known_box(analysis, mask) or full_box(mask.type.shape)
     except TooLong:
-        found = None
-    return found or full(mask.typed.shape)
+        return full_box(mask.type.shape)
 
 
-Rule = Callable[[Intervals, Op], Box | None]
-RULES: dict[str, Rule] = {}
+def known_box(analysis: AffineAnalysis, mask: Value) -> Box | None:
+    op = analysis.lowering.producers.get(mask)
+    if op is None:
+        return None
+    if op.definition.mask_box is not None:
+        return op.definition.mask_box(analysis, op)
+    if op.definition.index_map is None:
+        return None
+    operand = op.operands[0]
+    return move_box(box_of(analysis, operand), op.definition.index_map(op), operand.type.shape, mask.type.shape)
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
+def move_box(box: Box, index_map: IndexMap, old: tuple[int, ...], new: tuple[int, ...]) -> Box:
+    """The box of a result whose elements are those of an operand with this box, at the indexes of the map."""
+    low, high = list(full_box(new).low), list(full_box(new).high)
+    only_if = list(box.only_if)
+    for coordinate, size, first, last in zip(index_map, old, box.low, box.high, strict=True):
+        axis, start = coordinate.axis, coordinate.start
+        if axis is None:
+            # All lanes of the result read the same index of the operand.
+            if (first, last) != (0, size - 1):
+                only_if.append(f"{first} <= {start} && {last} >= {start}")
+        elif coordinate.step == 1:
+            low[axis], high[axis] = plus(first, -start), plus(last, -start)
+        elif coordinate.step == -1:
+            low[axis], high[axis] = plus(start, times(-1, last)), plus(start, times(-1, first))
+    return replace(box, low=tuple(low), high=tuple(high), only_if=tuple(only_if))
 
-    return register
 
-
-@rule("arith.andi")
-def both(intervals: Intervals, op: Op) -> Box | None:
-    first, second = (box_of(intervals, operand) for operand in op.operands)
+def conjunction(analysis: AffineAnalysis, op: Op) -> Box | None:
+    first, second = (box_of(analysis, operand) for operand in op.operands)
     low = tuple(greater(a, b) for a, b in zip(first.low, second.low, strict=True))
     high = tuple(lesser(a, b) for a, b in zip(first.high, second.high, strict=True))
     return Box(low, high, first.only_if + second.only_if, first.conditions + second.conditions)
 
 
-@rule("tt.splat")
-def splat(intervals: Intervals, op: Op) -> Box | None:
-    text = intervals.lowering.operand(op.operands[0]).at((), None)
-    return replace(full(op.result.typed.shape), only_if=(text,))
+def splat(analysis: AffineAnalysis, op: Op) -> Box | None:
+    return replace(full_box(op.result.type.shape), only_if=(analysis.lowering.scalar(op.operands[0]),))
 
 
-@rule("tt.expand_dims")
-def expand_dims(intervals: Intervals, op: Op) -> Box | None:
-    box, axis = box_of(intervals, op.operands[0]), op.integer("axis")
-    return replace(box, low=(*box.low[:axis], 0, *box.low[axis:]), high=(*box.high[:axis], 0, *box.high[axis:]))
-
-
-@rule("tt.broadcast")
-def broadcast(intervals: Intervals, op: Op) -> Box | None:
-    """An axis of one element holds for all indexes or for none."""
-    box, old, new = box_of(intervals, op.operands[0]), op.operands[0].typed.shape, op.result.typed.shape
-    low, high, only_if = list(box.low), list(box.high), list(box.only_if)
-    for axis, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before != after:
-            if (low[axis], high[axis]) != (0, 0):
-                only_if.append(f"{low[axis]} <= 0 && {high[axis]} >= 0")
-            low[axis], high[axis] = 0, after - 1
-    return replace(box, low=tuple(low), high=tuple(high), only_if=tuple(only_if))
-
-
-@rule("tt.trans")
-def trans(intervals: Intervals, op: Op) -> Box | None:
-    box, order = box_of(intervals, op.operands[0]), op.attributes["order"]
-    assert isinstance(order, list)
-    return replace(box, low=tuple(box.low[axis] for axis in order), high=tuple(box.high[axis] for axis in order))
-
-
-@rule("arith.cmpi")
-def compare(intervals: Intervals, op: Op) -> Box | None:
+def comparison(analysis: AffineAnalysis, op: Op) -> Box | None:
     """`index < bound` and its kin, where the difference moves by one along one axis, or not at all."""
-    predicate, type = op.words[0], op.operands[0].typed
+    predicate, type = op.keywords[0], op.operands[0].type
     if predicate in ("eq", "ne") or type.size < 4 or type.is_pointer or not type.is_tensor:
         return None
-    first, second = (intervals.exact(operand) for operand in op.operands)
+    first, second = (analysis.exact_form(operand) for operand in op.operands)
     if first is None or second is None:
         return None
     conditions = first.conditions + second.conditions
     if predicate[0] == "u":
-        conditions += tuple(f"{whole(form, type.shape)[0]} >= 0" for form in (first, second))
-    difference = add(first, second, -1) if predicate[1] == "l" else add(second, first, -1)
+        conditions += tuple(f"{full_range(form, type.shape)[0]} >= 0" for form in (first, second))
+    difference = add_forms(first, second, -1) if predicate[1] == "l" else add_forms(second, first, -1)
     return at_most(difference, 0 if predicate[2] == "e" else -1, type.shape, conditions)
 
 
-def at_most(form: Form, limit: int, shape: tuple[int, ...], conditions: tuple[str, ...]) -> Box | None:
+def at_most(form: AffineForm, limit: int, shape: tuple[int, ...], conditions: tuple[str, ...]) -> Box | None:
     """The lanes where the form is at most the limit."""
     moving = [axis for axis, step in enumerate(form.steps) if step != 0]
-    box = replace(full(shape), conditions=conditions)
+    box = replace(full_box(shape), conditions=conditions)
     if not form.is_affine or len(moving) > 1:
         return None
     if not moving:

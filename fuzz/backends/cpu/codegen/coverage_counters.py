@@ -1,7 +1,10 @@
-"""Counters of what a kernel does: branches, trips of loops, lanes of masks and selects."""
+"""Adds counters of what a kernel does: branches, trips of loops, lanes of masks and selects."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fuzz.backends.cpu.codegen.index import current_index
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CounterSite
 from fuzz.backends.cpu.frontend.ir import Op, Value, walk
@@ -10,61 +13,70 @@ TWO_WAYS = ("taken", "not taken")
 TRIPS = ("0", "1", "2", "3", "4 to 7", "8 to 15", "16 to 31", "32 to 127", "128 or more")
 LANES = ("none", "some", "all")
 CHOICES = ("all false", "mixed", "all true")
-PER_ELEMENT = ("tt.reduce", "tt.scan", "tt.map_elementwise")
-MASKS = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2}
 
 
-class Tally:
-    """Called before each operation is lowered."""
+class CoverageCounters:
+    """Is called before each operation is lowered."""
 
     def __init__(self, lowering: Lowering) -> None:
         self.lowering = lowering
-        # What is inside reductions runs once per element.
-        inside = [op for _, op in walk(lowering.function.blocks) if op.name in PER_ELEMENT]
-        self.inner = {inner for op in inside for region in op.regions for _, inner in walk(region)}
+        outer = [op for _, op in walk(lowering.function.blocks) if op.definition.is_per_element]
+        self.not_counted = {inner for op in outer for region in op.regions for _, inner in walk(region)}
 
     def __call__(self, op: Op) -> None:
-        if op in self.inner:
-            return
-        if op.name in ("scf.if", "cf.cond_br", "scf.condition"):
-            self.scalar("loop goes on" if op.name == "scf.condition" else "branch", TWO_WAYS, f"!{self.text(op, 0)}")
-        elif op.name == "scf.for":
-            self.scalar("loop", TRIPS, self.trips(op))
-        elif op.name == "arith.select":
-            self.lanes("select", CHOICES, op.operands[0])
-        elif len(op.operands) > MASKS.get(op.name, len(op.operands)):
-            self.lanes(f"mask of {op.name.removeprefix('tt.')}", LANES, op.operands[MASKS[op.name]])
+        if op.definition.count is not None and op not in self.not_counted:
+            op.definition.count(self, op)
 
-    def text(self, op: Op, number: int) -> str:
-        return self.lowering.operand(op.operands[number]).at((), None)
-
-    def trips(self, op: Op) -> str:
-        low, high, step = (self.text(op, number) for number in range(3))
-        kind = op.operands[0].typed
-        cast = f"({kind.unsigned})" if op.attributes.get("unsigned") else ""
-        return f"bucket({cast}{low} < {cast}{high} ? ((i64){high} - {low} - 1) / {step} + 1 : 0)"
-
-    def counter(self, kind: str, outcomes: tuple[str, ...]) -> int:
-        """A new counter at the current line; the number of its first outcome."""
-        first = sum(len(counter.outcomes) for counter in self.lowering.counters)
-        place = self.lowering.location
-        self.lowering.counters.append(CounterSite(kind, place.file, place.line, outcomes))
+    def add_site(self, kind: str, outcomes: tuple[str, ...]) -> int:
+        """A new counter site at the current line; the number of the counter of its first outcome."""
+        first = sum(len(site.outcomes) for site in self.lowering.counters)
+        location = self.lowering.location
+        self.lowering.counters.append(CounterSite(kind, location.file, location.line, outcomes))
         return first
 
-    def scalar(self, kind: str, outcomes: tuple[str, ...], which: str) -> None:
-        first = self.counter(kind, outcomes)
-        self.lowering.statement(f"count(run->all->counters + {first} + ({which}));")
+    def count_scalar(self, kind: str, outcomes: tuple[str, ...], outcome: str) -> None:
+        first = self.add_site(kind, outcomes)
+        self.lowering.add(f"count(run->all->counters + {first} + ({outcome}));")
 
-    def lanes(self, kind: str, outcomes: tuple[str, ...], value: Value) -> None:
-        """Whether none, some or all lanes of an i1 value are set."""
-        if not value.typed.is_tensor:
-            self.scalar(kind, outcomes, f"{self.lowering.operand(value).at((), None)} ? 2 : 0")
+    def count_lanes(self, kind: str, outcomes: tuple[str, ...], value: Value) -> None:
+        """Counts whether none, some or all lanes of an i1 value are set."""
+        lowering, shape = self.lowering, value.type.shape
+        if not value.type.is_tensor:
+            self.count_scalar(kind, outcomes, f"{lowering.scalar(value)} ? 2 : 0")
             return
-        first, operand, shape = self.counter(kind, outcomes), self.lowering.operand(value), value.typed.shape
-        loop = self.lowering.loop_for(shape, [operand])
-        name = self.lowering.names.pick("lanes")
+        first, operand = self.add_site(kind, outcomes), lowering.operand(value)
+        loop = lowering.loop_for(shape, [operand])
+        name = lowering.identifiers.pick("lanes")
         loop.sums.append(name)
-        index = tuple("0" if size == 1 else f"d{axis}" for axis, size in enumerate(shape))
-        self.lowering.into(loop, None, f"{name} += {operand.at(index, loop)};")
-        which = f"{name} == 0 ? 0 : {name} == {value.typed.count} ? 2 : 1"
-        loop.after.append(f"count(run->all->counters + {first} + ({which}));")
+        lowering.add_to_loop(loop, f"{name} += {operand.at(current_index(shape), loop)};")
+        outcome = f"{name} == 0 ? 0 : {name} == {value.type.count} ? 2 : 1"
+        loop.after.append(f"count(run->all->counters + {first} + ({outcome}));")
+
+
+def count_branch(counters: CoverageCounters, op: Op) -> None:
+    counters.count_scalar("branch", TWO_WAYS, f"!{counters.lowering.scalar(op.operands[0])}")
+
+
+def count_while(counters: CoverageCounters, op: Op) -> None:
+    counters.count_scalar("loop goes on", TWO_WAYS, f"!{counters.lowering.scalar(op.operands[0])}")
+
+
+def count_trips(counters: CoverageCounters, op: Op) -> None:
+    low, high, step = map(counters.lowering.scalar, op.operands[:3])
+    cast = f"({op.operands[0].type.unsigned})" if op.attributes.get("unsigned") else ""
+    trips = f"{cast}{low} < {cast}{high} ? ((i64){high} - {low} - 1) / {step} + 1 : 0"
+    counters.count_scalar("loop", TRIPS, f"bucket({trips})")
+
+
+def count_select(counters: CoverageCounters, op: Op) -> None:
+    counters.count_lanes("select", CHOICES, op.operands[0])
+
+
+def count_mask(operand: int) -> Callable[[CoverageCounters, Op], None]:
+    """Counts the lanes of the mask, which is this operand where the operation has so many."""
+
+    def count(counters: CoverageCounters, op: Op) -> None:
+        if len(op.operands) > operand:
+            counters.count_lanes(f"mask of {op.name.removeprefix('tt.')}", LANES, op.operands[operand])
+
+    return count

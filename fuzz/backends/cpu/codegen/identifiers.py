@@ -1,4 +1,4 @@
-"""C identifiers for SSA values: the kernel's own variable names where they are free."""
+"""Picks C identifiers for SSA values: the kernel's own variable names where they are free."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ register restrict return short signed sizeof static struct switch typedef union 
 bool true false nullptr constexpr main linux unix i386 near far errno y0 y1 yn j0 j1 jn gamma signgam""".split()
 WORD = re.compile(r"[A-Za-z_]\w*")
 # Locals of the prelude are short; what it defines at top level is not.
-PRELUDE_WORDS = frozenset(word for word in WORD.findall(PRELUDE + LIBDEVICE) if len(word) > 2) | {"u8", "i8", "i1"}
+PRELUDE_NAMES = frozenset(word for word in WORD.findall(PRELUDE + LIBDEVICE) if len(word) > 2) | {"u8", "i8", "i1"}
 # Names that the emitted text uses for itself.
 LOCALS = set("i j k p z outer inner scale row right_row half step run arena packed launch release program Slot".split())
 LOCALS |= set("slow first last address value bits before after tag".split())
 LOCALS |= {f"{side}{axis}" for side in ("low", "high") for axis in range(32)}
-RESERVED = frozenset(KEYWORDS) | PRELUDE_WORDS | {f"d{axis}" for axis in range(32)} | LOCALS
+RESERVED = frozenset(KEYWORDS) | PRELUDE_NAMES | {f"d{axis}" for axis in range(32)} | LOCALS
 
 
-class Names:
-    """Hands out identifiers that are used nowhere else in the function."""
+class Identifiers:
+    """Picks identifiers that are used nowhere else in the function."""
 
     def __init__(self) -> None:
         self.taken: set[str] = set(RESERVED)

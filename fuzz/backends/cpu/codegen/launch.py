@@ -1,4 +1,4 @@
-"""The C that runs a launch: arguments, program order, threads, and what they share."""
+"""Generates the C that runs a launch: arguments, program order, threads, and what they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def launch_text(lowering: Lowering, arena: int) -> str:
     pointers: list[str] = []
     watched, contested = "unwritten" in lowering.instruments, "conflicts" in lowering.instruments
     for value in lowering.function.parameters:
-        kind = value.typed
+        kind = value.type
         if not kind.is_pointer:
             passed.append(scalar_argument(kind, f"packed[{slot}]"))
             slot += 1

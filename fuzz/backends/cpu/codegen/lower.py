@@ -1,4 +1,4 @@
-"""One function's op tree -> the C of one program: lazy views, loops that gather elementwise operations, arrays."""
+"""Lowers the operations of one function to the C of one program: views, loops of elementwise operations, arrays."""
 
 from __future__ import annotations
 
@@ -8,83 +8,80 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from fuzz.backends.cpu.analysis.provenance import synchronises
-from fuzz.backends.cpu.codegen.identifiers import Names
+from fuzz.backends.cpu.codegen.identifiers import Identifiers
+from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, current_position, mapped
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
-from fuzz.backends.cpu.codegen.operands import Index, Lane, Loop, Operand, Uniform, View, current, identity
+from fuzz.backends.cpu.codegen.operands import Lane, LoopNest, Operand, Statement, Uniform, indexed_view
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Block, Function, Location, Op, Value, walk
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.instruments import PLAIN, Instruments
 
 if TYPE_CHECKING:
-    from fuzz.backends.cpu.analysis.affine import Intervals
+    from fuzz.backends.cpu.analysis.affine import AffineAnalysis
 
-Handler = Callable[["Lowering", Op], None]
 Compute = Callable[[list[str]], str]
-HANDLERS: dict[str, Handler] = {}
-
-
-def lowers(*names: str) -> Callable[[Handler], Handler]:
-    """Register the function that lowers operations of these names."""
-
-    def register(handler: Handler) -> Handler:
-        HANDLERS.update(dict.fromkeys(names, handler))
-        return handler
-
-    return register
+"""The C texts of operands of one lane -> a C expression or statement."""
 
 
 class Lowering:
-    """State of lowering one function. Tensor operations join the open loop where that changes no result."""
+    """The state of lowering one function. Tensor operations join the open loop where that changes no result."""
 
-    intervals: Intervals
+    affine: AffineAnalysis
 
     def __init__(self, function: Function, instruments: Instruments = PLAIN) -> None:
         self.function = function
         self.instruments = instruments
-        self.makers = makers(function)
+        self.producers = producers(function)
         # Of tensors that a loop carries and only shifts: their first value, and the name of its first element.
         self.shifted: dict[Value, tuple[Value, str]] = {}
-        self.wraps: list[Location] = []
+        # The arithmetic that makes offsets, by the number that tags a wrapped address.
+        self.offset_locations: list[Location] = []
         self.counters: list[CounterSite] = []
-        self.synchronises = "conflicts" in instruments and any(map(synchronises, self.makers.values()))
-        self.watcher: Callable[[Op], None] | None = None
-        self.names = Names()
-        self.code: list[str | Loop] = []
+        self.synchronises = "conflicts" in instruments and any(
+            op.definition.synchronises(op) for op in self.producers.values()
+        )
+        # Adds counters for an operation, where they are asked for.
+        self.count: Callable[[Op], None] = lambda op: None
+        self.identifiers = Identifiers()
+        self.code: list[str | LoopNest] = []
         self.arrays: list[Lane] = []
         self.values: dict[Value, Operand] = {}
         self.sites: list[CheckSite] = []
         self.labels: dict[str, tuple[str, list[Operand]]] = {}
+        # For each region that is inlined: the label behind it, and the variables of what it returns.
         self.returns: list[tuple[str, list[Operand]]] = []
-        self.rooms: dict[str, str] = {}
-        self.open: Loop | None = None
+        # By name the declarations of how many addresses an access of some size has in an argument.
+        self.limits: dict[str, str] = {}
+        self.uses_libdevice = False
+        self.open_loop: LoopNest | None = None
         self.location = function.location
         self.commented: Location | None = None
 
     # operations
 
-    def block(self, block: Block) -> None:
+    def lower_block(self, block: Block) -> None:
         for op in block.ops:
-            self.op(op)
+            self.lower(op)
 
-    def op(self, op: Op) -> None:
-        handler = HANDLERS.get(op.name)
+    def lower(self, op: Op) -> None:
         if op.location.line:
             self.location = op.location
-        if handler is None:
-            raise self.unsupported(op.name)
-        if self.watcher is not None:
-            self.watcher(op)
+        self.count(op)
         try:
-            handler(self, op)
+            self.lower_as_defined(op)
         except UnsupportedOperation as refused:
             if refused.located:
                 raise
-            raise self.unsupported(refused.what) from None
+            raise UnsupportedOperation(refused.what, self.function.name, str(self.location)) from None
 
-    def unsupported(self, what: str) -> UnsupportedOperation:
-        return UnsupportedOperation(what, self.function.name, str(self.location))
+    def lower_as_defined(self, op: Op) -> None:
+        if op.definition.lower is not None:
+            op.definition.lower(self, op)
+        elif op.definition.index_map is not None:
+            self.bind_view(op.result, self.operand(op.operands[0]), mapped(op.definition.index_map(op)))
+        else:
+            raise UnsupportedOperation(op.name)
 
     def operands(self, op: Op) -> list[Operand]:
         return [self.values[value] for value in op.operands]
@@ -92,132 +89,144 @@ class Lowering:
     def operand(self, value: Value) -> Operand:
         return self.values[value]
 
+    def scalar(self, value: Value) -> str:
+        """The C text of a scalar, or of a tensor that has one value everywhere."""
+        return self.values[value].at((), None)
+
     # code
 
-    def close(self) -> None:
-        """End the open loop: what follows sees all of its lanes."""
-        self.open = None
+    def end_loop(self) -> None:
+        """Ends the open loop: what follows sees all of its lanes."""
+        self.open_loop = None
 
-    def statement(self, text: str) -> None:
-        """A line after everything so far."""
-        self.close()
-        self.comment(self.code)
+    def add(self, text: str) -> None:
+        """Adds a line after everything so far."""
+        self.end_loop()
+        self.add_source_comment()
         self.code.append(text)
 
-    def comment(self, where: list[str | Loop]) -> None:
-        """Say once which source line the following C comes from."""
+    def add_source_comment(self) -> None:
+        """Says once which source line the following C comes from."""
         if self.location.line and self.commented != self.location:
             self.commented = self.location
-            where.append(source_comment(self.location))
+            self.code.append(source_comment(self.location))
 
     def declare(self, type: Type, name: str, text: str) -> Uniform:
         """A new C scalar, computed before the open loop (which cannot depend on it, nor it on the loop)."""
         line = f"{type.c} {name} = {text};"
-        if self.open is not None and self.code[-1] is self.open:
+        if self.open_loop is not None and self.code[-1] is self.open_loop:
             self.code.insert(len(self.code) - 1, line)
         else:
-            self.comment(self.code)
+            self.add_source_comment()
             self.code.append(line)
         return Uniform(type, name)
 
+    def bind_scalar(self, result: Value, text: str) -> None:
+        """Binds a result to a new C scalar."""
+        self.values[result] = self.declare(result.type, self.identifiers.pick(result.name), text)
+
     def variable(self, type: Type, name: str) -> Operand:
         """A C variable or array that may be assigned more than once."""
-        name = self.names.pick(name)
         if type.is_tensor:
             return self.array(type, name)
-        self.statement(f"{type.c} {name};")
+        name = self.identifiers.pick(name)
+        self.add(f"{type.c} {name};")
         return Uniform(type, name)
 
     def array(self, type: Type, name: str) -> Lane:
-        """A new array; `name` must be fresh."""
-        lane = Lane(type, name, None, kept=True)
+        """A new array, of a name like this one."""
+        lane = Lane(type, self.identifiers.pick(name), None, needs_array=True)
         self.arrays.append(lane)
         return lane
 
     # elementwise operations
 
-    def elementwise(
-        self, result: Value, operands: Sequence[Operand], compute: Compute, effect: str = "", type: Type | None = None
-    ) -> Operand:
-        """Define a result lane by lane. `effect` is `load`, `store` or `atomic` where memory is touched."""
-        type = type or result.typed
-        name = self.names.pick(result.name)
-        if not type.is_tensor:
-            if effect:
-                self.close()
-            bound: Operand = self.declare(type, name, compute([operand.at((), None) for operand in operands]))
-        else:
+    def elementwise(self, result: Value, operands: Sequence[Operand], compute: Compute, effect: str = "") -> None:
+        """Defines a result lane by lane. `effect` is `load`, `store` or `atomic` where memory is touched."""
+        type = result.type
+        name = self.identifiers.pick(result.name)
+        if type.is_tensor:
             loop = self.loop_for(type.shape, operands, effect)
-            here = identity(type.shape)
-            bound = lane = Lane(type, name, loop)
-            self.arrays.append(lane)
-            self.into(loop, lane, compute([operand.at(here, loop) for operand in operands]))
-        self.values[result] = bound
-        return bound
+            here = current_index(type.shape)
+            self.add_lane(result, name, loop, compute([operand.at(here, loop) for operand in operands]))
+            return
+        if effect:
+            self.end_loop()
+        self.values[result] = self.declare(type, name, compute([operand.at((), None) for operand in operands]))
 
-    def effect(self, shape: tuple[int, ...], operands: Sequence[Operand], compute: Compute, effect: str) -> None:
-        """A statement for every lane, without a result."""
+    def add_lane(self, result: Value, name: str, loop: LoopNest, text: str) -> Statement:
+        """Binds a result to the value of an expression in each lane of the loop."""
+        lane = Lane(result.type, name, loop)
+        self.arrays.append(lane)
+        self.values[result] = lane
+        return self.add_to_loop(loop, text, lane)
+
+    def for_each_lane(self, shape: tuple[int, ...], operands: Sequence[Operand], compute: Compute, effect: str) -> None:
+        """Adds a statement for every lane, without a result."""
         if not shape:
-            self.statement(compute([operand.at((), None) for operand in operands]))
+            self.add(compute([operand.at((), None) for operand in operands]))
             return
         loop = self.loop_for(shape, operands, effect)
-        here = identity(shape)
-        self.into(loop, None, compute([operand.at(here, loop) for operand in operands]))
+        here = current_index(shape)
+        self.add_to_loop(loop, compute([operand.at(here, loop) for operand in operands]))
 
-    def into(self, loop: Loop, lane: Lane | None, text: str) -> None:
+    def add_to_loop(self, loop: LoopNest, text: str, lane: Lane | None = None) -> Statement:
         if self.location.line and self.commented != self.location:
             self.commented = self.location
-            loop.lines.append((None, source_comment(self.location)))
-        loop.lines.append((lane, text))
+            loop.statements.append(Statement(source_comment(self.location)))
+        statement = Statement(text, lane)
+        loop.statements.append(statement)
+        return statement
 
-    def loop_for(self, shape: tuple[int, ...], operands: Sequence[Operand], effect: str = "") -> Loop:
+    def loop_for(self, shape: tuple[int, ...], operands: Sequence[Operand], effect: str = "") -> LoopNest:
         """The open loop if the operation may join it, else a new one."""
-        loop = self.open
-        if loop is None or not joins(loop, shape, operands, effect):
-            loop = self.open = Loop(shape)
+        loop = self.open_loop
+        if loop is None or not may_join(loop, shape, operands, effect):
+            loop = self.open_loop = LoopNest(shape)
             self.code.append(loop)
         loop.loads |= effect == "load"
         loop.stores |= effect in ("store", "atomic")
         for operand in operands:
-            loop.reads(operand)
+            loop.note_read(operand)
         return loop
 
     # whole tensors
 
     def assign(self, target: Operand, source: Operand) -> None:
-        """Copy a value into a variable."""
+        """Copies a value into a variable."""
         if isinstance(target, Uniform):
-            self.statement(f"{target.text} = {source.at((), None)};")
+            self.add(f"{target.text} = {source.at((), None)};")
             return
         assert isinstance(target, Lane)
-        if self.open is not None and (target in self.open.foreign or self.open.retries and target in self.open.read):
+        loop = self.open_loop
+        if loop and (target in loop.lanes_read_elsewhere or (loop.may_retry and target in loop.lanes_read)):
             # What is read and then changed in a loop that is done twice would be changed twice.
-            self.close()
+            self.end_loop()
         shape = target.type.shape
-        here = current(shape)
-        self.effect(shape, [source], lambda text: f"{target.name}[{here}] = {text[0]};", "")
+        position = current_position(shape)
+        self.for_each_lane(shape, [source], lambda text: f"{target.name}[{position}] = {text[0]};", "")
 
     def assign_all(self, targets: Sequence[Operand], sources: Sequence[Operand]) -> None:
-        """Copy values into variables as if at the same time; tensors first, as their views may read scalars."""
+        """Copies values into variables as if at the same time; tensors first, as their views may read scalars."""
         pairs = [(t, s) for t, s in zip(targets, sources, strict=True) if t is not s]
         pairs.sort(key=lambda pair: isinstance(pair[0], Uniform))
-        staged = [(t, self.staged(t, s, targets)) for t, s in pairs]
-        for target, source in staged:
+        copies = [(t, self.copy_if_overwritten(t, s, targets)) for t, s in pairs]
+        for target, source in copies:
             self.assign(target, source)
-        self.close()
+        self.end_loop()
 
-    def staged(self, target: Operand, source: Operand, targets: Sequence[Operand]) -> Operand:
+    def copy_if_overwritten(self, target: Operand, source: Operand, targets: Sequence[Operand]) -> Operand:
         """The source, copied first if it reads a variable that is about to change."""
         if isinstance(source, Uniform) and not source.type.is_tensor:
             changed = {other.text for other in targets if isinstance(other, Uniform)}
-            hazard = source.text in changed
+            is_overwritten = source.text in changed
         else:
             shape = target.type.shape
-            hazard = any(
+            is_overwritten = any(
                 lane in targets and (lane is not target or index != lane.here)
-                for lane, index in source.lanes(identity(shape))
+                for lane, index in source.lanes(current_index(shape))
             )
-        if not hazard:
+        if not is_overwritten:
             return source
         copy = self.variable(target.type, "copy")
         self.assign(copy, source)
@@ -226,37 +235,36 @@ class Lowering:
     def materialise(self, operand: Operand, name: str = "dense") -> Lane:
         """The operand as an array that any index may be read from, after the open loop."""
         if not isinstance(operand, Lane):
-            copy = self.array(operand.type, self.names.pick(name))
+            copy = self.array(operand.type, name)
             self.assign(copy, operand)
             operand = copy
-        operand.kept = True
-        self.close()
+        operand.needs_array = True
+        self.end_loop()
         return operand
 
-    def bind_view(self, result: Value, source: Operand, remap: Callable[[Index], Index]) -> None:
-        """Bind a result that is its source read at rewritten indexes."""
-        fetch = lambda index, loop: source.at(remap(index), loop)  # noqa: E731
-        self.values[result] = View(result.typed, fetch, [(source, remap)])
+    def bind_view(self, result: Value, source: Operand, function: IndexFunction) -> None:
+        """Binds a result to its source read at other indexes."""
+        self.values[result] = indexed_view(result.type, source, function)
 
 
-def makers(function: Function) -> dict[Value, Op]:
-    """The operation that each value is the result of; what a call is given is the result of its caller's."""
-    found = {result: op for _, op in walk(function.blocks) for result in op.results}
+def producers(function: Function) -> dict[Value, Op]:
+    """The operation that each value is the result of; an argument of a call has the producer of the caller's value."""
+    by_result = {result: op for _, op in walk(function.blocks) for result in op.results}
     for _, op in walk(function.blocks):
         if op.name == "tt.call":
-            given = zip(op.regions[0][0].arguments, op.operands, strict=True)
-            found |= {argument: found[operand] for argument, operand in given if operand in found}
-    return found
+            passed = zip(op.regions[0][0].arguments, op.operands, strict=True)
+            by_result |= {argument: by_result[operand] for argument, operand in passed if operand in by_result}
+    return by_result
 
 
-def joins(loop: Loop, shape: tuple[int, ...], operands: Iterable[Operand], effect: str) -> bool:
+def may_join(loop: LoopNest, shape: tuple[int, ...], operands: Iterable[Operand], effect: str) -> bool:
     """Whether fusing keeps whole-tensor semantics: no lane may see another lane's result of the same loop,
     and no load may run beside a store, which could alias it."""
     if loop.shape != shape or effect == "atomic":
         return False
     if (effect == "load" and loop.stores) or (effect == "store" and (loop.loads or loop.stores)):
         return False
-    here = identity(shape)
+    here: Index = current_index(shape)
     reads = [read for operand in operands for read in operand.lanes(here)]
     return all(lane.loop is not loop or index == here for lane, index in reads)
 

@@ -1,4 +1,4 @@
-"""Places in a kernel that touch memory or are counted. The launcher reads reports from C with their help."""
+"""Describes the places in a kernel that are checked or counted, for the launcher, which reads reports and counters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CheckSite:
-    """One load, store, atomic or assertion: where it is, its tensor's shape, and the parameters it may address."""
+    """One load, store, atomic or assertion: its line, its tensor's shape, the parameters whose memory it may touch, and
+    the bytes of one element."""
 
     kind: str
     file: str
@@ -28,7 +29,7 @@ class CheckSite:
 
 @dataclass(frozen=True, slots=True)
 class CounterSite:
-    """One place that is counted, with a counter for each of its outcomes."""
+    """One branch, loop, select or mask that is counted, with a counter for each of its outcomes."""
 
     kind: str
     file: str

@@ -1,4 +1,4 @@
-"""The C text in front of every kernel."""
+"""Holds the C text that stands before every kernel."""
 
 from __future__ import annotations
 
@@ -13,6 +13,5 @@ PRELUDE = text("prelude.c") + text("checks.c")
 LIBDEVICE = text("libdevice.c")
 
 
-def prelude(body: str) -> str:
-    """What this text needs in front of it."""
-    return PRELUDE + LIBDEVICE if "nv_" in body else PRELUDE
+def prelude(with_libdevice: bool) -> str:
+    return PRELUDE + LIBDEVICE if with_libdevice else PRELUDE

@@ -1,12 +1,14 @@
-"""Operations with a syntax of their own: regions, branches, constants, prints."""
+"""Parses the operations that have a syntax of their own: constants, loops, branches, calls, prints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from fuzz.backends.cpu.frontend.ir import Op, Value
-from fuzz.backends.cpu.frontend.parser import Parser
 from fuzz.backends.cpu.frontend.types import Type
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu.frontend.parser import Parser
 
 
 def constant(parser: Parser, name: str) -> Op:
@@ -141,7 +143,7 @@ def jump(parser: Parser, name: str) -> Op:
 def display(parser: Parser, name: str) -> Op:
     """`tt.print " prefix: " {attributes} : %a, %b : types`."""
     tokens, op = parser.tokens, Op(name)
-    op.words = [tokens.expect_kind("string").text]
+    op.keywords = [tokens.expect_kind("string").text]
     parser.attributes(op)
     if tokens.accept(":"):
         while tokens.next.kind == "value":
@@ -156,14 +158,8 @@ def call(parser: Parser, name: str) -> Op:
     """`tt.call @function(%a, %b) : (types) -> (types)`."""
     tokens, op = parser.tokens, Op(name)
     op.attributes["callee"] = tokens.expect_kind("symbol").text[1:].strip('"')
-    tokens.expect("(")
-    while not tokens.accept(")"):
-        op.operands.append(parser.operand())
-        tokens.accept(",")
-    if tokens.next.text == "{":
-        parser.attributes(op)
-    _, outputs = parser.type_section(op)
-    op.results = [Value("", type) for type in outputs]
+    op.operands = parser.operands_in_parentheses()
+    parser.attributes_and_results(op)
     return op
 
 
@@ -178,9 +174,8 @@ def scaled_dot(parser: Parser, name: str) -> Op:
         tokens.expect(",")
     op.operands.append(parser.operand())
     while tokens.next.text != ":":
-        parser.piece(op)
-    _, outputs = parser.type_section(op)
-    op.results = [Value("", type) for type in outputs]
+        parser.operand_or_attribute(op)
+    parser.attributes_and_results(op)
     return op
 
 
@@ -192,44 +187,6 @@ def gather(parser: Parser, name: str) -> Op:
     op.operands.append(parser.operand())
     tokens.expect("]")
     if tokens.next.kind == "word":
-        op.words.append(tokens.take().text)
-    parser.attributes(op)
-    _, outputs = parser.type_section(op)
-    op.results = [Value("", type) for type in outputs]
+        op.keywords.append(tokens.take().text)
+    parser.attributes_and_results(op)
     return op
-
-
-def generic(parser: Parser, name: str) -> Op:
-    """`"name"(%a, ...) <{attributes}> ({ ... }, ...) {attributes} : (types) -> types`."""
-    tokens, op = parser.tokens, Op(name)
-    tokens.expect("(")
-    while not tokens.accept(")"):
-        op.operands.append(parser.operand())
-        tokens.accept(",")
-    if tokens.accept("<"):
-        parser.attributes(op)
-        tokens.expect(">")
-    if tokens.accept("("):
-        while not tokens.accept(")"):
-            op.regions.append(parser.region([]))
-            tokens.accept(",")
-    if tokens.next.text == "{":
-        parser.attributes(op)
-    _, outputs = parser.type_section(op)
-    op.results = [Value("", type) for type in outputs]
-    return op
-
-
-STRUCTURED: dict[str, Callable[[Parser, str], Op]] = {
-    "arith.constant": constant,
-    "scf.for": loop,
-    "scf.if": branch,
-    "scf.while": while_loop,
-    "scf.condition": condition,
-    "cf.br": jump,
-    "cf.cond_br": jump,
-    "tt.call": call,
-    "tt.dot_scaled": scaled_dot,
-    "tt.gather": gather,
-    "tt.print": display,
-}

@@ -1,27 +1,39 @@
-"""The tree that the parser makes of a kernel's TTIR: values, operations, blocks and functions."""
+"""Represents a kernel's TTIR as a tree: functions, blocks, operations and values."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fuzz.backends.cpu.frontend.types import Type
+
+if TYPE_CHECKING:
+    from fuzz.backends.cpu.ops.definition import OpDef
 
 Attribute = int | float | bool | str | list[int]
 
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One SSA value. `arguments` are the function parameters that a pointer may derive from."""
+    """One SSA value. A use may be parsed before the definition, which then declares the type.
+
+    `provenance` are the numbers of the function's parameters that an address may be computed from.
+    """
 
     name: str
-    type: Type | None = None
-    arguments: set[int] = field(default_factory=set)
+    declared_type: Type | None = None
+    provenance: set[int] = field(default_factory=set)
 
     @property
-    def typed(self) -> Type:
-        assert self.type is not None, f"%{self.name} has no type"
-        return self.type
+    def type(self) -> Type:
+        assert self.declared_type is not None, f"%{self.name} has no type"
+        return self.declared_type
+
+    @property
+    def is_address(self) -> bool:
+        """Whether the value may be an address: a pointer, or an integer that is wide enough."""
+        return self.type.is_pointer or self.type.element == "i64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,7 @@ class Location:
 
 @dataclass(eq=False, slots=True)
 class Block:
-    """Operations in a row, entered with arguments."""
+    """A sequence of operations, entered with arguments."""
 
     label: str
     arguments: list[Value] = field(default_factory=list)
@@ -46,16 +58,18 @@ class Block:
 
 @dataclass(eq=False, slots=True)
 class Op:
-    """One operation: `words` are bare keywords in their order, `attributes` everything that has a name."""
+    """One operation: `keywords` are bare words in their order, `attributes` everything that has a name."""
 
     name: str
     results: list[Value] = field(default_factory=list)
     operands: list[Value] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    keywords: list[str] = field(default_factory=list)
     attributes: dict[str, Attribute] = field(default_factory=dict)
     regions: list[list[Block]] = field(default_factory=list)
     successors: list[tuple[str, list[Value]]] = field(default_factory=list)
     location: Location = Location("?", 0)
+    # Set by the parser.
+    definition: OpDef = field(init=False)
 
     @property
     def result(self) -> Value:
@@ -64,6 +78,11 @@ class Op:
     def integer(self, name: str) -> int:
         value = self.attributes[name]
         assert isinstance(value, int)
+        return value
+
+    def integers(self, name: str) -> list[int]:
+        value = self.attributes[name]
+        assert isinstance(value, list)
         return value
 
 

@@ -1,26 +1,25 @@
-"""TTIR text -> op tree. Strict: what is not known is refused, nothing is skipped."""
+"""Parses TTIR text into a tree of operations. What is not known is refused; nothing is skipped."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Attribute, Block, Function, Location, Op, Value
-from fuzz.backends.cpu.frontend.signatures import check
 from fuzz.backends.cpu.frontend.source_locations import Locations
 from fuzz.backends.cpu.frontend.tokens import Tokens
 from fuzz.backends.cpu.frontend.types import SIZES, Type
+from fuzz.backends.cpu.ops.definition import OpDef, verify, written_or_last
 
 TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
 POINTER = re.compile(r"!tt\.ptr<(.*?)(?:, (\d+))?>$")
-NO_RESULTS = ("tt.store", "tt.return", "tt.assert", "llvm.intr.assume")
 Scope = dict[str, Value]
 
 
-def parse(text: str) -> list[Function]:
-    """The functions of a module, as `str(module)` prints it (with locations)."""
-    return Parser(text).module()
+def parse(text: str, definitions: Mapping[str, OpDef]) -> list[Function]:
+    """The functions of a module, as `str(module)` prints it (with locations). `definitions` are known operations."""
+    return Parser(text, definitions).module()
 
 
 def parse_type(text: str) -> Type:
@@ -43,8 +42,9 @@ def parse_element(text: str) -> str:
 class Parser:
     """Recursive descent over one module. Names live in nested scopes, as regions do."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, definitions: Mapping[str, OpDef]) -> None:
         self.tokens = Tokens(text)
+        self.definitions = definitions
         self.locations = Locations(text)
         self.scopes: list[Scope] = []
         self.kernel = "?"
@@ -85,11 +85,11 @@ class Parser:
 
     def define(self, name: str, type: Type | None = None) -> Value:
         scope = self.scopes[-1]
-        known = scope.get(name)
-        if known is not None and known.type is not None:
+        used = scope.get(name)
+        if used is not None and used.declared_type is not None:
             raise MalformedIR(f"%{name} is defined twice")
-        value = known or Value(name.replace("#", "_"))
-        value.type = type
+        value = used or Value(name.replace("#", "_"))
+        value.declared_type = type
         scope[name] = value
         return value
 
@@ -118,7 +118,7 @@ class Parser:
                 self.open_block(blocks)
             else:
                 blocks[-1].ops.append(self.op())
-        missing = [value.name for value in self.scopes[-1].values() if value.type is None]
+        missing = [value.name for value in self.scopes[-1].values() if value.declared_type is None]
         if missing:
             raise MalformedIR(f"%{missing[0]} is used but not defined")
         if own_scope:
@@ -136,18 +136,18 @@ class Parser:
 
     def block_arguments(self) -> list[Value]:
         """`(%a: type {attributes} loc(...), ...)`."""
-        tokens, found = self.tokens, []
+        tokens, arguments = self.tokens, []
         tokens.expect("(")
         while not tokens.accept(")"):
             name = tokens.expect_kind("value").text[1:]
             tokens.expect(":")
-            found.append(self.define(name, self.type()))
+            arguments.append(self.define(name, self.type()))
             if tokens.next.text == "{":
                 tokens.balanced("{", "}")
             if tokens.next.text == "loc":
                 self.location()
             tokens.accept(",")
-        return found
+        return arguments
 
     # operations
 
@@ -155,10 +155,14 @@ class Parser:
         names = self.result_names()
         token = self.tokens.take()
         name = token.text.strip('"')
+        definition = self.definitions.get(name)
         try:
-            op = self.by_syntax(token.kind, name)(self, name)
+            if definition is not None and definition.parse is not None:
+                op = definition.parse(self, name)
+            else:
+                op = self.generic(name) if token.kind == "string" else self.plain(name, definition)
             op.location = self.location()
-            check(op)
+            op.definition = verify(op, definition)
             self.define_results(op, names)
         except (UnsupportedOperation, MalformedIR) as refused:
             raise self.refusal(refused, name, token.start) from None
@@ -171,13 +175,6 @@ class Parser:
         if error.located:
             return error
         return UnsupportedOperation(error.what, self.kernel, str(self.location_near(offset)))
-
-    def by_syntax(self, kind: str, name: str) -> Callable[[Parser, str], Op]:
-        from fuzz.backends.cpu.frontend.custom_syntax import STRUCTURED, generic
-
-        if name in STRUCTURED:
-            return STRUCTURED[name]
-        return generic if kind == "string" else Parser.plain
 
     def location_near(self, offset: int) -> Location:
         """The location printed first after the start of an operation that could not be parsed."""
@@ -210,16 +207,45 @@ class Parser:
             else:
                 op.results[index] = self.define(name, result.type)
 
-    def plain(self, name: str) -> Op:
-        """`name operands, words, key = value {attributes} : types -> types`."""
+    def plain(self, name: str, definition: OpDef | None) -> Op:
+        """`name operands, keywords, key = value {attributes} : types -> types`."""
         tokens, op = self.tokens, Op(name)
         while tokens.next.text not in (":", "->", "loc"):
-            self.piece(op)
-        inputs, outputs = self.type_section(op)
-        op.results = [Value("", type) for type in result_types(op, inputs, outputs)]
+            self.operand_or_attribute(op)
+        result_types = written_or_last if definition is None else definition.result_types
+        op.results = [Value("", type) for type in result_types(*self.type_section())]
         return op
 
-    def piece(self, op: Op) -> None:
+    def generic(self, name: str) -> Op:
+        """`"name"(%a, ...) <{attributes}> ({ ... }, ...) {attributes} : (types) -> types`."""
+        tokens, op = self.tokens, Op(name)
+        op.operands = self.operands_in_parentheses()
+        if tokens.accept("<"):
+            self.attributes(op)
+            tokens.expect(">")
+        if tokens.accept("("):
+            while not tokens.accept(")"):
+                op.regions.append(self.region([]))
+                tokens.accept(",")
+        self.attributes_and_results(op)
+        return op
+
+    def operands_in_parentheses(self) -> list[Value]:
+        operands = []
+        self.tokens.expect("(")
+        while not self.tokens.accept(")"):
+            operands.append(self.operand())
+            self.tokens.accept(",")
+        return operands
+
+    def attributes_and_results(self, op: Op) -> None:
+        """`[{attributes}] : types -> types`."""
+        if self.tokens.next.text == "{":
+            self.attributes(op)
+        _, outputs = self.type_section()
+        op.results = [Value("", type) for type in outputs]
+
+    def operand_or_attribute(self, op: Op) -> None:
         """One operand, keyword, named word or attribute list."""
         tokens = self.tokens
         token = tokens.next
@@ -232,7 +258,7 @@ class Parser:
             tokens.take()
             op.attributes[token.text] = tokens.balanced("<", ">")
         elif token.kind in ("word", "string"):
-            op.words.append(tokens.take().text)
+            op.keywords.append(tokens.take().text)
         elif token.text == "{":
             self.attributes(op)
         elif token.text == "<" and tokens.peek().text == "{":
@@ -242,7 +268,7 @@ class Parser:
         elif not tokens.accept(","):
             raise UnsupportedOperation(f"{op.name} (unknown syntax {tokens.line_at(token.start)!r})")
 
-    def type_section(self, op: Op) -> tuple[list[Type], list[Type]]:
+    def type_section(self) -> tuple[list[Type], list[Type]]:
         tokens = self.tokens
         inputs = self.types() if tokens.accept(":") else []
         if tokens.accept("->") or tokens.accept("to"):
@@ -251,15 +277,15 @@ class Parser:
 
     def types(self) -> list[Type]:
         """Types separated by `,` or `*`, with or without parentheses."""
-        tokens, found = self.tokens, []
+        tokens, types = self.tokens, []
         closed = not tokens.accept("(")
         while tokens.next.kind in ("type", "word") and tokens.next.text not in ("loc", "to"):
-            found.append(self.type())
+            types.append(self.type())
             if not (tokens.accept(",") or tokens.accept("*")):
                 break
         if not closed:
             tokens.expect(")")
-        return found
+        return types
 
     def type(self) -> Type:
         return parse_type(self.tokens.take().text)
@@ -301,18 +327,3 @@ class Parser:
     def location(self) -> Location:
         self.tokens.expect("loc")
         return self.locations.resolve(self.tokens.balanced("(", ")"))
-
-
-def result_types(op: Op, inputs: list[Type], outputs: list[Type]) -> list[Type]:
-    """Types of an operation's results: written out, or implied by the operation."""
-    if op.name == "tt.split":
-        return outputs * 2
-    if outputs:
-        return outputs
-    if op.name in NO_RESULTS or not inputs or op.name.endswith((".yield", ".return")):
-        return []
-    if op.name in ("arith.cmpi", "arith.cmpf"):
-        return [inputs[0].with_element("i1")]
-    if op.name == "tt.load":
-        return [inputs[0].with_element(inputs[0].pointee)]
-    return [inputs[0]] if op.name == "tt.addptr" else [inputs[-1]]

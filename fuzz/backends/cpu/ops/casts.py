@@ -1,19 +1,20 @@
-"""Conversions between types, each with one rounding to nearest even unless it says otherwise."""
+"""Defines the conversions between types, each with one rounding to nearest even unless it says otherwise."""
 
 from __future__ import annotations
 
+from fuzz.backends.cpu.analysis import affine_rules
+from fuzz.backends.cpu.codegen.index import IndexMap, same_axes
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
-from fuzz.backends.cpu.ops.elementwise import expression, rounded
+from fuzz.backends.cpu.ops.definition import OpDef, keywords
+from fuzz.backends.cpu.ops.elementwise import FASTMATH, OVERFLOW, elementwise, rounded
 
 
-@expression("arith.extf")
 def extend_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     return f"({type.c}){texts[0]}"
 
 
-@expression("arith.truncf", "tt.fp_to_fp")
 def round_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     source, text = types[0], texts[0]
     if op.attributes.get("rounding") == "rtz" and source.size > type.size:
@@ -27,7 +28,6 @@ def round_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     return f"({type.c}){text}"
 
 
-@expression("arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast")
 def resize_integer(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     source, text = types[0], texts[0]
     if op.name == "arith.trunci" and type.element == "i1":
@@ -39,7 +39,6 @@ def resize_integer(op: Op, types: list[Type], type: Type, texts: list[str]) -> s
     return f"({type.c}){text}"
 
 
-@expression("arith.sitofp", "arith.uitofp")
 def integer_to_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     source, text = types[0], texts[0]
     unsigned = op.name == "arith.uitofp"
@@ -54,7 +53,6 @@ def integer_to_float(op: Op, types: list[Type], type: Type, texts: list[str]) ->
     return rounded(type, f"odd_f32({wide})")
 
 
-@expression("arith.fptosi", "arith.fptoui")
 def float_to_integer(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     # PTX has no conversion to 8 bits: the compiler converts to 16 and cuts.
     width = max(type.bits, 16)
@@ -63,7 +61,6 @@ def float_to_integer(op: Op, types: list[Type], type: Type, texts: list[str]) ->
     return f"(i1)({converted} & 1)" if type.element == "i1" else f"({type.c}){converted}"
 
 
-@expression("arith.bitcast", "tt.bitcast")
 def bitcast(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     source, text = types[0], texts[0]
     if source.element == type.element or (source.is_pointer and type.is_pointer):
@@ -73,3 +70,26 @@ def bitcast(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     if source.is_float:
         text = f"(i{source.bits})bits_{source.element}({text})"
     return f"{type.element}_bits({text})" if type.is_float else text
+
+
+def same_index(op: Op) -> IndexMap:
+    return same_axes(len(op.result.type.shape))
+
+
+NON_NEGATIVE = keywords("nneg"), {"nneg": None}
+OPERATIONS = (
+    OpDef("arith.extf", [1], elementwise(extend_float), attributes=FASTMATH, keeps_value=True),
+    OpDef("arith.truncf", [1], elementwise(round_float), attributes=FASTMATH, keeps_value=True),
+    OpDef("tt.fp_to_fp", [1], elementwise(round_float), attributes={"rounding": ("rtne", "rtz")}, keeps_value=True),
+    OpDef("arith.extsi", [1], elementwise(resize_integer), index_map=same_index, affine=affine_rules.sign_extension),
+    OpDef("arith.extui", [1], elementwise(resize_integer), *NON_NEGATIVE, keeps_value=True),
+    OpDef("arith.trunci", [1], elementwise(resize_integer), attributes=OVERFLOW, affine=affine_rules.same_value,
+          keeps_value=True),
+    OpDef("arith.index_cast", [1], elementwise(resize_integer), index_map=same_index),
+    OpDef("arith.sitofp", [1], elementwise(integer_to_float), keeps_value=True),
+    OpDef("arith.uitofp", [1], elementwise(integer_to_float), *NON_NEGATIVE, keeps_value=True),
+    OpDef("arith.fptosi", [1], elementwise(float_to_integer), keeps_value=True),
+    OpDef("arith.fptoui", [1], elementwise(float_to_integer), keeps_value=True),
+    OpDef("arith.bitcast", [1], elementwise(bitcast)),
+    OpDef("tt.bitcast", [1], elementwise(bitcast)),
+)  # fmt: skip

@@ -1,56 +1,57 @@
-"""Messages from a kernel: `device_print`, `device_assert` and `assume`."""
+"""Defines the messages of a kernel: `device_print`, `device_assert` and `assume`."""
 
 from __future__ import annotations
 
 import re
 
-from fuzz.backends.cpu.codegen.lower import Lowering, lowers
+from fuzz.backends.cpu.codegen.index import current_index, current_position
+from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CheckSite
-from fuzz.backends.cpu.codegen.operands import current, identity
+from fuzz.backends.cpu.frontend import custom_syntax
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.ops.definition import OpDef, no_results
 
 
-@lowers("tt.assert")
-def check(lowering: Lowering, op: Op) -> None:
+def device_assert(lowering: Lowering, op: Op) -> None:
     """A lane where the condition is false is reported; Triton emits this only for `debug=True` or TRITON_DEBUG=1."""
-    demand(lowering, op, "assert", unescaped(op.words[0]))
+    report_where_false(lowering, op, "assert", unescaped(op.keywords[0]))
 
 
-@lowers("llvm.intr.assume")
 def assume(lowering: Lowering, op: Op) -> None:
     """A GPU's compiler builds on it unchecked, so that a false one may give anything: reported as an assertion."""
-    demand(lowering, op, "assume", "")
+    report_where_false(lowering, op, "assume", "")
 
 
-def demand(lowering: Lowering, op: Op, kind: str, message: str) -> None:
+def report_where_false(lowering: Lowering, op: Op, kind: str, message: str) -> None:
     condition = lowering.operand(op.operands[0])
-    shape, place = condition.type.shape, lowering.location
+    shape, location = condition.type.shape, lowering.location
     number = len(lowering.sites)
-    lowering.sites.append(CheckSite(kind, place.file, place.line, shape, (), 1, message))
-    lane = current(shape)
-    lowering.effect(shape, [condition], lambda texts: f"if (!({texts[0]})) failed(run, {number}, {lane});", "atomic")
-    lowering.close()
+    lowering.sites.append(CheckSite(kind, location.file, location.line, shape, (), 1, message))
+    lane = current_position(shape)
+    lowering.for_each_lane(
+        shape, [condition], lambda texts: f"if (!({texts[0]})) failed(run, {number}, {lane});", "atomic"
+    )
+    lowering.end_loop()
 
 
-@lowers("tt.print")
-def display(lowering: Lowering, op: Op) -> None:
+def device_print(lowering: Lowering, op: Op) -> None:
     """A line a lane on standard error, in row-major order: `pid (x, y, z) idx (i, j) prefix(operand k) value`."""
-    prefix = unescaped(op.words[0])
+    prefix = unescaped(op.keywords[0])
     if not op.operands:
-        lowering.statement(printing(prefix, (), [], []))
+        lowering.add(print_statement(prefix, (), [], []))
         return
     signed = op.attributes.get("isSigned", [])
     for number, value in enumerate(op.operands):
-        type = value.typed
+        type = value.type
         label = f"{prefix}(operand {number}) " if len(op.operands) > 1 else prefix
         is_signed = isinstance(signed, list) and (number >= len(signed) or bool(signed[number]))
         form, convert = conversion(type, op.attributes.get("hex") is True, is_signed)
-        show = lambda texts, form=form, convert=convert, label=label, shape=type.shape: printing(  # noqa: E731
+        show = lambda texts, form=form, convert=convert, label=label, shape=type.shape: print_statement(  # noqa: E731
             label, shape, [form], [convert.format(texts[0])]
         )
-        lowering.effect(type.shape, [lowering.operand(value)], show, "atomic")
-        lowering.close()
+        lowering.for_each_lane(type.shape, [lowering.operand(value)], show, "atomic")
+        lowering.end_loop()
 
 
 def conversion(type: Type, hexadecimal: bool, signed: bool) -> tuple[str, str]:
@@ -67,11 +68,11 @@ def conversion(type: Type, hexadecimal: bool, signed: bool) -> tuple[str, str]:
     return "%llu", f"(unsigned long long)({type.unsigned})({{}})"
 
 
-def printing(prefix: str, shape: tuple[int, ...], forms: list[str], values: list[str]) -> str:
+def print_statement(prefix: str, shape: tuple[int, ...], forms: list[str], values: list[str]) -> str:
     text = prefix.replace("%", "%%") + "".join(forms)
     index = ", ".join("%d" for _ in shape)
     form = c_string(f"pid (%d, %d, %d) idx ({index}){text}\n")
-    arguments = ["(int)run->x", "(int)run->y", "(int)run->z", *identity(shape), *values]
+    arguments = ["(int)run->x", "(int)run->y", "(int)run->z", *map(str, current_index(shape)), *values]
     return f"fprintf(stderr, {form}, {', '.join(arguments)});"
 
 
@@ -85,3 +86,11 @@ def c_string(text: str) -> str:
     """A C string literal; what is not printable ASCII as three octal digits, so that no digit after joins it."""
     plain = [chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in text.encode()]
     return f'"{"".join(plain)}"'
+
+
+OPERATIONS = (
+    OpDef("tt.assert", [1], device_assert, keywords=None, attributes={"message": None}, result_types=no_results),
+    OpDef("llvm.intr.assume", [1], assume, result_types=no_results),
+    OpDef("tt.print", None, device_print, keywords=None, attributes={"hex": None, "isSigned": None},
+          parse=custom_syntax.display),
+)  # fmt: skip

@@ -1,21 +1,22 @@
-"""Matrix products, accumulated element after element along K in the type of the accumulator."""
+"""Defines matrix products, accumulated element after element along K in the type of the accumulator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.operands import Lane, Operand, Uniform, View, identity
+from fuzz.backends.cpu.codegen.index import current_index
+from fuzz.backends.cpu.codegen.lower import Lowering
+from fuzz.backends.cpu.codegen.operands import Lane, Operand, Uniform, View
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type
+from fuzz.backends.cpu.ops.definition import OpDef
 
 
-@lowers("tt.dot")
 def dot(lowering: Lowering, op: Op) -> None:
     """`tf32` and `tf32x3` cut operands only where the run asks for it (knob `dot_precision`)."""
     first, second, initial = lowering.operands(op)
-    check_types(first.type, second.type, op.result.typed)
+    check_types(first.type, second.type, op.result.type)
     precision = op.attributes.get("inputPrecision")
     if first.type.element != "f32" or precision in (None, "ieee"):
         accumulate(lowering, op, first, second, initial)
@@ -40,19 +41,19 @@ def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, 
     """tf32x3 as Triton's pass for NVIDIA splits it: each operand is a rounded part and a rest, of which the tensor core
     cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
     left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
-    result = lowering.array(op.result.typed, lowering.names.pick(op.result.name))
+    result = lowering.array(op.result.type, op.result.name)
     parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
     rests = [mapped(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
-    lowering.statement("if (run->tf32) {")
-    low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.typed, "0"))
+    lowering.add("if (run->tf32) {")
+    low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.type, "0"))
     low = accumulate(lowering, op, parts[0], rests[1], low)
     known = mapped(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
     high = accumulate(lowering, op, parts[0], parts[1], known)
-    here = identity(result.type.shape)
+    here = current_index(result.type.shape)
     lowering.assign(result, mapped(high, lambda text: f"({text} + {initial.at(here, None)})"))
-    lowering.statement("} else {")
+    lowering.add("} else {")
     lowering.assign(result, accumulate(lowering, op, left, right, initial))
-    lowering.statement("}")
+    lowering.add("}")
     lowering.values[op.result] = result
 
 
@@ -64,12 +65,12 @@ def mapped(operand: Operand, compute: Callable[[str], str]) -> Operand:
 def accumulate(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> Lane:
     """The result: `initial` and the sum of products."""
     left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
-    type = op.result.typed
-    total = lowering.array(type, lowering.names.pick(op.result.name))
+    type = op.result.type
+    total = lowering.array(type, op.result.name)
     lowering.assign(total, initial)
-    lowering.close()
+    lowering.end_loop()
     for line in product(left, right, total):
-        lowering.statement(line)
+        lowering.add(line)
     lowering.values[op.result] = total
     return total
 
@@ -94,3 +95,9 @@ def product(left: Lane, right: Lane, total: Lane) -> list[str]:
         f"for (int j = 0; j < {columns}; j++) row[j] = {added};",
         "}",
     ]
+
+
+OPERATIONS = (
+    OpDef("tt.dot", [3], dot,
+          attributes={"inputPrecision": ("ieee", "tf32", "tf32x3"), "maxNumImpreciseAcc": None}),
+)  # fmt: skip

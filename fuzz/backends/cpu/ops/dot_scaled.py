@@ -1,4 +1,4 @@
-"""`tl.dot_scaled`: products of matrices of 4- and 8-bit floats with a scale for each block along K.
+"""Defines `tl.dot_scaled`: products of matrices of 4- and 8-bit floats with a scale for each block along K.
 
 Values and scales as in the OCP Microscaling Formats specification 1.0: e2m1 in pairs, the lower half first; e8m0 scales
 are powers of two, 255 is NaN. A scale of type float8e4nv belongs to 16 values (nvfp4), else to 32. Each operand is its
@@ -7,17 +7,19 @@ value times its scale in float32 (exact but where it over- or underflows); produ
 
 from __future__ import annotations
 
-from fuzz.backends.cpu.codegen.lower import Lowering, lowers
-from fuzz.backends.cpu.codegen.operands import Index, Loop, Operand, View
+from fuzz.backends.cpu.codegen.index import Index
+from fuzz.backends.cpu.codegen.lower import Lowering
+from fuzz.backends.cpu.codegen.operands import LoopNest, Operand, View
 from fuzz.backends.cpu.errors import UnsupportedOperation
+from fuzz.backends.cpu.frontend import custom_syntax
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.ops.definition import OpDef
 from fuzz.backends.cpu.ops.dot import accumulate
 
 ELEMENTS = {"e2m1": "i8", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2", "bf16": "bf16", "fp16": "f16"}
 
 
-@lowers("tt.dot_scaled")
 def dot_scaled(lowering: Lowering, op: Op) -> None:
     operands = iter(lowering.operands(op))
     sides = []
@@ -50,7 +52,7 @@ def dequantised(side: str, source: Operand, scale: Operand | None, form: str, k_
         group = 16 if scale.type.element == "f8E4M3FN" else 32
         return (*index[:-2], index[-3 - k_axis], f"({index[k_axis]}) / {group}")
 
-    def fetch(index: Index, loop: Loop | None) -> str:
+    def element(index: Index, loop: LoopNest | None) -> str:
         value = source.at(inner(index), loop)
         if packed:
             value = f"e2m1_values[({value}) >> 4 * (({index[pack_axis]}) % 2) & 15]"
@@ -60,4 +62,16 @@ def dequantised(side: str, source: Operand, scale: Operand | None, form: str, k_
         return f"({value} * {factor if scale.type.is_float else f'e8m0_value({factor})'})"
 
     sources = [(source, inner)] if scale is None else [(source, inner), (scale, block)]
-    return View(Type("f32", tuple(shape)), fetch, sources)
+    return View(Type("f32", tuple(shape)), element, sources)
+
+
+FORMATS, BOOLEANS = tuple(ELEMENTS), (True, False)
+OPERATIONS = (
+    OpDef(
+        "tt.dot_scaled", [3, 4, 5], dot_scaled, parse=custom_syntax.scaled_dot,
+        attributes={
+            "lhs": FORMATS, "rhs": FORMATS, "lhs_scaled": None, "rhs_scaled": None, "fastMath": BOOLEANS,
+            "lhs_k_pack": BOOLEANS, "rhs_k_pack": BOOLEANS,
+        },
+    ),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""`tl.inline_asm_elementwise`: straight-line PTX over 32-bit and 64-bit registers -> a C statement expression.
+"""Translates `tl.inline_asm_elementwise`: straight-line PTX over 32- and 64-bit registers to a C statement expression.
 
 Meanings are those of the PTX ISA. `.approx` is computed by the C library, which errs less than the hardware. What is
 not in the tables (memory, branches, special registers, packed halves) is refused with its text.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from fuzz.backends.cpu.codegen.lower import Lowering, lowers
+from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.ops.definition import OpDef
 
 FLOAT_OPS = {
     "mov": "{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}",
@@ -41,6 +42,7 @@ class Assembly:
 
     text: str
     registers: dict[str, str]
+    predicates: set[str] = field(default_factory=set)
     lines: list[str] = field(default_factory=list)
 
     def refuse(self, what: str) -> UnsupportedOperation:
@@ -70,7 +72,7 @@ class Assembly:
         self.lines.append(condition + line)
 
     def declare(self, kind: str, names: str) -> None:
-        c = "i1" if kind == "pred" else TYPES.get(kind, "")
+        c = "i1" if kind == "pred" else f"u{TYPES[kind][1:]}" if kind in TYPES else ""
         if not c:
             raise self.refuse(f".reg .{kind}")
         for name in names.split(","):
@@ -79,7 +81,8 @@ class Assembly:
                 raise self.refuse(f".reg .{kind} {names}")
             if self.registers.get(name.strip()) != register:
                 self.registers[name.strip()] = register
-                self.lines.append(f"{c.replace('f', 'u').replace('i3', 'u3').replace('i6', 'u6')} {register} = 0;")
+                self.predicates |= {name.strip()} if kind == "pred" else set()
+                self.lines.append(f"{c} {register} = 0;")
 
     def instruction(self, text: str, opcode: list[str], operands: list[str]) -> str:
         name, *modifiers, kind = opcode if len(opcode) > 1 else (*opcode, "?")
@@ -113,7 +116,7 @@ class Assembly:
         """C text of a register or number, as the type of the instruction."""
         if operand in self.registers:
             register = self.registers[operand]
-            if t[0] != "f" or register.endswith("p_asm"):
+            if t[0] != "f" or operand in self.predicates:
                 return register if t[0] == "f" else f"({t}){register}"
             return f"flush({t}_bits({register}))" if flush else f"{t}_bits({register})"
         if re.fullmatch(r"0[fd][0-9A-Fa-f]+", operand) and t[0] == "f":
@@ -125,15 +128,14 @@ class Assembly:
         raise self.refuse(text)
 
 
-@lowers("tt.elementwise_inline_asm")
 def inline_assembly(lowering: Lowering, op: Op) -> None:
     """Each result by an evaluation of its own: the text has no effect beside its results."""
-    text = re.sub(r"\\([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), op.words[0][1:-1])
+    text = re.sub(r"\\([0-9A-Fa-f]{2})", lambda match: chr(int(match[1], 16)), op.keywords[0][1:-1])
     constraints = str(op.attributes["constraints"]).split(",")
     written = [word[1:].lstrip("&") for word in constraints if word.startswith("=")]
     read = [word for word in constraints if not word.startswith("=")]
-    types = [value.typed for value in (*op.results, *op.operands)]
-    if op.attributes["packed_element"] != 1 or not fitting([*written, *read], types):
+    types = [value.type for value in (*op.results, *op.operands)]
+    if op.attributes["packed_element"] != 1 or not fits([*written, *read], types):
         raise UnsupportedOperation(f"tt.elementwise_inline_asm {text!r} with constraints {','.join(constraints)!r}")
     assembly = Assembly(text, {f"${number}": f"r{number}_asm" for number in range(len(types))})
     lines = assembly.translate()
@@ -145,7 +147,7 @@ def inline_assembly(lowering: Lowering, op: Op) -> None:
         )
 
 
-def fitting(constraints: list[str], types: list[Type]) -> bool:
+def fits(constraints: list[str], types: list[Type]) -> bool:
     """Whether every element has the size of its register."""
     sizes = {"u32": 4, "u64": 8}
     return len(constraints) == len(types) and all(
@@ -162,3 +164,9 @@ def block(types: list[Type], written: list[str], texts: list[str], lines: list[s
     result = types[chosen]
     end = f"{result.element}_bits(r{chosen}_asm)" if result.is_float else f"({result.c})r{chosen}_asm"
     return f"({{ {' '.join([*start, *lines])} {end}; }})"
+
+
+OPERATIONS = (
+    OpDef("tt.elementwise_inline_asm", range(17), inline_assembly, keywords=None,
+          attributes={"constraints": None, "packed_element": None, "pure": None}),
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mathematical functions: MLIR's math dialect and CUDA's libdevice -> the C library.
+"""Calls the C library for mathematical functions: those of MLIR's math dialect and of CUDA's libdevice.
 
 glibc's functions err by at most 1 ulp (float32) or 2 ulp (float64) where libdevice's own tables allow up to 4; `fast_*`
 are no faster and no worse here. Those made of others (inverse error functions, Bessel functions I, `erfcx`, `sinpi`,
@@ -85,6 +85,15 @@ IN_DOUBLE = {
 }  # fmt: skip
 for name, template in IN_DOUBLE.items():
     SPECIAL |= {name: f"({template})", f"{name}f": f"({template})"}
+
+
+NEEDS_LIBDEVICE_C = frozenset(name for name, template in SPECIAL.items() if "nv_" in template)
+"""Those that call functions of libdevice.c."""
+
+
+def needs_libdevice(symbol: str) -> bool:
+    """Whether a call of libdevice's `symbol` needs libdevice.c."""
+    return symbol.removeprefix("__nv_") in NEEDS_LIBDEVICE_C
 
 
 def math_call(name: str, c_type: str, texts: list[str]) -> str:

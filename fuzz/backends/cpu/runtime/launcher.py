@@ -81,9 +81,9 @@ class Launcher:
         self.file = source_file(src)
         self.sites = [CheckSite.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
-        self.wraps: list[list[Any]] = metadata.wraps
+        self.offset_locations: list[list[Any]] = metadata.offset_locations
         self.instruments = frozenset(metadata.instruments)
-        constants.add(metadata.compared)
+        constants.add(metadata.compared_numbers)
         self.counted = 0
         if "counters" in self.instruments:
             counted = [CounterSite.from_json(counter) for counter in metadata.counters]
@@ -195,7 +195,7 @@ class Launcher:
 
     def cause(self, number: int, site: CheckSite) -> str:
         """The place of the arithmetic, where it is not that of the access."""
-        file, line = self.wraps[number]
+        file, line = self.offset_locations[number]
         return "" if (file, line) == (site.file, site.line) else f"{self.shown(file)}:{line}"
 
 

@@ -142,8 +142,8 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
     metadata["sites"] = [site.as_json() for site in program.sites]
     metadata["parameters"] = program.parameters
     metadata["counters"] = [counter.as_json() for counter in program.counters]
-    metadata["compared"] = program.compared
-    metadata["wraps"] = [(place.file, place.line) for place in program.wraps]
+    metadata["compared_numbers"] = program.compared_numbers
+    metadata["offset_locations"] = [(location.file, location.line) for location in program.offset_locations]
     return program.c
 
 
