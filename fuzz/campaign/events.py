@@ -7,25 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.protocol import (
-    Died,
-    Event,
-    Failed,
-    Hit,
-    Progress,
-    Ready,
-    Refused,
-    Replay,
-    ReplayDone,
-    Replayed,
-    Replaying,
-    Saved,
-    SliceDone,
-    Started,
-    SuspectCleared,
-    Unwritable,
-    Waiting,
-)  # fmt: skip
+from fuzz.campaign import protocol
+from fuzz.campaign.protocol import Event, Replay
 from fuzz.campaign.requests import RequestPlanner, WorkerSlot
 from fuzz.campaign.state import CampaignState
 from fuzz.errors import CorpusError
@@ -52,26 +35,26 @@ class EventHandler:
         if handler is not None:
             handler(self, slot, event)
 
-    def on_ready(self, slot: WorkerSlot, event: Ready) -> None:
+    def on_ready(self, slot: WorkerSlot, event: protocol.Ready) -> None:
         slot.state, slot.failed_starts, slot.reported_waiting = "idle", 0, False
 
-    def on_waiting(self, slot: WorkerSlot, event: Waiting) -> None:
+    def on_waiting(self, slot: WorkerSlot, event: protocol.Waiting) -> None:
         if not slot.reported_waiting:
             self.state.say(f"worker {slot.number} waits for a place in the cluster")
         slot.reported_waiting = True
 
-    def on_started(self, slot: WorkerSlot, event: Started) -> None:
+    def on_started(self, slot: WorkerSlot, event: protocol.Started) -> None:
         self.state.jobs[slot.job] = replace(self.state.jobs[slot.job], possible=event.possible)
 
-    def on_progress(self, slot: WorkerSlot, event: Progress) -> None:
+    def on_progress(self, slot: WorkerSlot, event: protocol.Progress) -> None:
         if slot.slice:
             self.state.update(slot.slice, event)
 
-    def on_hit(self, slot: WorkerSlot, event: Hit) -> None:
+    def on_hit(self, slot: WorkerSlot, event: protocol.Hit) -> None:
         if slot.slice:
             self.state.add_hit(slot.slice, event)
 
-    def on_saved(self, slot: WorkerSlot, event: Saved) -> None:
+    def on_saved(self, slot: WorkerSlot, event: protocol.Saved) -> None:
         if not slot.slice:
             return
         new = self.state.add_saved(slot.slice, event)
@@ -82,37 +65,37 @@ class EventHandler:
             names = job.target, job.planted or None, event.backend, job.seed, self.state.campaign.name
             self.notify(finding_document(finding, *names))
 
-    def on_suspect_cleared(self, slot: WorkerSlot, event: SuspectCleared) -> None:
+    def on_suspect_cleared(self, slot: WorkerSlot, event: protocol.SuspectCleared) -> None:
         Path(event.path).unlink(missing_ok=True)
 
-    def on_slice_done(self, slot: WorkerSlot, event: SliceDone) -> None:
+    def on_slice_done(self, slot: WorkerSlot, event: protocol.SliceDone) -> None:
         if slot.slice:
             self.state.update(slot.slice, event)
             self.planner.end_slice(slot, rejection=event.rejection)
 
-    def on_replaying(self, slot: WorkerSlot, event: Replaying) -> None:
+    def on_replaying(self, slot: WorkerSlot, event: protocol.Replaying) -> None:
         slot.unreplayed.remove(event.path)
 
-    def on_replayed(self, slot: WorkerSlot, event: Replayed) -> None:
+    def on_replayed(self, slot: WorkerSlot, event: protocol.Replayed) -> None:
         self.state.add_replay(slot.job, event)
 
-    def on_replay_done(self, slot: WorkerSlot, event: ReplayDone) -> None:
+    def on_replay_done(self, slot: WorkerSlot, event: protocol.ReplayDone) -> None:
         slot.request = None
 
-    def on_refused(self, slot: WorkerSlot, event: Refused) -> None:
+    def on_refused(self, slot: WorkerSlot, event: protocol.Refused) -> None:
         self.state.give_up(slot.job, event.why)
         slot.slice, slot.request = None, None
 
-    def on_unwritable(self, slot: WorkerSlot, event: Unwritable) -> None:
+    def on_unwritable(self, slot: WorkerSlot, event: protocol.Unwritable) -> None:
         self.fatal_error = self.fatal_error or event.why
 
-    def on_failed(self, slot: WorkerSlot, event: Failed) -> None:
+    def on_failed(self, slot: WorkerSlot, event: protocol.Failed) -> None:
         self.state.say(f"{self.state.jobs[slot.job].target}: internal error: {event.why}")
         if slot.slice:
             self.record_suspects(slot.job)
             self.planner.end_slice(slot, died=True)
 
-    def on_died(self, slot: WorkerSlot, event: Died) -> None:
+    def on_died(self, slot: WorkerSlot, event: protocol.Died) -> None:
         """The slice is lost from where it last reported to stand; what ran is run first by the next one."""
         if slot.state == "starting":
             slot.failed_starts, slot.last_failure = slot.failed_starts + 1, event.why
@@ -135,20 +118,20 @@ class EventHandler:
 
 
 HANDLERS: dict[type, Callable[[EventHandler, WorkerSlot, Any], None]] = {
-    Ready: EventHandler.on_ready,
-    Waiting: EventHandler.on_waiting,
-    Started: EventHandler.on_started,
-    Progress: EventHandler.on_progress,
-    Hit: EventHandler.on_hit,
-    Saved: EventHandler.on_saved,
-    SuspectCleared: EventHandler.on_suspect_cleared,
-    SliceDone: EventHandler.on_slice_done,
-    Replaying: EventHandler.on_replaying,
-    Replayed: EventHandler.on_replayed,
-    ReplayDone: EventHandler.on_replay_done,
-    Refused: EventHandler.on_refused,
-    Unwritable: EventHandler.on_unwritable,
-    Failed: EventHandler.on_failed,
-    Died: EventHandler.on_died,
+    protocol.Ready: EventHandler.on_ready,
+    protocol.Waiting: EventHandler.on_waiting,
+    protocol.Started: EventHandler.on_started,
+    protocol.Progress: EventHandler.on_progress,
+    protocol.Hit: EventHandler.on_hit,
+    protocol.Saved: EventHandler.on_saved,
+    protocol.SuspectCleared: EventHandler.on_suspect_cleared,
+    protocol.SliceDone: EventHandler.on_slice_done,
+    protocol.Replaying: EventHandler.on_replaying,
+    protocol.Replayed: EventHandler.on_replayed,
+    protocol.ReplayDone: EventHandler.on_replay_done,
+    protocol.Refused: EventHandler.on_refused,
+    protocol.Unwritable: EventHandler.on_unwritable,
+    protocol.Failed: EventHandler.on_failed,
+    protocol.Died: EventHandler.on_died,
 }
 """What is done on each event; the others are only signs of life."""

@@ -15,19 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 from fuzz import corpus
-from fuzz.campaign.protocol import (
-    Event,
-    Files,
-    Folders,
-    JournalClosed,
-    JournalLine,
-    LockRelease,
-    LockRequest,
-    Request,
-    Saved,
-    decode,
-    encode,
-)
+from fuzz.campaign import protocol
+from fuzz.campaign.protocol import Event, Files, Folders, Request, Saved, decode, encode
 
 
 @dataclass
@@ -92,11 +81,11 @@ class HostChannel:
 
     def copy_journal_line(self, line: str) -> None:
         if self.root is not None:
-            self.send(JournalLine(line))
+            self.send(protocol.JournalLine(line))
 
     def close_journal(self) -> None:
         if self.root is not None:
-            self.send(JournalClosed())
+            self.send(protocol.JournalClosed())
 
     @contextmanager
     def lock(self, folder: Path) -> Iterator[None]:
@@ -106,12 +95,12 @@ class HostChannel:
                 yield
             return
         self._locks += 1
-        self.send(LockRequest(self._locks))
+        self.send(protocol.LockRequest(self._locks))
         try:
             self._wait_for_lock()
             yield
         finally:
-            self.send(LockRelease())
+            self.send(protocol.LockRelease())
 
     def _wait_for_lock(self) -> None:
         """Waits until the campaign grants the lock, and takes up what others filed meanwhile."""

@@ -64,11 +64,6 @@ class Hosts(ABC):
         return self.receive(seconds)
 
 
-def describe_exit(code: int) -> str:
-    """How a process ended, from its exit code."""
-    return signal.Signals(-code).name if code < 0 else f"exit status {code}"
-
-
 @dataclass
 class LocalHosts(Hosts):
     """Processes of this machine, with `arguments`.
@@ -83,8 +78,11 @@ class LocalHosts(Hosts):
     _partial: dict[int, bytes] = field(default_factory=dict)
     _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
 
+    def log(self, number: int) -> Path:
+        return self.folder / f"host-{number}.log"
+
     def start(self, number: int) -> None:
-        with (self.folder / f"host-{number}.log").open("wb") as log:
+        with self.log(number).open("wb") as log:
             # A session of its own: Ctrl-C is for the campaign, which ends its hosts in an orderly way.
             process = subprocess.Popen(
                 (*HOST_COMMAND, *self.arguments),
@@ -129,7 +127,8 @@ class LocalHosts(Hosts):
         process.stdout.close()
         with suppress(OSError):
             process.stdin.close()
-        return describe_exit(process.returncode)
+        code = process.returncode
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
     def interrupt(self, number: int) -> None:
         if number in self._processes:

@@ -193,15 +193,8 @@ class LockRelease:
     """A remote host has filed its finding."""
 
 
-@dataclass(frozen=True)
-class Log:
-    """What a remote host wrote to standard error."""
-
-    text: str
-
-
 Request = Slice | Replay
-SyncEvent = JournalLine | JournalClosed | LockRequest | LockRelease | Log
+SyncEvent = JournalLine | JournalClosed | LockRequest | LockRelease
 """Events that keep a remote host's files in step with the campaign's, and that end there."""
 Event = (
     Ready | Beat | Waiting | Started | Progress | SliceDone | Hit | Saved | SuspectCleared | Replaying | Replayed

@@ -1,11 +1,10 @@
-"""Runs hosts on the nodes of a Ray cluster. Each is a process beside an actor, which passes lines on, both ways.
+"""Runs hosts on the nodes of a Ray cluster, each beside an actor, which passes on what it reads and writes.
 
 Ray chooses the node, gives the actor its share of a GPU, and starts it again elsewhere when it or its node dies.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import fcntl
 import os
@@ -14,22 +13,21 @@ import signal
 import sys
 import tempfile
 import time
-from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.local_hosts import HOST_COMMAND, describe_exit
-from fuzz.campaign.protocol import Beat, Died, Event, Log, Waiting, decode, encode
+from fuzz.campaign.local_hosts import LocalHosts
+from fuzz.campaign.protocol import Beat, Died, Event, Waiting
 from fuzz.campaign.remote_hosts import RemoteHosts
 from fuzz.errors import UsageError, one_line
 
-LONGEST_LINE = 1 << 30
-"""Bytes of a line that a host writes, at most."""
-LINES_AT_ONCE = 1000
-"""Lines that travel together, at most."""
+READ_SECONDS = 1.0
+"""Seconds that an actor waits for events of its host."""
+CALLS_AT_ONCE = {"read": 1, "write": 1}
+"""Calls of these methods of an actor run one after another, beside those of the other methods."""
 BEAT_SECONDS = 5.0
 """Seconds between two signs of life of a host that waits for a node."""
 NODE_SECONDS = 30.0
@@ -43,54 +41,36 @@ class HostActor:
     """Runs one host at a time, in a folder of its own on its node."""
 
     def __init__(self) -> None:
-        self.process: Process | None = None
-        self.lines: asyncio.Queue[bytes] = asyncio.Queue()
         self.folder, self.lock = own_folder()
+        self.hosts: LocalHosts | None = None
+        self.log_size = 0
 
-    async def start(self) -> int:
+    def start(self) -> int:
         """Starts the host; its process's number."""
-        if self.process is not None and self.process.returncode is None:
-            self.process.kill()
-            await self.process.wait()
+        if self.hosts is not None:
+            self.hosts.close()
         # Ray's threads stay as long as the actor: the host, which ends with the thread that started it, ends with it.
-        self.process = await asyncio.create_subprocess_exec(
-            *HOST_COMMAND, self.folder, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_LINE, start_new_session=True
-        )
-        self.lines = asyncio.Queue()
-        asyncio.get_running_loop().create_task(self._pass_on(self.process))
-        return self.process.pid
+        self.hosts, self.log_size = LocalHosts(Path(self.folder), arguments=(self.folder,)), 0
+        self.hosts.start(0)
+        return self.hosts.pid(0)
 
-    async def _pass_on(self, process: Process) -> None:
-        """Passes on what the host writes, then how it ended."""
-        lines = self.lines
-        assert process.stdout is not None and process.stderr is not None
-        log = asyncio.get_running_loop().create_task(_pass_on_log(process.stderr, lines))
-        async for line in process.stdout:
-            lines.put_nowait(line)
-        code = await process.wait()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(log, 1)
-        lines.put_nowait(encode(Died(describe_exit(code))))
+    def read(self) -> tuple[list[Event], str]:
+        """Events of the host, as soon as there is one, and what it has written to standard error."""
+        assert self.hosts is not None
+        events = [event for _, event in self.hosts.receive(READ_SECONDS)]
+        with self.hosts.log(0).open("rb") as file:
+            file.seek(self.log_size)
+            text = file.read()
+        self.log_size += len(text)
+        return events, text.decode(errors="replace")
 
-    async def read(self) -> list[bytes]:
-        """Lines of the host, as soon as there is one."""
-        lines = [await self.lines.get()]
-        while not self.lines.empty() and len(lines) < LINES_AT_ONCE:
-            lines.append(self.lines.get_nowait())
-        return lines
+    def write(self, data: bytes) -> None:
+        if self.hosts is not None and self.hosts.pid(0):
+            self.hosts.write(0, data)
 
-    async def write(self, data: bytes) -> None:
-        if self.process is not None and self.process.stdin is not None:
-            self.process.stdin.write(data)
-
-    async def interrupt(self) -> None:
-        if self.process is not None and self.process.returncode is None:
-            self.process.send_signal(signal.SIGINT)
-
-
-async def _pass_on_log(errors: asyncio.StreamReader, lines: asyncio.Queue[bytes]) -> None:
-    while data := await errors.read(1 << 16):
-        lines.put_nowait(encode(Log(data.decode(errors="replace"))))
+    def interrupt(self) -> None:
+        if self.hosts is not None:
+            self.hosts.interrupt(0)
 
 
 def own_folder() -> tuple[str, int]:
@@ -170,8 +150,11 @@ class RayHosts(RemoteHosts):
     def start(self, number: int) -> None:
         """Starts a host where its actor is, which may have to find a node first."""
         if number not in self._actors:
-            options = {"num_gpus": self.gpus, "num_cpus": self.cpus, "max_restarts": -1}
-            self._actors[number] = self._ray.remote(**options, scheduling_strategy="SPREAD")(HostActor).remote()
+            actor = self._ray.remote(
+                num_gpus=self.gpus, num_cpus=self.cpus, max_restarts=-1, scheduling_strategy="SPREAD",
+                concurrency_groups=CALLS_AT_ONCE,
+            )(HostActor)  # fmt: skip
+            self._actors[number] = actor.remote()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._log(number).write_bytes(b"")
         self._started[number] = time.monotonic()
@@ -181,13 +164,13 @@ class RayHosts(RemoteHosts):
     def _log(self, number: int) -> Path:
         return self.folder / f"host-{number}.log"
 
-    def _call(self, number: int, method: str, **options: int) -> None:
-        remote = getattr(self._actors[number], method)
-        self._pending[remote.options(**options).remote() if options else remote.remote()] = number, method
+    def _call(self, number: int, method: str, **options: Any) -> None:
+        result = getattr(self._actors[number], method).options(**options).remote()
+        self._pending[result] = number, method
 
     def write(self, number: int, data: bytes) -> None:
         if number in self._actors:
-            self._actors[number].write.remote(data)
+            self._actors[number].write.options(concurrency_group="write").remote(data)
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """As of all hosts; a host that waits for a node shows a sign of life."""
@@ -221,17 +204,14 @@ class RayHosts(RemoteHosts):
             return
         if method == "start":
             self._pids[number] = value
-            self._call(number, "read")
+            self._call(number, "read", concurrency_group="read")
             return
-        events = [decode(line) for line in value]
-        if not isinstance(events[-1], Died):
-            self._call(number, "read")
-        for event in events:
-            if isinstance(event, Log):
-                with self._log(number).open("a", encoding="utf-8") as file:
-                    file.write(event.text)
-            else:
-                self._events.append((number, event))
+        events, log = value
+        with self._log(number).open("a", encoding="utf-8") as file:
+            file.write(log)
+        self._events += [(number, event) for event in events]
+        if not any(isinstance(event, Died) for event in events):
+            self._call(number, "read", concurrency_group="read")
 
     def _drop(self, number: int) -> None:
         """Ends an actor for good; its host ends with it."""

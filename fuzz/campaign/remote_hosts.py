@@ -15,27 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.campaign import protocol
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.local_hosts import Hosts
-from fuzz.campaign.protocol import (
-    Died,
-    Event,
-    Files,
-    JournalClosed,
-    JournalLine,
-    LockRelease,
-    LockRequest,
-    Ready,
-    Refused,
-    Replay,
-    Request,
-    Saved,
-    Slice,
-    SuspectCleared,
-    SyncEvent,
-    Unwritable,
-    encode,
-)
+from fuzz.campaign.protocol import Event, Files, Replay, Request, Saved, Slice, encode
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
@@ -97,7 +80,7 @@ class RemoteHosts(Hosts):
         try:
             self.write(number, self._pack(number, request))
         except UsageError as error:
-            self._refused += [(number, Refused(str(error))), (number, Ready())]
+            self._refused += [(number, protocol.Refused(str(error))), (number, protocol.Ready())]
 
     def _pack(self, number: int, request: Request) -> bytes:
         """The request's line, after one with the files that it needs and the host does not have."""
@@ -118,34 +101,34 @@ class RemoteHosts(Hosts):
             try:
                 event_of_campaign = self._keep_files(number, event)
             except CorpusError as error:
-                event_of_campaign = Unwritable(str(error))
+                event_of_campaign = protocol.Unwritable(str(error))
             if event_of_campaign is not None:
                 yield number, event_of_campaign
 
     def _keep_files(self, number: int, event: Event) -> Event | None:
         """Writes what an event brings; the event for the campaign, if it is one."""
         request = self._requests.get(number)
-        if isinstance(event, Died):
+        if isinstance(event, protocol.Died):
             self.forget(number)
-        elif isinstance(event, SyncEvent):
-            if isinstance(request, Slice):
-                self._synchronize(number, request, event)
-            return None
-        elif isinstance(request, Slice) and isinstance(event, Saved):
+        if not isinstance(request, Slice):
+            return event
+        if isinstance(event, Saved):
             return _save_entry(request, event)
-        elif isinstance(event, SuspectCleared) and isinstance(request, Slice) and event.path not in request.suspects:
+        if isinstance(event, protocol.SyncEvent):
+            self._synchronize(number, request, event)
             return None
-        return event
+        uninvited = isinstance(event, protocol.SuspectCleared) and event.path not in request.suspects
+        return None if uninvited else event
 
-    def _synchronize(self, number: int, request: Slice, event: SyncEvent) -> None:
+    def _synchronize(self, number: int, request: Slice, event: protocol.SyncEvent) -> None:
         match event:
-            case JournalLine(line):
+            case protocol.JournalLine(line):
                 self._journals[number].write_line(line)
-            case JournalClosed():
+            case protocol.JournalClosed():
                 self._journals[number].close()
-            case LockRequest(lock):
+            case protocol.LockRequest(lock):
                 self._locks.request(number, lock, _entry_folder(request))
-            case LockRelease():
+            case protocol.LockRelease():
                 self._locks.release(number)
 
     def _grant_lock(self, number: int, lock: int, folder: Path) -> None:

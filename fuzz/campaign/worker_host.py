@@ -19,27 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
+from fuzz.campaign import protocol
 from fuzz.campaign.host_channel import HostChannel
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import (
-    Beat,
-    Failed,
-    Hit,
-    Progress,
-    Ready,
-    Refused,
-    Replay,
-    ReplayDone,
-    Replayed,
-    Replaying,
-    Request,
-    Saved,
-    Slice,
-    SliceDone,
-    Started,
-    SuspectCleared,
-    Unwritable,
-)  # fmt: skip
+from fuzz.campaign.protocol import Replay, Request, Saved, Slice
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.model.case import Case
@@ -83,7 +66,7 @@ class SliceWatcher:
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.backend = backend
-        self.channel.send(Started(possible(target), backend))
+        self.channel.send(protocol.Started(possible(target), backend))
 
     def on_group_start(self, group: ReplicaGroup) -> None:
         self.journal.start_group(group)
@@ -92,7 +75,7 @@ class SliceWatcher:
         """Everything about this group is kept by now."""
         path = self.suspects.pop(group.plan.key, None)
         if path is not None:
-            self.channel.send(SuspectCleared(path))
+            self.channel.send(protocol.SuspectCleared(path))
         elif self.seeds:
             self.seeds -= 1
         else:
@@ -105,7 +88,7 @@ class SliceWatcher:
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if time.monotonic() - self._last_progress > PROGRESS_SECONDS:
             self._last_progress = time.monotonic()
-            self.channel.send(Progress(**self.progress_fields(statistics, seconds)))
+            self.channel.send(protocol.Progress(**self.progress_fields(statistics, seconds)))
 
     def progress_fields(self, statistics: RunStatistics, seconds: float) -> dict[str, Any]:
         """The fields of Progress; the new cells are reported once."""
@@ -152,10 +135,10 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     result = fuzzer.run()
     for bug in result.bugs:
         if bug.path:
-            channel.send(Hit(*_hit(bug)))
+            channel.send(protocol.Hit(*_hit(bug)))
     rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
     progress = watcher.progress_fields(result.statistics, result.seconds)
-    channel.send(SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
+    channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
     journal.close()
     channel.close_journal()
 
@@ -174,16 +157,16 @@ def _read_suspects(request: Slice) -> dict[str, Case]:
 def replay_entries(request: Replay, channel: HostChannel) -> None:
     """Runs entries again, each in a clean worker."""
     for path in request.paths:
-        channel.send(Replaying(path))
+        channel.send(protocol.Replaying(path))
         try:
             replayed = _replay(request, path)
         except UsageError as error:
-            replayed = Replayed(path, None, why=one_line(error))
+            replayed = protocol.Replayed(path, None, why=one_line(error))
         channel.send(replayed)
-    channel.send(ReplayDone())
+    channel.send(protocol.ReplayDone())
 
 
-def _replay(request: Replay, path: str) -> Replayed:
+def _replay(request: Replay, path: str) -> protocol.Replayed:
     from fuzz.backends import backend
 
     entry = corpus.read(Path(path))
@@ -191,8 +174,8 @@ def _replay(request: Replay, path: str) -> Replayed:
     name = backend(own_backend(entry, request.backend)).name
     disagrees = reproduces(entry, text, target, name)
     if elsewhere(entry, name, disagrees):
-        return Replayed(path, None, why=f"it was seen on {entry.seen['backend']}, and agrees on {name}")
-    return Replayed(path, disagrees, entry.status)
+        return protocol.Replayed(path, None, why=f"it was seen on {entry.seen['backend']}, and agrees on {name}")
+    return protocol.Replayed(path, disagrees, entry.status)
 
 
 def handle(request: Request, channel: HostChannel) -> None:
@@ -203,14 +186,14 @@ def handle(request: Request, channel: HostChannel) -> None:
         else:
             replay_entries(request, channel)
     except CorpusError as error:
-        channel.send(Unwritable(one_line(error)))
+        channel.send(protocol.Unwritable(one_line(error)))
     except UsageError as error:
-        channel.send(Refused(one_line(error)))
+        channel.send(protocol.Refused(one_line(error)))
     except OSError as error:
-        channel.send(Unwritable(f"{error.filename or 'a file'}: {error.strerror}"))
+        channel.send(protocol.Unwritable(f"{error.filename or 'a file'}: {error.strerror}"))
     except Exception as error:
         traceback.print_exc()
-        channel.send(Failed(one_line(error)))
+        channel.send(protocol.Failed(one_line(error)))
 
 
 def main() -> None:
@@ -221,11 +204,11 @@ def main() -> None:
     os.dup2(2, 1)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     preload("fuzz.oracles.preload")
-    channel.send(Ready(os.getpid()))
+    channel.send(protocol.Ready(os.getpid()))
     try:
         for request in channel.requests():
             handle(request, channel)
-            channel.send(Ready(os.getpid()))
+            channel.send(protocol.Ready(os.getpid()))
     except (BrokenPipeError, KeyboardInterrupt):
         return
 
@@ -234,7 +217,7 @@ def _beat(channel: HostChannel) -> None:
     while True:
         time.sleep(BEAT_SECONDS)
         try:
-            channel.send(Beat())
+            channel.send(protocol.Beat())
         except OSError:
             os._exit(1)
 
