@@ -26,11 +26,11 @@ from typing import Any
 import torch
 
 from fuzz.model.case import Case
+from fuzz.model.oracles import sample_oracles
 from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import base, replicas
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
-from fuzz.run.fuzzer import sampled_oracles
 from fuzz.search.engines import random as engine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
@@ -39,7 +39,7 @@ FIFTHS = 5
 """Stretches of each measurement, of which the median and the range are told."""
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
-    "launch": (replicas.Recording, "play"),
+    "launch": (replicas.LaunchTrace, "replay"),
     "generation": (replicas, "replica_values"),
     "reference": (screening, "evaluate_stacked_reference"),
     "comparison": (screening, "compare_elements"),
@@ -49,7 +49,7 @@ PARTS = {
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 
 
-def waves(name: str, shapes: str, width: engine.Width) -> Iterator[ReplicaGroup]:
+def waves(name: str, shapes: str, width: engine.ReplicaLimits) -> Iterator[ReplicaGroup]:
     """Plans of one call without huge layouts, each with its replicas."""
     drawn = engine.RandomEngine(load(name), 0)
     draw = drawn._drawer(SHAPES[shapes])
@@ -60,7 +60,7 @@ def waves(name: str, shapes: str, width: engine.Width) -> Iterator[ReplicaGroup]
         for plan in drawn._drawn[-1:]:
             if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
                 count = max(1, min(width.replicas, width.elements // max(plan.elements(), 1)))
-                asked = tuple(sampled_oracles(index + place, count) for place in range(count))
+                asked = tuple(sample_oracles(index + place, count) for place in range(count))
                 yield ReplicaGroup(plan, asked, index)
                 index += count
 
@@ -137,7 +137,9 @@ def shares(handle: Callable[[Any], Any], items: list[ReplicaGroup], device: str)
     return {part: round(seconds / whole, 3) for part, seconds in spent.items()}
 
 
-def measure(name: str, backend: str, width: engine.Width, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
+def measure(
+    name: str, backend: str, width: engine.ReplicaLimits, plans: int, seconds: float, shapes: str
+) -> dict[str, Any]:
     handle = make_handler(WorkerConfig(name, None, backend))
     warm = list(itertools.islice(waves(name, shapes, width), plans))
     examined: Counter[str] = Counter()
@@ -216,7 +218,7 @@ def main() -> None:
             print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")
         return
     for shapes in [given.shapes] if given.shapes else SHAPES:
-        width = engine.Width(given.replicas, given.elements)
+        width = engine.ReplicaLimits(given.replicas, given.elements)
         found = measure(given.target, given.backend, width, given.plans, given.seconds, shapes)
         print(json.dumps(found), flush=True)
 

@@ -17,6 +17,7 @@ from fuzz.drift.plot import make_plot, plot_title
 from fuzz.drift.report import drift_json, text_of
 from fuzz.drift.runner import broken, cases_of, drifted
 from fuzz.errors import UsageError
+from fuzz.model.oracles import INVARIANCE
 from fuzz.report.plots.figure import check_plot_path, save_figure
 from fuzz.run import environment
 from fuzz.run.fuzzer import Result
@@ -87,7 +88,7 @@ def examined(
     )
     watcher = FindingsProgress(errors, "fuzz replay")
     return FixedCasesFuzzer(
-        options, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=("invariance",)
+        options, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=(INVARIANCE.name,)
     ).run()
 
 

@@ -15,6 +15,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Verdict
+from fuzz.model.oracles import PARITY
 from fuzz.report.text import screen
 from fuzz.run.replay import open_triage, target_of
 from fuzz.shrink.shrinker import Budget
@@ -35,14 +36,11 @@ def show(
     if not script:
         put(screen(entry, str(path), repeat))
         return 0
-    from fuzz.oracles.accuracy import expected_values
-    from fuzz.oracles.invariance import split_call
-    from fuzz.report.reproducer.script import Due
     from fuzz.report.reproducer.script import script as program
 
     _, loaded = target_of(entry, path, target)
     plant = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    put(program(entry, loaded, plant, Due(expected_values(loaded, entry), split_call(loaded, entry.case)), repeat))
+    put(program(entry, loaded, plant, repeat))
     return 0
 
 
@@ -65,7 +63,7 @@ def shrink(
         if bug is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(bug, Budget(seconds=seconds))
-    bug.only_on_cpu = entry.finding.oracle == "parity"
+    bug.only_on_cpu = entry.finding.oracle == PARITY.name
     smaller = sort_key(bug.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
     if not smaller or bug.verdict.name == "undecided":
         put(f"{path} is as small as it gets ({bug.executions} executions)")

@@ -1,7 +1,7 @@
 """Finding: evidence of one disagreement, as a value that an oracle returns.
 
-A case is filed under the first oracle of ORACLES that fires; the signature names the bug, so that many hits of one
-bug are one finding.
+A case is filed under the first oracle that fires; the signature names the bug, so that many hits of one bug are one
+finding.
 """
 
 from __future__ import annotations
@@ -10,41 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-ORACLES = (
-    "fault",
-    "bounds",
-    "mutation",
-    "rejects",
-    "accuracy",
-    "autograd",
-    "deterministic",
-    "invariance",
-    "layout",
-    "scaling",
-    "parity",
-)
-SYMPTOMS = {
-    "fault": ("died", "hung", "raised", "out-of-memory", "compile-error"),
-    "bounds": (
-        "offset-overflow",
-        "stray-write",
-        "write-conflict",
-        "race",
-        "stray-read",
-        "unwritten-read",
-        "unwritten",
-    ),
-    "mutation": ("written", "aliased"),
-    "rejects": ("accepted",),
-    "accuracy": ("nonfinite", "sign", "value", "bits", "reference"),
-    "autograd": ("missing", "raised", "subset", "no-grad", "before", "beside", "after", "twice", "saved", "between"),
-    "deterministic": ("bits",),
-    "invariance": ("bits", "drift"),
-    "layout": ("bits", "drift"),
-    "scaling": ("scale", "shift", "permutation"),
-    "parity": ("value",),
-}
-PARITY = "cpu and Triton's interpreter do not compute the same: on cpu "
+from fuzz.model.oracles import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle
+
+PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
 
@@ -70,7 +38,8 @@ class Element:
 class Finding:
     """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
 
-    `source_line` is that of an access, where the oracle knows it.
+    `source_line` is that of an access, where the oracle knows it. `change` is the argument that was changed, and the
+    number by which it was, where a rerun with a changed argument shows the finding.
     """
 
     oracle: str
@@ -83,6 +52,7 @@ class Finding:
     disagreeing: int = 0
     compared: int = 0
     source_line: str = ""
+    change: tuple[str, float] | None = None
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:
@@ -96,36 +66,27 @@ class Finding:
     @property
     def as_accuracy(self) -> Finding:
         """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
-        if self.oracle != "parity":
+        if self.oracle != PARITY.name:
             return self
-        return replace(self, oracle="accuracy", message=self.message.removeprefix(PARITY))
+        return replace(self, oracle=ACCURACY.name, message=self.message.removeprefix(PARITY_PREFIX))
 
     @property
     def as_parity(self) -> Finding:
         """An accuracy finding as it is told where another backend does not see it: both do not compute the same."""
-        return replace(self, oracle="parity", symptom="value", message=PARITY + self.message)
+        return replace(self, oracle=PARITY.name, symptom="value", message=PARITY_PREFIX + self.message)
 
     def same_bug(self, other: Finding) -> bool:
         """Whether other may be the same bug: the same oracle, and an output, tensor or the source line in common.
 
-        Which outputs happen to differ from run to run is chance, so that one target has one such bug. Which pointer a
-        32-bit offset is too small for depends on which tensor is huge.
+        Which pointer a 32-bit offset is too small for depends on which tensor is huge.
         """
         if self.oracle != other.oracle:
             return False
-        if self.oracle == "deterministic" or self.symptom == other.symptom == "offset-overflow":
+        spec = find_oracle(self.oracle)
+        if spec.one_bug or self.symptom == other.symptom == "offset-overflow":
             return True
-        if self.oracle == "autograd" and self._tensors_by_symptom & other._tensors_by_symptom:
-            return True
-        return bool(set(self.outputs) & set(other.outputs)) or (
-            self.source_line != "" and self.source_line == other.source_line
-        )
-
-    @property
-    def _tensors_by_symptom(self) -> set[tuple[str, str]]:
-        """What goes wrong with which tensors: an input that is written over spoils what is before and beside it."""
-        what = "written" if self.symptom in ("before", "beside") else self.symptom
-        return {(what, re.sub("^(before_|beside_|both_|first_|d)", "", name)) for name in self.outputs}
+        mine, others = (spec.subjects(one.symptom, one.outputs) for one in (self, other))
+        return bool(mine & others) or (self.source_line != "" and self.source_line == other.source_line)
 
 
 @dataclass(frozen=True)
@@ -166,4 +127,4 @@ class Verdict:
 
 def finding_order(finding: Finding) -> tuple[int, int]:
     """Key that sorts findings of one case by the oracle, then symptom, under which they are filed."""
-    return ORACLES.index(finding.oracle), SYMPTOMS[finding.oracle].index(finding.symptom)
+    return ORACLE_NAMES.index(finding.oracle), SYMPTOMS[finding.oracle].index(finding.symptom)

@@ -1,19 +1,23 @@
-"""Oracles: questions asked of a case, each a file with one class. Add yours to one of the two lists."""
+"""Oracles: each looks for one kind of disagreement. Their list, in the order of filing, is in fuzz/model/oracles.py."""
 
-from fuzz.oracles.accuracy import Accuracy
-from fuzz.oracles.autograd import Autograd
+from importlib import import_module
+
+from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.oracles.base import Oracle
-from fuzz.oracles.bounds import Bounds
-from fuzz.oracles.deterministic import Deterministic
-from fuzz.oracles.fault import Fault
-from fuzz.oracles.invariance import Invariance
-from fuzz.oracles.layout import Layout
-from fuzz.oracles.mutation import Mutation
-from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.scaling import Scaling
 
-ALWAYS: tuple[Oracle, ...] = (Bounds(), Mutation(), Accuracy())
-"""Oracles that examine every case that returns, in the order in which a case is filed."""
-SAMPLED: tuple[Oracle, ...] = (Rejects(), Autograd(), Deterministic(), Invariance(), Layout(), Scaling())
+
+def _load(name: str) -> Oracle:
+    oracle: Oracle = getattr(import_module(f"fuzz.oracles.{name}"), name.capitalize())()
+    return oracle
+
+
+ORACLES: tuple[Oracle, ...] = tuple(_load(name) for name in ORACLE_NAMES)
+ALWAYS = tuple(oracle for oracle in ORACLES if not oracle.spec.share)
+"""Oracles that examine every case that returns."""
+SAMPLED = tuple(oracle for oracle in ORACLES if oracle.spec.share)
 """Oracles that examine a share of the cases."""
-ORACLES: tuple[Oracle, ...] = (Fault(), *ALWAYS, *SAMPLED)
+
+
+def find_oracle(name: str) -> Oracle:
+    """The oracle of that name. ValueError where there is none."""
+    return ORACLES[ORACLE_NAMES.index(name)]

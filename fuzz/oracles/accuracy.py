@@ -8,26 +8,27 @@ the spread of eight members is small by chance somewhere, so that what exceeds t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
 
-from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, Unadjudicated
+from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
-from fuzz.model.outcome import Rejected, Returned, describe
+from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import SHOWN, compare_bits, element
-from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, error_bounds, half_ulp
+from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.examination import Examination
+from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.reference.envelope import Expected
 from fuzz.target.spec import Target
 
@@ -39,11 +40,15 @@ DOUBT_SECONDS, DOUBT_ELEMENTS = 2.0, 1 << 10
 """What settling a doubt may cost in a case that agrees, and the largest call that is asked."""
 LARGE = 1 << 12
 """Elements of a call from which it counts as large."""
+RUN_BASELINE = '''
+def run_twice():
+    """The launcher's outputs and those of the baseline."""
+    return run_call(), run_call(launcher=BASELINE)
+'''
 
 
 class Accuracy(CaseOracle):
-    name = "accuracy"
-    always = True
+    spec = oracles.ACCURACY
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.reference is not None or target.baseline is not None
@@ -57,6 +62,12 @@ class Accuracy(CaseOracle):
                 return found
         return None
 
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        if saved.finding.symptom != "bits":
+            return ScriptCheck(COMPARE_WITH_REFERENCE, values=True)
+        assert saved.target.baseline is not None
+        return replace(compare_two_runs(saved.finding, RUN_BASELINE), functions={"BASELINE": saved.target.baseline})
+
     def _examine_bits(self, exam: Examination) -> Finding | None:
         """The last call's outputs against those of the baseline for the same case."""
         assert exam.target.baseline is not None
@@ -66,7 +77,7 @@ class Accuracy(CaseOracle):
         mine, other = exam.returned.calls[-1].outputs, outcome.calls[-1].outputs
         check_alike(exam.target, mine, other)
         pairs = {name: (mine[name], other[name]) for name in mine}
-        return compare_bits("accuracy", "than those of the baseline", pairs)
+        return compare_bits(self.name, "than those of the baseline", pairs)
 
     def _examine_call(self, exam: Examination, index: int) -> Finding | None:
         worst, wrong = 0.0, 0
@@ -132,7 +143,15 @@ def _finding(
     message = f"{'+'.join(wrong)}: {count} of {total} elements wrong; {first.output}{list(first.index)} is "
     message += f"{first.got}, should be {first.want}"
     return Finding(
-        "accuracy", tuple(wrong), symptom, message, elements[:SHOWN], index, worst, disagreeing=count, compared=total
+        oracles.ACCURACY.name,
+        tuple(wrong),
+        symptom,
+        message,
+        elements[:SHOWN],
+        index,
+        worst,
+        disagreeing=count,
+        compared=total,
     )
 
 
@@ -152,35 +171,3 @@ def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Compa
         told = dict(bound=f"{float(judged.bound[index]):.3g}", ulps=f"{float(distance):.3g}")
         found.append(element(name, index, output, repr(float(want)), **told))
     return found
-
-
-def expected_values(target: Target, entry: Entry) -> dict[str, object]:
-    """For a script: (values, bounds) of each output's elements for the call that shows a finding.
-
-    Empty where the finding needs none: it compares bits, or tells what a kernel does to memory.
-    """
-    finding = entry.finding
-    drifts = finding is not None and finding.symptom in ("drift", "unwritten")
-    if target.reference is None or finding is None or not (drifts or finding.oracle in VALUED):
-        return {}
-    backend = BACKENDS[entry.seen.get("backend", "cpu")]
-    exam = Examination(target, target.launcher, entry.case, backend, Rejected("not run"))
-    found: dict[str, object] = {}
-    dtypes = output_dtypes(exam, finding.call)
-    for name, expected in evaluate_reference(exam, finding.call, LAST).items():
-        if name in dtypes:
-            bound = error_bounds(expected, named_dtype(dtypes[name]), exam.precision, target.contract)[2]
-            found[name] = [[repr(v) for v in part.reshape(-1).tolist()] for part in (expected.value.double(), bound)]
-    return found
-
-
-VALUED = ("accuracy", "parity", "autograd")
-"""Oracles whose scripts compare with the reference."""
-
-
-def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
-    """The dtypes that the launcher gives its outputs, by name."""
-    with exam.backend.session(None):
-        outputs = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
-    assert isinstance(outputs, Returned)
-    return {name: DTYPE_NAMES[value.dtype] for name, value in outputs.calls[call].outputs.items()}

@@ -11,6 +11,7 @@ import torch
 
 from fuzz.errors import Unadjudicated
 from fuzz.model.finding import Element, Finding, Verdict
+from fuzz.model.oracles import ACCURACY
 from fuzz.oracles.comparison.bits import SHOWN, element
 from fuzz.oracles.comparison.elements import SAFETY, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
@@ -203,5 +204,5 @@ def reference_finding(
         f"{list(first.index)} is {first.want} by the reference, {first.exact} in truth; the kernel returns {first.got}"
     )
     return Finding(
-        "accuracy", names, "reference", message, tuple(shown), index, disagreeing=len(places), compared=total
+        ACCURACY.name, names, "reference", message, tuple(shown), index, disagreeing=len(places), compared=total
     )

@@ -1,4 +1,4 @@
-"""autograd: a differentiable kernel has the same gradients in company as alone, and spoils nothing for its company.
+"""autograd: a differentiable kernel has the same gradients in a larger graph, and spoils nothing for its neighbours.
 
 The graphs of `autograd_graphs.py`: some inputs or none require a gradient; operations before, beside and after the
 kernel keep their inputs and outputs; the backward runs again; the function is called again; what it may have saved is
@@ -8,146 +8,201 @@ of the accuracy oracle. The results of the other operations must have the bits t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 
 from fuzz.backends.autodiff import Computation
 from fuzz.backends.execute import run
+from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
 from fuzz.oracles import autograd_graphs
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.comparison.bits import SHOWN, differing, element
+from fuzz.oracles.comparison.bits import SHOWN, Outputs, Pairs, differing, element
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
 from fuzz.oracles.examination import Examination
+from fuzz.oracles.script_check import FAILURE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 
-Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
+FIND_MISSING = '''
+def check():
+    """Looks for gradients that autograd does not get."""
+    outputs = run_call()
+    yield from (f"{name} is None" for name in OUTPUTS if name not in outputs)
+'''
+RUN_IN_GRAPHS = '''
+def check_graph(alone, compute, wanted):
+    """Compares the launcher's results in a graph with those without one, and what the other operations compute."""
+    got = run_call(compute=compute)
+    places = [name[4:] for name in got if name.startswith("due_") and name[4:] in got]
+    for name in places:
+        if not equal_values(got[name], got["due_" + name]):
+            yield f"{name} is {got[name].tolist()}, should be {got['due_' + name].tolist()}"
+    for name in wanted:
+        if got and "d" + name in alone and "d" + name not in got:
+            yield f"the gradient of {name} is None"
+    for name in alone.keys() & got.keys():
+        if not equal_values(got[name], alone[name]) and (name not in EXPECTED or off(name, got[name])):
+            yield f"{name} is {got[name].tolist()}, and {alone[name].tolist()} without other operations"
+
+
+def check():
+    """Runs the launcher in every graph in which the finding may show."""
+    alone = run_call()
+    for compute, wanted in GRAPHS:
+        try:
+            yield from check_graph(alone, compute, wanted)
+        except Exception as error:
+            if failure(error):
+                yield failure(error)
+'''
 
 
 @dataclass(frozen=True)
-class Company:
-    """A computation with the symptom of what goes wrong in it, and when that is, in words.
+class GraphContext:
+    """A graph in which the kernel runs, with the symptom and the circumstance of what goes wrong in it, in words.
 
-    `wanted` are inputs whose gradients there must be; `beside` names the operation that a gradient may belong to.
+    `function` of autograd_graphs.py is the computation, or makes it of `argument`. There must be gradients of the
+    inputs `wanted`. `adjacent_op` names the operation that a gradient may belong to.
     """
 
     symptom: str
-    told: str
-    computation: Computation
+    circumstance: str
+    function: Callable[..., Any]
+    argument: Callable[..., Any] | tuple[str, ...] | None = None
     wanted: tuple[str, ...] = ()
-    beside: str = ""
+    adjacent_op: str = ""
+
+    @property
+    def computation(self) -> Computation:
+        computation: Computation = self.function if self.argument is None else self.function(self.argument)
+        return computation
 
 
 @dataclass
-class Alone:
-    """A case's outputs and gradients without company, and what is due, evaluated where bits differ."""
+class Baseline:
+    """A case's outputs and gradients without other operations, and what is expected, evaluated where bits differ."""
 
     exam: Examination
     expected: ExpectedOutputs = field(default_factory=dict)
 
     @property
-    def found(self) -> Mapping[str, torch.Tensor]:
-        return self.exam.returned.calls[-1].outputs
+    def outputs(self) -> Outputs:
+        return self.exam.outputs
 
-    def unlike(self, got: Mapping[str, torch.Tensor]) -> Pairs:
-        """(what came, what came alone) of those that have other bits and cannot be right."""
-        pairs = {name: (got[name], value) for name, value in self.found.items() if name in got}
-        return {name: pair for name, pair in pairs.items() if len(unequal(*pair)) and self._wrong(name, pair[0])}
+    def wrong_pairs(self, got: Outputs) -> Pairs:
+        """(result in a graph, result without) of those that have other bits and cannot be right."""
+        pairs = {name: (got[name], value) for name, value in self.outputs.items() if name in got}
+        return {name: pair for name, pair in pairs.items() if len(unequal(*pair)) and self._is_wrong(name, pair[0])}
 
-    def _wrong(self, name: str, value: torch.Tensor) -> bool:
+    def _is_wrong(self, name: str, value: torch.Tensor) -> bool:
         target = self.exam.target
         if target.reference is None or target.contract.kind == "bitwise":
             return target.deterministic
         self.expected = self.expected or evaluate_reference(self.exam, 0, STAGES.index(THOROUGH))
-        known = self.expected.get(name)
-        return known is not None and compare_elements(value, known, self.exam.precision, target.contract).wrong
+        expected = self.expected.get(name)
+        return expected is not None and compare_elements(value, expected, self.exam.precision, target.contract).wrong
 
 
 class Autograd(CaseOracle):
-    name = "autograd"
+    spec = oracles.AUTOGRAD
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.differentiable and len(case.calls) == 1
 
     def check_case(self, exam: Examination) -> Finding | None:
-        alone = Alone(exam)
-        found = missing(alone)
-        for one in () if found else companies(exam.case):
-            found = examined(alone, one)
-            if found:
+        baseline = Baseline(exam)
+        finding = check_missing_gradients(baseline)
+        for context in () if finding else graph_contexts(exam.case):
+            finding = check_context(baseline, context)
+            if finding:
                 break
-        return found
+        return finding
 
-
-def companies(case: Case) -> Iterator[Company]:
-    """What the kernel is put among, one after the other."""
-    floats = [name for name, value in case.last.arguments.items() if value.is_float]
-    for names in autograd_graphs.subsets(floats):
-        yield Company(
-            "subset", f"where only {', '.join(names)} requires a gradient", autograd_graphs.only(names), names
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        finding = saved.finding
+        if finding.symptom == "missing":
+            return ScriptCheck(FIND_MISSING, {"OUTPUTS": list(finding.outputs)})
+        contexts = [
+            context for context in graph_contexts(saved.entry.case) if finding.symptom in (context.symptom, "raised")
+        ]
+        graphs = [(context.function, context.argument, context.wanted) for context in contexts]
+        return ScriptCheck(
+            FAILURE + RUN_IN_GRAPHS, {"OUTPUTS": list(finding.outputs)}, graphs=tuple(graphs), values=True
         )
-    yield Company("no-grad", "under no_grad", autograd_graphs.no_grad)
-    for name, derivative in (("exp", autograd_graphs.exp_backward), ("softmax", autograd_graphs.softmax_backward)):
-        computation = autograd_graphs.after_producers(derivative)
-        yield Company("before", f"with {name} before each input", computation, beside=f"{name} before {{}}")
-    beside = "square of {} beside it"
-    yield Company("beside", "with the square of each input beside it", autograd_graphs.beside_consumers, beside=beside)
-    yield Company("after", "with a sum after each output", autograd_graphs.before_sums, beside="other term added to {}")
-    yield Company("twice", "when the backward runs again", autograd_graphs.twice)
-    yield Company("saved", "when inputs and outputs are written over before the backward", autograd_graphs.written_over)
-    yield Company("between", "when it is called again before the backward", autograd_graphs.between_calls)
 
 
-def missing(alone: Alone) -> Finding | None:
+def graph_contexts(case: Case) -> Iterator[GraphContext]:
+    """The graphs in which the kernel runs, one after the other."""
+    graphs = autograd_graphs
+    floats = [name for name, value in case.last.arguments.items() if value.is_float]
+    for names in graphs.subsets(floats):
+        yield GraphContext("subset", f"where only {', '.join(names)} requires a gradient", graphs.only, names, names)
+    yield GraphContext("no-grad", "under no_grad", graphs.no_grad)
+    for name, derivative in (("exp", graphs.exp_backward), ("softmax", graphs.softmax_backward)):
+        circumstance, adjacent_op = f"with {name} before each input", f"{name} before {{}}"
+        yield GraphContext("before", circumstance, graphs.after_producers, derivative, adjacent_op=adjacent_op)
+    adjacent_op = "square of {} beside it"
+    circumstance = "with the square of each input beside it"
+    yield GraphContext("beside", circumstance, graphs.beside_consumers, adjacent_op=adjacent_op)
+    adjacent_op = "other term added to {}"
+    yield GraphContext("after", "with a sum after each output", graphs.before_sums, adjacent_op=adjacent_op)
+    yield GraphContext("twice", "when the backward runs again", graphs.twice)
+    yield GraphContext("saved", "when inputs and outputs are written over before the backward", graphs.written_over)
+    yield GraphContext("between", "when it is called again before the backward", graphs.between_calls)
+
+
+def check_missing_gradients(baseline: Baseline) -> Finding | None:
     """A gradient that autograd does not get, where that of the reference is not 0 everywhere."""
-    exam = alone.exam
+    exam = baseline.exam
     if exam.target.reference is None:
         return None
-    everything = replace(exam, outcome=Rejected("whatever the kernel returns"))
-    expected = evaluate_reference(everything, 0, 0)
-    names = [name for name, one in expected.items() if name not in alone.found and bool(one.value.any())]
+    # The reference's gradients, whichever of them the kernel returns.
+    expected = evaluate_reference(replace(exam, outcome=Rejected("not run")), 0, 0)
+    names = [name for name, one in expected.items() if name not in baseline.outputs and bool(one.value.any())]
     if not names:
         return None
-    told = f"{'+'.join(names)}: None, where the reference has a gradient"
-    return Finding("autograd", tuple(names), "missing", told)
+    message = f"{'+'.join(names)}: None, where the reference has a gradient"
+    return Finding(oracles.AUTOGRAD.name, tuple(names), "missing", message)
 
 
-def examined(alone: Alone, one: Company) -> Finding | None:
-    """What is wrong in one company."""
-    exam = alone.exam
-    outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend, computation=one.computation)
+def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
+    """What is wrong in one graph."""
+    exam = baseline.exam
+    outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend, computation=context.computation)
     if isinstance(outcome, Raised):
-        return Finding("autograd", ("launcher",), "raised", f"raised {outcome.message} {one.told}")
+        message = f"raised {outcome.message} {context.circumstance}"
+        return Finding(oracles.AUTOGRAD.name, ("launcher",), "raised", message)
     if not isinstance(outcome, Returned) or outcome.calls[-1].accesses:
         return None
     got = outcome.calls[-1].outputs
-    return (neighbour(exam, one, got) or itself(alone, one, got)) if got else None
+    return (check_adjacent_op(exam, context, got) or check_kernel(baseline, context, got)) if got else None
 
 
-def neighbour(exam: Examination, one: Company, got: Mapping[str, torch.Tensor]) -> Finding | None:
+def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:
     """What an operation beside the kernel computes wrongly."""
     pairs = {name: pair for name, pair in autograd_graphs.pairs_due(got).items() if len(unequal(*pair))}
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")
     if place == "first":
-        told = f"the first backward's d{name} changes {one.told}"
-        return disagreement(pairs, one.symptom, told, "the backward gave memory away that it uses again")
+        problem = f"the first backward's d{name} changes {context.circumstance}"
+        return disagreement(pairs, context.symptom, problem, "the backward gave memory away that it uses again")
     if place == "both":
-        return disagreement(pairs, one.symptom, f"the gradient of {name} is not the sum of its consumers'")
-    told = f"the gradient of the {one.beside.format(name)} is wrong"
+        return disagreement(pairs, context.symptom, f"the gradient of {name} is not the sum of its consumers'")
+    problem = f"the gradient of the {context.adjacent_op.format(name)} is wrong"
     if place == "after":
-        return disagreement(pairs, one.symptom, told, f"the backward wrote over the gradient of {name}")
-    return disagreement(pairs, one.symptom, told, overwritten(exam, got, name))
+        return disagreement(pairs, context.symptom, problem, f"the backward wrote over the gradient of {name}")
+    return disagreement(pairs, context.symptom, problem, explain_overwritten(exam, got, name))
 
 
-def overwritten(exam: Examination, got: Mapping[str, torch.Tensor], name: str) -> str:
-    """Who wrote over an input, with the first element that changed."""
+def explain_overwritten(exam: Examination, got: Outputs, name: str) -> str:
+    """Whether the forward or the backward wrote over an input, with the first element that changed."""
     pristine = plain_tensor(exam.case.last.arguments[name], exam.case.last.dims)
     for stage in ("forward", "backward"):
         after = got.get(f"{stage}_{name}", pristine).cpu()
@@ -159,13 +214,15 @@ def overwritten(exam: Examination, got: Mapping[str, torch.Tensor], name: str) -
     return f"the call wrote over its input {name}"
 
 
-def itself(alone: Alone, one: Company, got: Mapping[str, torch.Tensor]) -> Finding | None:
-    """What the kernel computes wrongly in this company."""
-    lost = tuple(f"d{name}" for name in one.wanted if f"d{name}" in alone.found and f"d{name}" not in got)
+def check_kernel(baseline: Baseline, context: GraphContext, got: Outputs) -> Finding | None:
+    """What the kernel itself computes wrongly in this graph."""
+    lost = tuple(f"d{name}" for name in context.wanted if f"d{name}" in baseline.outputs and f"d{name}" not in got)
     if lost:
-        return Finding("autograd", lost, one.symptom, f"{'+'.join(lost)}: None {one.told}")
-    pairs = alone.unlike(got)
-    return disagreement(pairs, one.symptom, f"{'+'.join(pairs)} is wrong {one.told}") if pairs else None
+        message = f"{'+'.join(lost)}: None {context.circumstance}"
+        return Finding(oracles.AUTOGRAD.name, lost, context.symptom, message)
+    pairs = baseline.wrong_pairs(got)
+    problem = f"{'+'.join(pairs)} is wrong {context.circumstance}"
+    return disagreement(pairs, context.symptom, problem) if pairs else None
 
 
 def unequal(got: torch.Tensor, due: torch.Tensor) -> torch.Tensor:
@@ -173,8 +230,8 @@ def unequal(got: torch.Tensor, due: torch.Tensor) -> torch.Tensor:
     return (~((got == due) | (got.isnan() & due.isnan()))).nonzero()
 
 
-def disagreement(pairs: Pairs, symptom: str, told: str, why: str = "") -> Finding:
-    """The finding, with the elements that differ most visibly first in their tensors."""
+def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> Finding:
+    """The finding of a problem, with the first elements of each tensor that differ."""
     elements, wrong, total = [], 0, 0
     for name, (got, due) in pairs.items():
         places = unequal(got, due)
@@ -183,7 +240,7 @@ def disagreement(pairs: Pairs, symptom: str, told: str, why: str = "") -> Findin
             index = tuple(int(i) for i in place)
             elements.append(element(name, index, got, element(name, index, due, "").got))
     first = elements[0]
-    message = f"{told} in {wrong} of {total} elements: {first.output}{list(first.index)} is {first.got}, "
-    message += f"should be {first.want}" + (f", because {why}" if why else "")
+    message = f"{problem} in {wrong} of {total} elements: {first.output}{list(first.index)} is {first.got}, "
+    message += f"should be {first.want}" + (f", because {reason}" if reason else "")
     shown = tuple(elements[:SHOWN])
-    return Finding("autograd", tuple(pairs), symptom, message, shown, disagreeing=wrong, compared=total)
+    return Finding(oracles.AUTOGRAD.name, tuple(pairs), symptom, message, shown, disagreeing=wrong, compared=total)

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.oracles import OracleSpec
 from fuzz.oracles.comparison.bits import differing_rows
 from fuzz.oracles.examination import Examination, stacked_outputs
 from fuzz.oracles.rerun import Rerun, run_again
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 
 
 class Oracle(ABC):
-    """Looks for one kind of disagreement. An `always` oracle examines every case, the others a share of the cases."""
+    """Looks for one kind of disagreement; `spec` describes it."""
 
-    name: str
-    always: bool = False
+    spec: ClassVar[OracleSpec]
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
     @abstractmethod
     def applies(self, target: Target, case: Case) -> bool:
@@ -29,6 +35,10 @@ class Oracle(ABC):
 
         The outcome of each is Returned, except for the fault oracle.
         """
+
+    @abstractmethod
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        """How a stand-alone script shows a finding of this oracle."""
 
 
 class CaseOracle(Oracle):

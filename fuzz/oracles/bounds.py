@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from fuzz.backends.allocations import fill_without_poison
 from fuzz.backends.execute import run
+from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import same_bits
 from fuzz.oracles.examination import Examination
+from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 
 SYMPTOMS = {
@@ -26,9 +28,30 @@ SYMPTOMS = {
 KINDS = list(SYMPTOMS)
 
 
+FIND_UNWRITTEN = '''
+def check():
+    """Looks for elements that nobody wrote, which are NaN."""
+    for name, value in run_call().items():
+        if value.isnan().any():
+            yield f"{name} has elements that were never written: {value.tolist()}"
+'''
+OBSERVE_ACCESSES = '''
+def check():
+    """Observes every access on the CPU; on a GPU looks for NaN, which unwritten memory holds."""
+    inputs = every_tensor()
+    if DEVICE == "cpu":
+        with cpu.observe(unwritten=True, conflicts=True, overflow=True) as log:
+            run_call(inputs=inputs)
+        yield from (str(violation) for violation in log.violations)
+        return
+    for name, value in run_call(inputs=inputs).items():
+        if value.isnan().any():
+            yield f"{name} is NaN: {value.tolist()}"
+'''
+
+
 class Bounds(CaseOracle):
-    name = "bounds"
-    always = True
+    spec = oracles.BOUNDS
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
@@ -42,6 +65,13 @@ class Bounds(CaseOracle):
             if found:
                 return found
         return None
+
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        if saved.finding.symptom != "unwritten":
+            return ScriptCheck(OBSERVE_ACCESSES)
+        if saved.target.reference is not None:
+            return ScriptCheck(COMPARE_WITH_REFERENCE, values=True)
+        return ScriptCheck(FIND_UNWRITTEN)
 
 
 def result_depends_on_unwritten(exam: Examination) -> bool:
@@ -65,7 +95,7 @@ def _strays(call: CallResult, index: int) -> Finding | None:
     buffers = tuple(dict.fromkeys(access.buffer for access in call.accesses))
     symptom = SYMPTOMS[shown.kind]
     return Finding(
-        "bounds",
+        oracles.BOUNDS.name,
         buffers,
         symptom,
         shown.where,
@@ -81,4 +111,4 @@ def _unwritten(call: CallResult, index: int) -> Finding | None:
     elements = tuple(Element(name, place, "never written", "", "") for name, place in call.unwritten.items())
     names = tuple(call.unwritten)
     message = f"{'+'.join(names)}: element {list(elements[0].index)} was never written"
-    return Finding("bounds", names, "unwritten", message, elements, call=index)
+    return Finding(oracles.BOUNDS.name, names, "unwritten", message, elements, call=index)

@@ -204,7 +204,7 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     for oracle in sampled:
         asked = [exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]]
         suspects |= {exam.row for exam, finding in zip(asked, oracle.check(asked), strict=True) if finding}
-    always = ("fault", *(oracle.name for oracle in ALWAYS if oracle.applies(target, group.plan)))
+    always = tuple(oracle.name for oracle in ALWAYS if oracle.applies(target, group.plan))
     # Most replicas have nothing to report and share their sampled oracles: they share one report.
     silent = {
         names: Report("returned", False, (), (*always, *(oracle.name for oracle in sampled if oracle.name in names)))
@@ -234,7 +234,7 @@ def examine(exam: Examination, request: Examine) -> Report:
     if not isinstance(exam.outcome, Returned):
         return report_outcome(exam.outcome)
     findings: list[Finding] = []
-    examined: list[str] = ["fault"]
+    examined: list[str] = []
     for oracle in (*ALWAYS, *(oracle for oracle in SAMPLED if oracle.name in request.sampled)):
         if not oracle.applies(exam.target, exam.case):
             continue
@@ -242,7 +242,7 @@ def examine(exam: Examination, request: Examine) -> Report:
         (finding,) = oracle.check([exam])
         if finding:
             findings.append(finding)
-            if not request.everything and oracle.name not in ("bounds", "mutation"):
+            if oracle.spec.stops and not request.everything:
                 break
     findings.sort(key=finding_order)
     return Report(

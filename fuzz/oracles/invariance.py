@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from fuzz.model import oracles
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DType
@@ -25,14 +26,23 @@ from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_v
 from fuzz.oracles.comparison.expected import output_bounds
 from fuzz.oracles.examination import Examination, Values, stacked_values
 from fuzz.oracles.rerun import Rerun
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
-OTHER_ROWS = recipe("normal", 20011)
+OTHER_VALUES = recipe("normal", 20011)
 """The values of rows that stand beside those of the split."""
 
 
+RUN_SPLIT = '''
+def run_twice():
+    """The outputs, and those of the same rows in another batch."""
+    first, second = run_call(), run_call(-1)
+    return first, {name: second[name][OTHER_ROWS] for name in OUTPUTS}
+'''
+
+
 class Invariance(RerunOracle):
-    name = "invariance"
+    spec = oracles.INVARIANCE
 
     def applies(self, target: Target, case: Case) -> bool:
         return bool(target.batch or target.rows) and case.split is not None and len(case.calls) == 1
@@ -44,6 +54,13 @@ class Invariance(RerunOracle):
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
             yield Rerun(range(len(exams)), values, resize(call, batch, split), pairs, self._compare)
+
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        split, case = saved.entry.case.split, saved.entry.case
+        assert split is not None
+        rows, others = slice(split.start, split.start + split.length), slice(split.before, split.before + split.length)
+        call = split_call(saved.target, case)
+        return compare_two_runs(saved.finding, RUN_SPLIT, rows, call, OTHER_ROWS=others)
 
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
         split = exam.plan.split
@@ -118,7 +135,7 @@ def other_rows(value: Argument, call: Call, count: int, beside: torch.Tensor) ->
 
 @lru_cache(maxsize=64)
 def _normal_words(shape: tuple[int, ...], kind: DType) -> np.ndarray:
-    return np.asarray(generate(OTHER_ROWS, shape, kind))
+    return np.asarray(generate(OTHER_VALUES, shape, kind))
 
 
 def split_call(target: Target, case: Case) -> Call | None:

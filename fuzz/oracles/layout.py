@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from fuzz.model import oracles
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
@@ -13,13 +14,21 @@ from fuzz.oracles.comparison.bits import Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.expected import output_bounds
 from fuzz.oracles.examination import Examination, stacked_values
 from fuzz.oracles.rerun import Rerun, pair_outputs
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
 CIRCUMSTANCE = "when every argument is contiguous"
 
 
+RUN_CONTIGUOUS = '''
+def run_twice():
+    """The outputs, and those where every tensor is contiguous."""
+    return run_call(), run_call(changed={name: value.contiguous() for name, value in every_tensor().items()})
+'''
+
+
 class Layout(RerunOracle):
-    name = "layout"
+    spec = oracles.LAYOUT
 
     def applies(self, target: Target, case: Case) -> bool:
         plain = all(value.layout == CONTIGUOUS for value in case.last.tensors.values())
@@ -30,6 +39,9 @@ class Layout(RerunOracle):
         call = make_contiguous(exams[0].plan.last)
         values = {name: part.expand(len(exams), *call.shape(name)) for name, part in stacked_values(exams).items()}
         yield Rerun(range(len(exams)), values, call, pair_outputs, self._compare)
+
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        return compare_two_runs(saved.finding, RUN_CONTIGUOUS)
 
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
         if promises_bits(exam.target):

@@ -5,6 +5,7 @@ Triton's writes do not move a tensor's version counter, so autograd cannot see t
 
 from __future__ import annotations
 
+from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
@@ -12,12 +13,41 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.examination import Examination
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
+
+COMPARE_INPUTS = '''
+def words(value):
+    size = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
+    return value.detach().clone().contiguous().view(size)
+
+
+def check():
+    """Compares the bytes of every input before and after the call, and the memory of inputs and outputs."""
+    inputs = every_tensor()
+    before = {name: words(value) for name, value in inputs.items()}
+    owners = {value.untyped_storage().data_ptr(): name for name, value in inputs.items() if value.numel()}
+    shared = []
+
+    def compute(*given):
+        outputs = COMPUTE(*given)
+        for name, value in outputs.items():
+            owner = owners.get(value.untyped_storage().data_ptr()) if value.numel() else None
+            own = name in [f"d{one}" for one in inputs] and (owner or "").startswith("grad ")
+            if owner and owner not in IN_PLACE and not own:
+                shared.append(f"output {name} shares the memory of {owner}")
+        return outputs
+
+    run_call(inputs=inputs, compute=compute)
+    for name, value in before.items():
+        if name not in IN_PLACE and not torch.equal(value, words(inputs[name])):
+            yield f"{name} was overwritten: now {inputs[name].tolist()}"
+    yield from shared
+'''
 
 
 class Mutation(CaseOracle):
-    name = "mutation"
-    always = True
+    spec = oracles.MUTATION
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
@@ -35,6 +65,9 @@ class Mutation(CaseOracle):
                 message = f"output {output!r} shares the memory of input {argument!r}"
                 return Finding(self.name, (argument,), "aliased", message, call=index)
         return None
+
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        return ScriptCheck(COMPARE_INPUTS, {"IN_PLACE": list(saved.target.in_place)})
 
 
 def _element(exam: Examination, call: int, write: Write) -> Element:

@@ -10,15 +10,30 @@ import torch
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import allocate_buffer
 from fuzz.errors import TargetError, one_line
+from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import Oracle
 from fuzz.oracles.examination import Examination
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
+
+LAUNCH_SPOILT = '''
+def check():
+    """Calls the launcher with an input that it must refuse."""
+    make, _, options = CALLS[SHOWN_CALL]
+    inputs = {**make(), **options}
+    inputs.update(SPOIL(**inputs))
+    try:
+        LAUNCHER(**inputs)
+        yield "an input that must be refused was computed"
+    except Exception as error:
+        print(f"refused: {error}")
+'''
 
 
 class Rejects(Oracle):
-    name = "rejects"
+    spec = oracles.REJECTS
 
     def applies(self, target: Target, case: Case) -> bool:
         return bool(target.rejects) and len(case.calls) == 1
@@ -32,6 +47,9 @@ class Rejects(Oracle):
             if finding is None and not used_values:
                 break
         return findings + [None] * (len(exams) - len(findings))
+
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        return ScriptCheck(LAUNCH_SPOILT, functions={"SPOIL": saved.target.rejects[saved.finding.output]})
 
     def _check_case(self, exam: Examination) -> tuple[Finding | None, bool]:
         """The finding, and whether anything that was done may have depended on values."""

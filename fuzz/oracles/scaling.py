@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.model.case import Case
+from fuzz.model import oracles
+from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
@@ -27,6 +28,7 @@ from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_referenc
 from fuzz.oracles.examination import Examination, Values, select_rows, stacked_values
 from fuzz.oracles.invariance import batch_dim
 from fuzz.oracles.rerun import Rerun
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
 FACTORS = (8.0, 0.125)
@@ -50,8 +52,29 @@ class Change:
         return values / self.number if self.scales else values - self.number
 
 
+RUN_REVERSED = '''
+def run_twice():
+    """The outputs, and those of the rows in reverse order, reversed again."""
+    first, inputs = run_call(), every_tensor()
+    second = run_call(changed={name: refilled(inputs[name], inputs[name].flip(0)) for name in BY_ROWS})
+    return first, {name: second[name].flip(0) for name in OUTPUTS}
+'''
+RUN_CHANGED = '''
+def check():
+    """Compares elements of the outputs with those after every element of an argument was scaled or shifted."""
+    first = run_call()
+    for name, number in CHANGES:
+        value = every_tensor()[name]
+        second = run_call(changed={name: refilled(value, value * number if SCALES else value + number)})
+        for output, index in ELEMENTS:
+            one, two = first[output][index].double(), second[output][index].double()
+            if not equal_values(one * number if SCALES else one, two):
+                yield f"{output}{list(index)} is {one.item()}, and with {name} changed {two.item()}"
+'''
+
+
 class Scaling(RerunOracle):
-    name = "scaling"
+    spec = oracles.SCALING
 
     def applies(self, target: Target, case: Case) -> bool:
         promised = target.linear or target.shifts or target.batch or target.rows
@@ -71,6 +94,19 @@ class Scaling(RerunOracle):
             values = {name: part.flip(1) if name in reversed_names else part for name, part in values.items()}
             yield Rerun(range(len(exams)), values, exams[0].plan.last, pairs, self._compare_permuted)
 
+    def script_check(self, saved: SavedFinding) -> ScriptCheck:
+        finding, target = saved.finding, saved.target
+        if finding.symptom == "permutation":
+            names = rows_first(target, saved.entry.case.last)
+            return compare_two_runs(finding, RUN_REVERSED, BY_ROWS=sorted(names))
+        scales = finding.symptom == "scale"
+        promised = [(name, factor) for name in target.linear for factor in FACTORS]
+        if not scales:
+            promised = [(name, shift) for name in target.shifts for shift in SHIFTS]
+        changes = [finding.change] if finding.change else promised
+        elements = [(element.output, element.index) for element in finding.elements]
+        return ScriptCheck(RUN_CHANGED, {"CHANGES": changes, "SCALES": scales, "ELEMENTS": elements})
+
     def _rerun_changed(self, exam: Examination, change: Change, rows: Sequence[int], values: Values) -> Rerun:
         pairs = pair_scaled(exam, change.number) if change.scales else pair_unchanged
 
@@ -82,17 +118,23 @@ class Scaling(RerunOracle):
     def _compare_changed(self, exam: Examination, change: Change, pairs: Pairs) -> Finding | None:
         name, number = change.argument, change.number
         if not change.scales:
-            return compare_bits(self.name, f"when {number:g} is added to every element of {name}", pairs, "shift")
+            circumstance = f"when {number:g} is added to every element of {name}"
+            return with_change(compare_bits(self.name, circumstance, pairs, "shift"), change)
         if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
         inexact = may_underflow(exam, change)
         pairs = {output: (got.cpu(), due.cpu()) for output, (got, due) in pairs.items()}
         pairs = {output: (torch.where(inexact[output], due, got), due) for output, (got, due) in pairs.items()}
         circumstance = f"than {number:g} times as much when {name} is {number:g} times as large"
-        return compare_bits(self.name, circumstance, pairs, "scale")
+        return with_change(compare_bits(self.name, circumstance, pairs, "scale"), change)
 
     def _compare_permuted(self, exam: Examination, pairs: Pairs) -> Finding | None:
         return compare_bits(self.name, "when the rows stand in reverse order", pairs, "permutation")
+
+
+def with_change(finding: Finding | None, change: Change) -> Finding | None:
+    """The finding with the change that shows it."""
+    return replace(finding, change=(change.argument, change.number)) if finding else None
 
 
 def pair_scaled(exam: Examination, factor: float) -> Callable[[Outputs, Outputs], Pairs]:
@@ -135,11 +177,7 @@ def reverse_rows(exam: Examination) -> tuple[set[str], Callable[[Outputs, Output
     rows = call.dims.get(batch, 1)
     if rows < 2:
         return None
-    names = {
-        name
-        for name, value in call.tensors.items()
-        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
-    }
+    names = rows_first(exam.target, call)
     alone = sum(size == rows for size in call.dims.values()) == 1
     rank = {}
     for output, first in exam.outputs.items():
@@ -151,6 +189,16 @@ def reverse_rows(exam: Examination) -> tuple[set[str], Callable[[Outputs, Output
         return {output: (again[output].flip(-dims), first[output]) for output, dims in rank.items()}
 
     return names, pairs
+
+
+def rows_first(target: Target, call: Call) -> set[str]:
+    """The tensors whose first dim counts rows."""
+    batch = batch_dim(target)
+    return {
+        name
+        for name, value in call.tensors.items()
+        if value.shape and value.shape[0] == batch and 0 not in value.layout.expand
+    }
 
 
 def change_values(exam: Examination, change: Change, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,24 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz.model.finding import Verdict
+from fuzz.model.oracles import find_oracle
 from fuzz.report.items import Item
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 ROOT = "SRCROOT"
-TITLES = {
-    "fault": "the kernel crashes, hangs, raises or does not compile",
-    "bounds": "memory is read or written where it must not be, or left unwritten",
-    "mutation": "an input is written, or an output shares its memory",
-    "rejects": "an input outside the contract is computed instead of refused",
-    "accuracy": "a result is further from the reference than honest rounding allows",
-    "autograd": "a gradient is wrong in the company of other operations",
-    "deterministic": "the same case has other bits when it runs again",
-    "invariance": "a row depends on the batch that it is computed in",
-    "layout": "a result depends on strides, offsets or alignment",
-    "scaling": "what must hold exactly under powers of two, shifts or permutations does not",
-    "parity": "backends disagree beyond the bound",
-    "seed": "a seed case disagrees",
-}
+SEED = "seed"
+"""The rule of a case that is saved without a finding."""
 
 
 def sarif(found: Sequence[Item], version: str) -> str:
@@ -38,8 +27,13 @@ def sarif(found: Sequence[Item], version: str) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
 
 
+def title(oracle: str) -> str:
+    """What is wrong, by the name of the oracle."""
+    return "a seed case disagrees" if oracle == SEED else find_oracle(oracle).title
+
+
 def rule(name: str) -> dict[str, Any]:
-    return {"id": name, "name": name.replace("/", "-"), "shortDescription": {"text": TITLES[name.split("/")[0]]}}
+    return {"id": name, "name": name.replace("/", "-"), "shortDescription": {"text": title(name.split("/")[0])}}
 
 
 def result(one: Item, index: int) -> dict[str, Any]:

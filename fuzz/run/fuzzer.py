@@ -15,6 +15,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.oracles import FAULT, SAMPLED_ORACLES, sample_oracles
 from fuzz.run.options import RunOptions
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
@@ -34,17 +35,6 @@ from fuzz.worker.precompile import Precompiler
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 
-SHARES = {
-    "deterministic": (4, 16),
-    "layout": (4, 12),
-    "rejects": (12, 16),
-    "invariance": (1, 3),
-    "scaling": (8, 16),
-    "autograd": (8, 16),
-}
-"""A sampled oracle is asked about one case in so many, where it applies: of plans with one replica, and with more.
-Invariance and layout do not apply to cases without a split and to contiguous ones; of all cases each is asked about one
-in 16 at least, where plans have several replicas."""
 HISTORY = 8
 """Plans remembered for findings that depend on what ran before them."""
 NOT_REPRODUCED = "did not disagree again in clean processes"
@@ -67,12 +57,6 @@ class Watcher(Protocol):
     def on_saved(self, bug: Bug, replaced: str) -> None: ...
     def on_shrunk(self, bug: Bug) -> None: ...
     def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
-
-
-def sampled_oracles(index: int, replicas: int) -> tuple[str, ...]:
-    """The sampled oracles that are asked about case `index`, whose plan has so many replicas."""
-    shares = {name: share[replicas > 1] for name, share in SHARES.items()}
-    return tuple(name for name, share in shares.items() if index % share == share // 2)
 
 
 @dataclass
@@ -131,7 +115,7 @@ class Fuzzer:
         pool = Pool(HANDLER, worker_config, *limits, self.options.workers)
         precompiler = Precompiler.for_run(self.options.workers, worker_config, *limits)
         asked = self._make_scheduler()
-        with Triage(self.target, worker, tuple(SHARES)) as triage, pool, precompiler, asked:
+        with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, asked:
             try:
                 plans = precompiler.compile_ahead(asked.plans())
                 for group, reports in pool.examine(self._noted(self._groups(plans, start))):
@@ -190,14 +174,14 @@ class Fuzzer:
         end = None if self.options.cases is None else index + self.options.cases
         first = seed_cases(self.target) if self.options.first_plan == 0 else ()
         for case in (*self.suspects, *first)[: self.options.cases]:
-            yield ReplicaGroup(case, (tuple(SHARES),), index)
+            yield ReplicaGroup(case, (SAMPLED_ORACLES,), index)
             index += 1
         for plan, size in plans:
             if end is not None:
                 size = min(size, end - index)
             if not size or limit is not None and time.monotonic() - start - self.paused_seconds >= limit:
                 return
-            yield ReplicaGroup(plan, tuple(sampled_oracles(index + place, size) for place in range(size)), index)
+            yield ReplicaGroup(plan, tuple(sample_oracles(index + place, size) for place in range(size)), index)
             index += size
 
     def _noted(self, groups: Iterator[ReplicaGroup]) -> Iterator[ReplicaGroup]:
@@ -266,10 +250,10 @@ class Fuzzer:
             self.add_bug(triage, bug, index, seconds, finding)
             return
         self._drop(finding, index, NOT_REPRODUCED)
-        if finding.oracle == "fault":
+        if finding.oracle == FAULT.name:
             # Something else ended the worker, before it could say what else there is to the case.
             other = triage.examine(case, finding.oracle, clean=True, everything=True).primary_finding
-            if other and other.oracle != "fault" and not self._known(triage, index, seconds, case, other):
+            if other and other.oracle != FAULT.name and not self._known(triage, index, seconds, case, other):
                 self._new(triage, index, seconds, case, other)
 
     def _drop(self, finding: Finding, index: int, why: str) -> None:

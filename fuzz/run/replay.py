@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fuzz.model.entry import Entry
+from fuzz.model.oracles import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
-from fuzz.run.fuzzer import SHARES
 from fuzz.run.options import RunOptions
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
@@ -28,7 +28,7 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
-            return triage.examine(entry.case, "accuracy", clean=True).primary_finding is not None
+            return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
         like, rate = entry.finding.as_accuracy, Rate.parse(entry.seen.get("rate", "1/1"))
         several = len(entry.case.calls) > 1
         return any(triage.reproduce(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
@@ -49,4 +49,4 @@ def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage
     worker = Worker(
         HANDLER, WorkerConfig(text, entry.planted or None, backend), RunOptions(text).worker_memory, target.timeout
     )
-    return Triage(target, worker, tuple(SHARES))
+    return Triage(target, worker, SAMPLED_ORACLES)

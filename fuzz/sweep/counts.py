@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuzz.model.finding import SYMPTOMS
+from fuzz.model.oracles import ACCURACY
 
 BOUNDS = (-5.0, -2.0, -0.5, 0.5, 2.0, 5.0)
 REGIONS = (
@@ -19,7 +19,7 @@ REGIONS = (
 """By the swept value, each from its lower bound up to but not including the next; the last holds subnormal inputs."""
 RANGES = ("x < -5", "[-5, -2)", "[-2, -0.5)", "[-0.5, 0.5)", "[0.5, 2)", "[2, 5)", "x >= 5", "inputs")
 OVER = (1, 10, 100, 1000)
-SYMPTOM_NAMES = SYMPTOMS["accuracy"][:3]
+SYMPTOM_NAMES = ACCURACY.symptoms[:3]
 EACH = 4
 """WrongValue values kept of each region and symptom, the worst ones."""
 BINS = 1024

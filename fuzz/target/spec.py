@@ -12,7 +12,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import Expression, Size, evaluate, names
 from fuzz.model.dtypes import DTYPES
-from fuzz.model.finding import ORACLES
+from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.model.recipes import Values
 from fuzz.target.contract import BITS, ENVELOPE, Contract, contract_of
 
@@ -170,8 +170,8 @@ class Target:
         Each text of `change` stands exactly once in the target's file. `oracle` and `outputs` say who must see it.
         Raises TargetError for an unknown oracle or a name that is taken.
         """
-        if oracle not in ORACLES:
-            raise TargetError(f"planted bug {name!r}: unknown oracle {oracle!r}; known: {', '.join(ORACLES)}")
+        if oracle not in ORACLE_NAMES:
+            raise TargetError(f"planted bug {name!r}: unknown oracle {oracle!r}; known: {', '.join(ORACLE_NAMES)}")
         if name in self.planted_bugs:
             raise TargetError(f"{self.name} has a planted bug {name!r} already")
         changes = (change,) if isinstance(change, tuple) and change and isinstance(change[0], str) else tuple(change)

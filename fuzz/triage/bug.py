@@ -9,18 +9,15 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.oracles import ACCURACY, BOUNDS, MUTATION, PARITY, find_oracle
 from fuzz.model.rate import Rate
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import non_defaults
 
 REFERENCE = "reference"
 """The symptom of a reference that is wrong: another cause than a kernel that is."""
-MUTATION = "mutation"
-"""The oracle that tells of writes over inputs, which nothing else that is wrong with a case explains."""
 NONFINITE, FINITE = "nonfinite", ("sign", "value")
 """Symptoms of NaN and infinities, and of wrong numbers: on one output they may well have different causes."""
-BITWISE = ("invariance", "layout", "scaling")
-"""Oracles that compare two runs of which both may be wrong."""
 
 
 @dataclass
@@ -111,12 +108,12 @@ class Bug:
             return False
         if case is not None and self._is_alias(finding, case):
             return True
-        if finding.oracle in BITWISE:
-            wrong = [found for found in (self.widened_finding, *self.also) if found.oracle == "accuracy"]
+        if find_oracle(finding.oracle).compares_runs:
+            wrong = [found for found in (self.widened_finding, *self.also) if found.oracle == ACCURACY.name]
             if any(set(found.outputs) & set(finding.outputs) for found in wrong):
                 return True
         own = self._is_stray_access or self.value_needs is not None and self.value_needs <= has
-        also = () if finding.oracle == MUTATION or not self.is_nowhere_smaller(case) else self.also
+        also = () if finding.oracle == MUTATION.name or not self.is_nowhere_smaller(case) else self.also
         alike = (one for one in (self.widened_finding, *also) if one.same_bug(finding))
         return any(own or not is_number_beside_nan(one, finding) for one in alike)
 
@@ -127,7 +124,7 @@ class Bug:
     @property
     def _is_stray_access(self) -> bool:
         """Whether it is an access that is wrong: what it reads is NaN where that is poison, else it is some number."""
-        return self.finding.oracle == "bounds"
+        return self.finding.oracle == BOUNDS.name
 
     def is_nowhere_smaller(self, case: Case | None) -> bool:
         """Whether a case is nowhere smaller than the least one of this cause."""
@@ -191,7 +188,7 @@ def known_bugs(folder: Path, target: Target, planted: str | None) -> list[Bug]:
             continue
         finding = entry.finding.as_accuracy
         bug = Bug(finding, entry.case, entry.case, 0, 0.0, hits=0, path=str(path), known=True)
-        bug.only_on_cpu = entry.finding.oracle == "parity"
+        bug.only_on_cpu = entry.finding.oracle == PARITY.name
         bug.stateful = len(entry.case.calls) > 1
         bug.needs = non_defaults(entry.case, target)
         bug.outputs = set(entry.finding.outputs)

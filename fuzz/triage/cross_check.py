@@ -12,6 +12,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends.interpreter import ENVIRONMENT
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.oracles import ACCURACY
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 
@@ -26,7 +27,7 @@ AGREES, DISAGREES = "agrees", "disagrees"
 
 def cross_check(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> dict[str, str]:
     """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
-    if finding.oracle != "accuracy":
+    if finding.oracle != ACCURACY.name:
         return {}
     said = {}
     for name in ("cpu", "cuda", "interpreter"):

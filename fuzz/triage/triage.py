@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.oracles import ACCURACY, AUTOGRAD, MUTATION
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import MUTATION, NONFINITE, REFERENCE, Bug
+from fuzz.triage.bug import NONFINITE, REFERENCE, Bug
 from fuzz.triage.conditions import describe_triggers, non_defaults
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
@@ -24,8 +25,6 @@ TRIES = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
-CONSEQUENCE = "autograd"
-"""The oracle that tells what a write over an input does."""
 ADJUDICATION = 30.0
 """Seconds that the exact value of one case may take."""
 SLACK = 30.0
@@ -120,7 +119,8 @@ class Triage:
             self.worker.timeout = min(timeout, PATIENCE)
         self._leave_earlier_calls_out(bug)
         least = self.run_shrinker(bug, budget)
-        while bug.finding.oracle == "accuracy" and not set(least.finding.outputs) <= set(bug.widened_finding.outputs):
+        accuracy = bug.finding.oracle == ACCURACY.name
+        while accuracy and not set(least.finding.outputs) <= set(bug.widened_finding.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
             bug.outputs.update(least.finding.outputs)
             bug.case, bug.finding = least.case, least.finding
@@ -143,7 +143,7 @@ class Triage:
 
         A step of shrinking may lead to where kernel and reference differ by no more than either may.
         """
-        if bug.finding.oracle != "accuracy":
+        if bug.finding.oracle != ACCURACY.name:
             return
         verdict = self.request_verdict(bug, bug.case)
         if verdict.name == "undecided" and bug.case.key != bug.original.key:
@@ -172,7 +172,7 @@ class Triage:
     def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         found: tuple[str, ...] = describe_consequences(bug)
-        if bug.finding.oracle == "accuracy" and bug.verdict.name != "reference":
+        if bug.finding.oracle == ACCURACY.name and bug.verdict.name != "reference":
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
             for case in bug.diagnosis_cases:
                 if not found and case.elements() <= PICTURED:
@@ -187,11 +187,11 @@ class Triage:
         same = [found for found in report.findings if found.oracle == bug.finding.oracle]
         bug.finding = same[0] if same else bug.finding
         bug.also = tuple(found for found in report.findings if finding_order(found)[0] > finding_order(bug.finding)[0])
-        if bug.finding.oracle == MUTATION and self.target.differentiable:
+        if bug.finding.oracle == MUTATION.name and self.target.differentiable:
             # What a write over an input does to gradients shows badly in the least case, where most are 0.
             report = self.examine(bug.original, bug.finding.oracle, everything=True)
-            seen = tuple(found for found in report.findings if found.oracle == CONSEQUENCE)
-            bug.also = (*(found for found in bug.also if not seen or found.oracle != CONSEQUENCE), *seen)
+            seen = tuple(found for found in report.findings if found.oracle == AUTOGRAD.name)
+            bug.also = (*(found for found in bug.also if not seen or found.oracle != AUTOGRAD.name), *seen)
 
     def _leave_earlier_calls_out(self, bug: Bug) -> None:
         """Takes the last call where it alone shows the same: then a case need not be asked of a clean worker each."""
@@ -235,6 +235,6 @@ def killed(finding: Finding) -> bool:
 
 def describe_consequences(bug: Bug) -> tuple[str, ...]:
     """What a write over an input does to the gradients of other operations, in words."""
-    if bug.finding.oracle not in (MUTATION, CONSEQUENCE):
+    if bug.finding.oracle not in (MUTATION.name, AUTOGRAD.name):
         return ()
-    return tuple(found.message for found in (bug.finding, *bug.also) if found.oracle == CONSEQUENCE)
+    return tuple(found.message for found in (bug.finding, *bug.also) if found.oracle == AUTOGRAD.name)

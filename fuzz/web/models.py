@@ -9,7 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from fuzz.campaign.store import Finding
 from fuzz.model.entry import STATUSES
-from fuzz.model.finding import ORACLES, VERDICTS
+from fuzz.model.finding import VERDICTS
+from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.web.service import CampaignSummary, finite
 
 TEXT = r"^[^\x00-\x08\x0e-\x1f]*$"
@@ -120,7 +121,7 @@ class Filters(Model):
 
     text: FilterText = ""
     target: FilterText = ""
-    oracle: Annotated[str, Field(pattern=f"^({'|'.join(ORACLES)})?$")] = ""
+    oracle: Annotated[str, Field(pattern=f"^({'|'.join(ORACLE_NAMES)})?$")] = ""
     verdict: Annotated[str, Field(pattern=f"^({'|'.join(VERDICTS)})?$")] = ""
     status: Annotated[str, Field(pattern=f"^({'|'.join(STATUSES)})?$")] = ""
     planted: FilterText = ""

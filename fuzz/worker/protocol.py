@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.oracles import FAULT, MUTATION
 from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfMemory, Raised, Rejected, describe
 
 HANDLER = "fuzz.oracles.examine:make_handler"
@@ -115,19 +116,19 @@ class Report:
     @property
     def filed_findings(self) -> tuple[Finding, ...]:
         """The primary finding and, where that is a write over an input, which may be harmless, the next one as well."""
-        written = self.primary_finding is not None and self.primary_finding.oracle == "mutation"
+        written = self.primary_finding is not None and self.primary_finding.oracle == MUTATION.name
         return self.findings[: 1 + written]
 
 
 def fault_finding(outcome: Outcome) -> Finding | None:
     """The finding that an outcome is by itself; None where the case returned or was rejected."""
     symptom = FAULT_SYMPTOMS.get(type(outcome))
-    return Finding("fault", ("launcher",), symptom, describe(outcome)) if symptom else None
+    return Finding(FAULT.name, ("launcher",), symptom, describe(outcome)) if symptom else None
 
 
 def report_outcome(outcome: Outcome) -> Report:
     """The report of a case that did not return."""
     finding = fault_finding(outcome)
     rejected, not_run = isinstance(outcome, Rejected), isinstance(outcome, NotRun)
-    examined = () if rejected or not_run else ("fault",)
+    examined = () if rejected or not_run else (FAULT.name,)
     return Report(describe(outcome), rejected, (finding,) if finding else (), examined, not_run=not_run)

@@ -15,7 +15,8 @@ from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.model.case import Argument, Call, Case
-from fuzz.model.finding import SYMPTOMS, VERDICTS, Finding, Verdict
+from fuzz.model.finding import VERDICTS, Finding, Verdict
+from fuzz.model.oracles import SYMPTOMS
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate, evaluate_exact_outputs, find_faults

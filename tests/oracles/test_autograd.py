@@ -15,7 +15,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles import autograd_graphs
-from fuzz.oracles.autograd import Alone, Autograd, Company, examined
+from fuzz.oracles.autograd import Autograd, Baseline, GraphContext, check_context
 from fuzz.oracles.examination import Examination
 from fuzz.report.progress import Quiet
 from fuzz.run.fuzzer import Fuzzer
@@ -186,7 +186,7 @@ def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:
     weight = Argument(("N",), "float32", recipe("ones"))
     case = Case(target.name, (Call({"M": 1, "N": 1}, {"x": x, "weight": weight}, {}, {"y": x}),))
     exam = examination(target, target.launcher, case)
-    found = examined(Alone(exam), Company("beside", "", autograd_graphs.beside_consumers))
+    found = check_context(Baseline(exam), GraphContext("beside", "", autograd_graphs.beside_consumers))
     assert found and (found.elements[0].output, found.elements[0].got, found.elements[0].want) == (
         "beside_x", "1.0", "2.0",
     )  # fmt: skip
@@ -208,11 +208,12 @@ def test_the_reported_gradient_before_a_cross_entropy_that_writes_over_its_input
     launcher = load_planted(target, "gradient_over_input")[1]
     (case,) = seed_cases(target)
     exam = examination(target, launcher, case)
-    softmax = Company(
-        "before", "", autograd_graphs.after_producers(autograd_graphs.softmax_backward), beside="softmax before {}"
+    graphs = autograd_graphs
+    softmax = GraphContext(
+        "before", "", graphs.after_producers, graphs.softmax_backward, adjacent_op="softmax before {}"
     )
-    assert examined(Alone(examination(target, target.launcher, case)), softmax) is None
-    found = examined(Alone(exam), softmax)
+    assert check_context(Baseline(examination(target, target.launcher, case)), softmax) is None
+    found = check_context(Baseline(exam), softmax)
     assert found and found.outputs == ("before_logits",)
     got, want = ([float(getattr(one, side)) for one in found.elements] for side in ("got", "want"))
     assert got == pytest.approx([2.1320e-05, 3.4830e-05, 6.8024e-06, 6.7467e-05], rel=1e-4)

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+import fuzz
 import fuzz.oracles.examine as examination
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.errors import TargetError
+from fuzz.model import oracles
 from fuzz.model.case import Argument, Call, Case, Split
-from fuzz.model.finding import ORACLES as ORDER
-from fuzz.model.finding import SYMPTOMS
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, ORACLES, SAMPLED, Oracle
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
+from fuzz.oracles.script_check import SavedFinding
+from fuzz.report import sarif
 from fuzz.search.engines import RandomEngine
 from fuzz.target.spec import Launcher, Target, declare, size, tensor
 from fuzz.worker.protocol import Examine, Report
@@ -199,20 +205,56 @@ def test_a_mistake_is_caught_by_its_oracle_alone(bug: Bug, monkeypatch: pytest.M
 
 
 def test_every_oracle_has_a_mistake_that_only_it_sees() -> None:
-    assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES}
+    # Parity is seen by triage, which compares the processes of two backends.
+    assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES} - {oracles.PARITY.name}
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
-def test_an_oracle_has_its_place_and_its_symptoms(oracle: Oracle) -> None:
-    assert oracle.name in ORDER and SYMPTOMS[oracle.name]
-    assert oracle.always == (oracle not in SAMPLED)
+def test_every_oracle_is_described_titled_and_examines_its_share_of_cases(oracle: Oracle) -> None:
+    assert oracle.spec in oracles.ORACLES and oracle.spec.symptoms
     assert type(oracle).__module__ == f"fuzz.oracles.{oracle.name}"
+    assert sarif.title(oracle.name) == oracle.spec.title != ""
+    for replicas in (1, 8):
+        asked = [oracle.name in oracles.sample_oracles(index, replicas) for index in range(4800)]
+        share = oracle.spec.share[replicas > 1] if oracle.spec.share else 0
+        assert sum(asked) == (4800 // share if share else 0)
 
 
-def test_oracles_are_asked_in_the_order_in_which_a_case_is_filed() -> None:
-    names = [oracle.name for oracle in (*ALWAYS, *SAMPLED)]
-    assert [ORDER.index(oracle.name) for oracle in ALWAYS] == sorted(ORDER.index(oracle.name) for oracle in ALWAYS)
-    assert len(set(names)) == len(names)
+@pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
+def test_every_symptom_of_an_oracle_is_shown_by_a_script_of_its_own(oracle: Oracle) -> None:
+    x = lambda x: {"x": x[:, :-1]}  # noqa: E731
+    target = made(good, rejects={"y": x}, baseline=good, contract="bitwise", reference=None)
+    case = replace(WITH_COTANGENT, split=Split(1, 1))
+    for symptom in oracle.spec.symptoms:
+        finding = Finding(oracle.name, ("y",), symptom, "m")
+        check = oracle.script_check(SavedFinding(Entry(case, finding), finding, target))
+        defined = {node.name for node in ast.parse(check.text).body if isinstance(node, ast.FunctionDef)}
+        assert "check" in defined
+
+
+def test_the_oracles_that_examine_every_case_come_first() -> None:
+    assert [oracle.name for oracle in ORACLES] == list(oracles.ORACLE_NAMES)
+    assert {*ALWAYS, *SAMPLED} == set(ORACLES) and all(oracle.spec.share for oracle in SAMPLED)
+
+
+OTHER_MEANINGS = {
+    ("fuzz/backends/cpu/", "bounds"),
+    ("fuzz/corpus/codec/", "layout"),
+    ("fuzz/reference/", "layout"),
+    ("fuzz/target/", "invariance"),
+    ("fuzz/target/", "layout"),
+}
+"""(folder, word) where the name of an oracle means an instrument, an argument's layout, or a promise of a target."""
+
+
+def test_no_oracle_is_named_in_a_literal_but_where_it_is_described() -> None:
+    root = Path(fuzz.__file__).parent
+    for path in root.rglob("*.py"):
+        name = path.relative_to(root.parent).as_posix()
+        words = {part.value for part in ast.walk(ast.parse(path.read_text())) if isinstance(part, ast.Constant)}
+        found = words & set(oracles.ORACLE_NAMES)
+        allowed = {word for folder, word in OTHER_MEANINGS if name.startswith(folder)}
+        assert name == "fuzz/model/oracles.py" or found <= allowed, name
 
 
 CASES = [

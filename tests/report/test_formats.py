@@ -14,12 +14,11 @@ import pytest
 
 from fuzz import cli, corpus
 from fuzz.model.entry import Entry
-from fuzz.model.finding import ORACLES
 from fuzz.report import notify as notifications
 from fuzz.report.items import Item, item
 from fuzz.report.junit import junit
 from fuzz.report.notify import notify
-from fuzz.report.sarif import TITLES, sarif
+from fuzz.report.sarif import sarif
 from fuzz.target.spec import Target
 
 HOSTILE = "]]><evil/>\x00\x08\x1b[31m\ud800\ufffe&\"'<script>"
@@ -116,10 +115,6 @@ def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(e
     for place, due in dues.items():
         made = item(replace(entry, finding=replace(entry.finding, source_line=place)), gelu, "", "failed", "new", "")
         assert (made.source, made.line) == due
-
-
-def test_every_oracle_has_a_title() -> None:
-    assert set(TITLES) == {*ORACLES, "seed"}
 
 
 def test_a_run_writes_both_and_tells_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles.invariance import split_call
-from fuzz.report.reproducer.script import Due, script
+from fuzz.report.reproducer.script import script
 from fuzz.report.reproducer.source import Gathering
 from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
@@ -49,8 +48,7 @@ def test_a_script_for_every_kind_of_finding_is_a_program_of_its_own(
     layernorm: Target, oracle: str, symptom: str, outputs: tuple[str, ...]
 ) -> None:
     saved = entry(layernorm, oracle, symptom, outputs, Split(0, 1))
-    due = Due({"dx": [["0.0"] * 6, ["1.0"] * 6]}, split_call(layernorm, saved.case))
-    text = script(saved, layernorm, None, due, "fuzz replay x")
+    text = script(saved, layernorm, None, "fuzz replay x")
     tree = ast.parse(text)
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name for name in imported if name and name.startswith("fuzz")} == {"fuzz.backends"}
@@ -81,7 +79,7 @@ def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
     codes = []
     for plant in (load_planted(layernorm, name)[0], None):
         path = tmp_path / "alone.py"
-        path.write_text(script(saved, layernorm, plant, Due({}), "fuzz replay x"))
+        path.write_text(script(saved, layernorm, plant, "fuzz replay x"))
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert "Traceback" not in done.stderr, done.stderr
         codes.append(done.returncode)
@@ -131,7 +129,7 @@ def test_a_script_takes_along_what_its_launcher_uses_and_no_more(tmp_path: Path)
 
 def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
     saved = entry(layernorm, "accuracy", "value", ("dx",))
-    text = script(saved, layernorm, None, Due({}), "r")
+    text = script(saved, layernorm, None, "r")
     call = saved.case.last
     for name, value in call.arguments.items():
         words = " ".join(f"{int(word):x}" for word in value.bits(call.dims).reshape(-1))
@@ -140,10 +138,10 @@ def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
 
 
 def test_a_huge_case_is_refused_or_stays_readable(gelu: Target, case: Case) -> None:
-    text = script(Entry(case), gelu, None, Due({}), "r")
+    text = script(Entry(case), gelu, None, "r")
     assert len(text) < 20_000 and max(map(len, text.splitlines())) < 400
 
 
 def test_a_message_cannot_break_out_of_the_scripts_docstring(gelu: Target, case: Case) -> None:
     hostile = Finding("accuracy", ("dx",), "value", 'a """\nimport os  # \\')
-    ast.parse(script(Entry(case, hostile), gelu, None, Due({}), "r"))
+    ast.parse(script(Entry(case, hostile), gelu, None, "r"))

@@ -17,11 +17,9 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes import recipe
-from fuzz.oracles import ALWAYS, SAMPLED
-from fuzz.oracles.accuracy import expected_values
+from fuzz.oracles import find_oracle
 from fuzz.oracles.examination import Examination
-from fuzz.oracles.invariance import split_call
-from fuzz.report.reproducer.script import Due, script
+from fuzz.report.reproducer.script import script
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target
 
@@ -108,8 +106,7 @@ def finding_of(target: Target, plant: str, case: Case, name: str) -> Finding:
     launcher, backend = load_planted(target, plant)[1], BACKENDS["cpu"]
     exam = Examination(target, launcher, case, backend, run(target, launcher, case.calls, backend))
     assert isinstance(exam.outcome, Returned), exam.outcome
-    oracle = next(one for one in (*ALWAYS, *SAMPLED) if one.name == name)
-    (found,) = oracle.check([exam])
+    (found,) = find_oracle(name).check([exam])
     assert found is not None
     return found
 
@@ -124,11 +121,10 @@ def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Pat
         found = known.get(key) or finding_of(target, plant, case, oracle)
         assert (found.oracle, found.symptom) == (oracle, symptom), found
         entry = Entry(case, found, planted=plant, seen={"backend": "cpu"})
-        due = Due(expected_values(target, entry), split_call(target, case))
         paths = []
         for kind, chosen in (("bad", load_planted(target, plant)[0]), ("good", None)):
             paths.append(folder / f"{name}-{plant}-{oracle}-{symptom}-{kind}.py")
-            paths[-1].write_text(script(entry, target, chosen, due, "fuzz replay x"), encoding="utf-8")
+            paths[-1].write_text(script(entry, target, chosen, "fuzz replay x"), encoding="utf-8")
         yield key, paths
 
 

@@ -11,7 +11,7 @@ import fuzz
 from fuzz.errors import TargetError
 from fuzz.model.case import sort_key
 from fuzz.model.dims import Size
-from fuzz.model.finding import ORACLES
+from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.oracles.probe import probe_reference
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
@@ -116,7 +116,7 @@ def test_a_built_in_targets_plants_can_be_built_and_state_who_sees_them(built_in
     for name in built_in.planted_bugs:
         plant, found = load_planted(built_in, name)
         assert callable(found) and found is not built_in.launcher
-        assert plant.oracle in ORACLES and plant.meaning and plant.outputs
+        assert plant.oracle in ORACLE_NAMES and plant.meaning and plant.outputs
         assert set(plant.outputs) <= known, name
 
 

@@ -13,8 +13,9 @@ from fuzz.model.case import Argument, Call, Case, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
-from fuzz.model.finding import SYMPTOMS, Element, Finding
+from fuzz.model.finding import Element, Finding
 from fuzz.model.layout import Layout
+from fuzz.model.oracles import SYMPTOMS
 from fuzz.model.recipes import Exact, Patched, Recipe, Values
 
 ELEMENTS = 1 << 26
@@ -148,7 +149,7 @@ def _override(pair: str) -> tuple[int, int]:
 
 
 def _finding(given: Any, calls: int) -> Finding:
-    allowed = "oracle outputs symptom message call ratio disagreeing compared place elements also"
+    allowed = "oracle outputs symptom message call ratio disagreeing compared place change elements also"
     fields = mapping(given, "a finding", allowed, needed="oracle outputs symptom message call")
     oracle, symptom = text(fields["oracle"], "oracle"), text(fields["symptom"], "symptom")
     if symptom not in SYMPTOMS.get(oracle, ()):
@@ -164,7 +165,15 @@ def _finding(given: Any, calls: int) -> Finding:
         natural(fields.get("disagreeing", "0"), "disagreeing"),
         natural(fields.get("compared", "0"), "compared"),
         text(fields.get("place", ""), "place"),
+        _change(fields["change"]) if "change" in fields else None,
     )
+
+
+def _change(given: Any) -> tuple[str, float]:
+    parts = sequence(given, "change")
+    if len(parts) != 2:
+        raise CorpusError("change is not an argument and a number")
+    return name(parts[0], "the argument of change"), _number(parts[1], "the number of change")
 
 
 def _element(given: Any) -> Element:

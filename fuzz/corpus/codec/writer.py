@@ -97,6 +97,7 @@ def _finding_lines(entry: Entry) -> list[str]:
         f"  disagreeing: {finding.disagreeing}",
         f"  compared: {finding.compared}",
         *([f"  place: {_quoted(finding.source_line)}"] if finding.source_line else []),
+        *([f"  change: [{', '.join(_quoted(str(part)) for part in finding.change)}]"] if finding.change else []),
     ]
     if finding.elements:
         lines.append("  elements:")

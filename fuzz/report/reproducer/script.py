@@ -1,4 +1,4 @@
-"""Script: a stand-alone program that shows a finding: the kernel's and launcher's source, exact inputs, what is due.
+"""Writes a stand-alone program that shows a finding: the kernel's and launcher's source, exact inputs, a check.
 
 It needs torch and triton on a GPU, and ``fuzz.backends.cpu`` only where there is none. Run alone it ends with exit
 code 1 and one line where the kernel is wrong, with 0 where it is right.
@@ -6,51 +6,26 @@ code 1 and one line where the kernel is wrong, with 0 where it is right.
 
 from __future__ import annotations
 
+import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.model.case import Argument, Call, Scalar
-from fuzz.model.dims import resolve
 from fuzz.model.entry import Entry
-from fuzz.model.layout import CONTIGUOUS
-from fuzz.report.reproducer.checks import OWN, checks, computations
+from fuzz.model.finding import Finding
+from fuzz.model.oracles import ACCURACY
+from fuzz.oracles import find_oracle
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck
+from fuzz.report.reproducer.expected_values import expected_values
+from fuzz.report.reproducer.harness import RESERVED, harness
+from fuzz.report.reproducer.inputs import TENSOR_HELPER, call_lines
 from fuzz.report.reproducer.source import PACKAGE, Gathering, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 
-GRADIENTS, COMPANY = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "autograd_graphs.py"
-TENSOR_HELPER = '''
-def tensor(words, dtype, shape, strides, offset=0):
-    """The exact bit patterns, in row-major order of the distinct elements, as a strided tensor."""
-    bits = {torch.float64: torch.int64, torch.float32: torch.int32, torch.float16: torch.int16,
-            torch.bfloat16: torch.int16, torch.int64: torch.int64, torch.int32: torch.int32,
-            torch.int16: torch.int16, torch.int8: torch.int8, torch.uint8: torch.uint8, torch.bool: torch.uint8}[dtype]
-    size = torch.empty(0, dtype=bits).element_size() * 8
-    values = [int(w, 16) for w in words.split()] if isinstance(words, str) else list(words)
-    values = [v - (1 << size) if bits != torch.uint8 and v >> (size - 1) else v for v in values]
-    span = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else offset
-    base = torch.empty(span, dtype=bits, device=DEVICE).view(dtype) if span < 1 << 26 else lazily_mapped(span, dtype)
-    if span < 1 << 26 and dtype.is_floating_point:
-        base.fill_(float("nan"))
-    stored = [1 if s == 0 else n for n, s in zip(shape, strides)]
-    filled = torch.tensor(values, dtype=bits, device=DEVICE).view(dtype).reshape(stored)
-    torch.as_strided(base, stored, strides, offset).copy_(filled)
-    return torch.as_strided(base, shape, strides, offset)
-
-
-def lazily_mapped(span, dtype):
-    """Memory of which only what is touched is taken."""
-    if DEVICE == "cuda":
-        return torch.empty(span, dtype=dtype, device=DEVICE)
-    import mmap
-
-    size = span * torch.empty(0, dtype=dtype).element_size()
-    return torch.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000), dtype=dtype)
-'''
+AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "autograd_graphs.py"
 START = """
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Memory that nobody wrote is NaN, not what happens to lie there.
@@ -62,46 +37,43 @@ if DEVICE == "cpu":
 """
 
 
-@dataclass(frozen=True)
-class Due:
-    """What a script compares with. `values`: (value, bound) by element of each output; `again`: the call that the
-    invariance oracle compares with."""
-
-    values: Mapping[str, object]
-    again: Call | None = None
-
-
-def script(entry: Entry, target: Target, plant: PlantedBug | None, due: Due, repeat: str) -> str:
+def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) -> str:
     """The program's text. UsageError where the reference is at fault, TargetError where no script can be made."""
-    finding = entry.finding
-    if finding and finding.symptom == "reference":
+    last = len(entry.case.calls) - 1
+    finding = entry.finding or Finding(ACCURACY.name, (), "value", "a seed case", call=last)
+    if finding.symptom == "reference":
         raise UsageError("the reference is at fault, not the kernel: there is nothing for a program to show")
+    saved = SavedFinding(entry, finding, target)
+    check = find_oracle(finding.oracle).script_check(saved)
     source = variant_source(target, plant) if plant and plant.changes else target.path.read_text(encoding="utf-8")
     launcher = (plant.launcher if plant and plant.launcher else target.launcher).__name__
     gathered = Gathering()
     main = gathered.add(target.path, source)
-    wanted = [launcher]
-    if finding and finding.symptom == "bits" and finding.oracle == "accuracy" and target.baseline:
-        wanted.append(target.baseline.__name__)
-    gathered.need(target.path, wanted)
-    split = finding is not None and finding.oracle == "invariance"
-    spoil = spoiler(gathered, target, finding.output) if finding and finding.oracle == "rejects" else ""
+    gathered.need(target.path, [launcher])
+    functions = {name: expression(gathered, target, function) for name, function in check.functions.items()}
     body = list(gathered.pieces())
-    check_names(main.defined[name] for name in main.defined if id(main.defined[name]) in main.needed)
-    title = f"{entry.case.target}: {finding.message if finding else 'a seed case'}"
-    title = title.replace('"""', "'''").replace("\\", "/")
+    names = (main.defined[name] for name in main.defined if id(main.defined[name]) in main.needed)
+    check_names(names, RESERVED | check.constants.keys() | functions.keys())
+    compute = "gradients" if target.differentiable else "forward"
+    calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
+    values = expected_values(saved) if check.values else {}
     parts = [
-        f'"""{title}\n\nrepeat   {repeat}\n"""\n',
+        f'"""{title(entry, finding)}\n\nrepeat   {repeat}\n"""\n',
         "\n".join([*futures(main), "import sys", "", "import torch"]),
         START.strip("\n"),
         *grouped(text for text in body if text != "import torch"),
-        *helpers(entry, target),
+        *helpers(compute, check),
         TENSOR_HELPER.strip("\n"),
-        "\n".join(call_lines(entry.case.calls, target)),
-        *(["\n".join(call_lines([due.again], target, "again"))] if due.again and split else []),
-        checks(entry, target, launcher, due.values, spoil),
+        "\n".join(call_lines(calls, target)),
+        *(f"{name} = {text}" for name, text in functions.items()),
+        *harness(check, launcher, compute, len(calls), last if finding.symptom == "bits" else finding.call, values),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
+
+
+def title(entry: Entry, finding: Finding) -> str:
+    """The target and the message, as text that does not end a docstring."""
+    return f"{entry.case.target}: {finding.message}".replace('"""', "'''").replace("\\", "/")
 
 
 def grouped(pieces: Iterable[str]) -> Iterator[str]:
@@ -119,26 +91,25 @@ def grouped(pieces: Iterable[str]) -> Iterator[str]:
         yield "\n".join(imports)
 
 
-def check_names(nodes: Iterator[Any]) -> None:
+def check_names(nodes: Iterable[ast.stmt], reserved: set[str]) -> None:
     """UsageError where the launcher's module has a name that the script uses for something else."""
-    taken = sorted({name for node in nodes for name in defines(node)} & OWN)
+    taken = sorted({name for node in nodes for name in defines(node)} & reserved)
     if taken:
         raise UsageError(f"no script can be made: its own name {taken[0]!r} is one of the launcher's; rename that")
 
 
-def helpers(entry: Entry, target: Target) -> Iterator[str]:
-    """How a launcher is called and differentiated, and the company that the autograd oracle puts it in."""
+def helpers(compute: str, check: ScriptCheck) -> Iterator[str]:
+    """How a launcher is called and differentiated, and the graphs in which the autograd oracle runs it."""
     gathered = Gathering()
-    gathered.add(COMPANY)
-    gathered.need(GRADIENTS, ["gradients" if target.differentiable else "forward"])
-    if entry.finding and entry.finding.oracle == "autograd":
-        gathered.need(COMPANY, computations(entry.finding.symptom))
+    gathered.add(GRAPHS)
+    gathered.need(AUTODIFF, [compute])
+    for function, argument, _ in check.graphs:
+        gathered.need(GRAPHS, [function.__name__, *([argument.__name__] if callable(argument) else [])])
     yield from gathered.pieces()
 
 
-def spoiler(gathered: Gathering, target: Target, name: str) -> str:
-    """What makes of the arguments those that must be refused, as an expression."""
-    function: Callable[..., Any] = target.rejects[name]
+def expression(gathered: Gathering, target: Target, function: Callable[..., Any]) -> str:
+    """A function of the target's file as an expression; what it uses is taken along."""
     if function.__name__ != "<lambda>":
         gathered.need(target.path, [function.__name__])
         return function.__name__
@@ -150,40 +121,3 @@ def spoiler(gathered: Gathering, target: Target, name: str) -> str:
     free = [used for used in function.__code__.co_names if used in gathered.modules[path].defined]
     gathered.need(path, free)
     return inspect.cleandoc(text)
-
-
-def call_lines(calls: Any, target: Target, name: str = "") -> Iterator[str]:
-    """Functions that make the tensors of each call anew, and its options and sizes."""
-    for index, call in enumerate(calls):
-        label = name or str(index)
-        yield from maker(f"arguments_{label}", call.arguments, call)
-        yield from maker(f"cotangents_{label}", call.cotangents, call)
-        sizes = {key: call.dims[dim] for key, dim in target.passed_sizes.items()}
-        yield f"options_{label} = dict({', '.join(f'{key}={value!r}' for key, value in options(call, sizes))})"
-        yield ""
-        yield ""
-
-
-def options(call: Call, sizes: Mapping[str, int]) -> Iterator[tuple[str, Scalar]]:
-    yield from call.options.items()
-    yield from sizes.items()
-
-
-def maker(name: str, tensors: Mapping[str, Argument], call: Call) -> Iterator[str]:
-    """The text of a function that makes tensors by name."""
-    yield f"def {name}():"
-    if not tensors:
-        yield from ("    return {}", "", "")
-        return
-    yield "    return dict("
-    yield from (f"        {key}={tensor_text(value, call)}," for key, value in tensors.items())
-    yield from ("    )", "", "")
-
-
-def tensor_text(value: Argument, call: Call) -> str:
-    shape = resolve(value.shape, call.dims)
-    words = value.bits(call.dims).reshape(-1)
-    text = '"' + " ".join(f"{int(word):x}" for word in words) + '"'
-    strides = value.layout.strides(shape)
-    offset = f", {value.layout.offset}" if value.layout != CONTIGUOUS and value.layout.offset else ""
-    return f"tensor({text}, torch.{value.dtype}, {shape}, {strides}{offset})"

@@ -11,7 +11,8 @@ from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, Response
 
 from fuzz.model.entry import STATUSES, Entry
-from fuzz.model.finding import ORACLES, VERDICTS
+from fuzz.model.finding import VERDICTS
+from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.web import api, formatting
 from fuzz.web.api import TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
@@ -67,7 +68,7 @@ def findings(request: Request, service: TheService, filters: Annotated[Filters, 
     every = service.store.findings(limit=10_000)
     choices = {
         "target": sorted({one.target for one in every}),
-        "oracle": [name for name in ORACLES if any(one.oracle == name for one in every)],
+        "oracle": [name for name in ORACLE_NAMES if any(one.oracle == name for one in every)],
         "verdict": list(VERDICTS),
         "status": list(STATUSES),
         "planted": sorted({one.planted for one in every if one.planted}),

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Verdict
+from fuzz.model.oracles import ACCURACY
 from fuzz.model.rate import Rate
 from fuzz.report.plots.plot import Plot
 from fuzz.report.text import case_lines, verdict_lines
@@ -55,7 +56,7 @@ class EntryView:
 
     @property
     def is_accuracy(self) -> bool:
-        return self.entry.finding is not None and self.entry.finding.as_accuracy.oracle == "accuracy"
+        return self.entry.finding is not None and self.entry.finding.as_accuracy.oracle == ACCURACY.name
 
     @property
     def verdict(self) -> str:

@@ -18,13 +18,12 @@ from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
+from fuzz.model.oracles import ACCURACY
 from fuzz.model.outcome import Returned, describe
-from fuzz.oracles.accuracy import expected_values
 from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import set_up_process
-from fuzz.oracles.invariance import split_call
-from fuzz.report.reproducer.script import Due, script
+from fuzz.report.reproducer.script import script
 from fuzz.sweep import make_plan
 from fuzz.sweep.counts import NEAR
 from fuzz.sweep.measure import KernelRunner
@@ -98,9 +97,7 @@ class PlotWorker:
         """(the stand-alone program, or why there is none)."""
         plant = load_planted(self.target, self.config.planted)[0] if self.config.planted else None
         try:
-            expected = expected_values(self.target, request.entry)
-            due = Due(expected, split_call(self.target, request.entry.case))
-            return script(request.entry, self.target, plant, due, request.command), ""
+            return script(request.entry, self.target, plant, request.command), ""
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
 
@@ -122,7 +119,7 @@ class PlotWorker:
     def curves(self, entry: Entry) -> tuple[ErrorCurve, ...]:
         """The error along the one argument of an elementwise target; none for others."""
         finding = entry.finding
-        if finding is None or finding.as_accuracy.oracle != "accuracy":
+        if finding is None or finding.as_accuracy.oracle != ACCURACY.name:
             return ()
         try:
             return (self.curve(entry, finding.outputs[0]),)

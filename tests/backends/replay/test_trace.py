@@ -18,12 +18,12 @@ from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.replay.trace import record_trace
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.oracles import SAMPLED_ORACLES
 from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.rejects import Rejects
 from fuzz.oracles.replicas import CaseRunner
-from fuzz.run.fuzzer import SHARES
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
@@ -32,7 +32,7 @@ from fuzz.worker.protocol import Examine, ReplicaGroup, Report, WorkerConfig
 N = size("N", 1, 64)
 COUNT = 6
 Outputs = Mapping[str, torch.Tensor]
-EVERYTHING = tuple(SHARES)
+EVERYTHING = SAMPLED_ORACLES
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,126 @@
+"""Describes every oracle without tensors: its name, symptoms, share of cases and title, in the order of filing.
+
+The check of an oracle, and how a stand-alone script repeats it, stand on its class: that of `NAME` is the class `Name`
+of fuzz/oracles/NAME.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+Subjects = set[tuple[str, ...]]
+
+
+def affected_outputs(symptom: str, outputs: Iterable[str]) -> Subjects:
+    """Every output is a subject of its own."""
+    return {(name,) for name in outputs}
+
+
+@dataclass(frozen=True)
+class OracleSpec:
+    """What is known of an oracle without tensors.
+
+    `title` says in reports what is wrong. `symptoms` are in the order in which findings of one case are sorted.
+    `share` is how many cases there are to each that it examines, of plans with one replica and of plans with more;
+    None for an oracle that examines every case. Where `stops` is set, oracles after it do not examine a case in which
+    it fires. `one_bug` says that one target has one such bug, as which outputs are affected is chance. `compares_runs`
+    says that it compares two runs of which both may be wrong. `subjects` gives what a finding of a symptom in these
+    outputs is about: findings that have one in common may be one bug.
+    """
+
+    name: str
+    title: str
+    symptoms: tuple[str, ...]
+    share: tuple[int, int] | None = None
+    stops: bool = True
+    one_bug: bool = False
+    compares_runs: bool = False
+    subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
+
+
+def affected_tensors(symptom: str, outputs: Iterable[str]) -> Subjects:
+    """The tensors of autograd's outputs: an input that is overwritten spoils the operations before and beside it."""
+    what = "written" if symptom in ("before", "beside") else symptom
+    tensors = {(what, re.sub("^(before_|beside_|both_|first_|d)", "", name)) for name in outputs}
+    return affected_outputs(symptom, outputs) | tensors
+
+
+FAULT = OracleSpec(
+    "fault",
+    "the kernel crashes, hangs, raises or does not compile",
+    ("died", "hung", "raised", "out-of-memory", "compile-error"),
+)
+BOUNDS = OracleSpec(
+    "bounds",
+    "memory is read or written where it must not be, or left unwritten",
+    ("offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten"),
+    stops=False,
+)
+MUTATION = OracleSpec(
+    "mutation", "an input is written, or an output shares its memory", ("written", "aliased"), stops=False
+)
+REJECTS = OracleSpec(
+    "rejects", "an input outside the contract is computed instead of refused", ("accepted",), share=(12, 16)
+)
+ACCURACY = OracleSpec(
+    "accuracy",
+    "a result is further from the reference than honest rounding allows",
+    ("nonfinite", "sign", "value", "bits", "reference"),
+)
+AUTOGRAD = OracleSpec(
+    "autograd",
+    "a gradient is wrong in the company of other operations",
+    ("missing", "raised", "subset", "no-grad", "before", "beside", "after", "twice", "saved", "between"),
+    share=(8, 16),
+    subjects=affected_tensors,
+)
+DETERMINISTIC = OracleSpec(
+    "deterministic", "the same case has other bits when it runs again", ("bits",), share=(4, 16), one_bug=True
+)
+# Invariance does not apply to cases without a split, layout not to contiguous ones: of all cases each of them examines
+# one in 16 at least, where plans have several replicas.
+INVARIANCE = OracleSpec(
+    "invariance",
+    "a row depends on the batch that it is computed in",
+    ("bits", "drift"),
+    share=(1, 3),
+    compares_runs=True,
+)
+LAYOUT = OracleSpec(
+    "layout",
+    "a result depends on strides, offsets or alignment",
+    ("bits", "drift"),
+    share=(4, 12),
+    compares_runs=True,
+)
+SCALING = OracleSpec(
+    "scaling",
+    "what must hold exactly under powers of two, shifts or permutations does not",
+    ("scale", "shift", "permutation"),
+    share=(8, 16),
+    compares_runs=True,
+)
+PARITY = OracleSpec("parity", "backends disagree beyond the bound", ("value",))
+
+ORACLES: tuple[OracleSpec, ...] = (
+    *(FAULT, BOUNDS, MUTATION, REJECTS, ACCURACY, AUTOGRAD),
+    *(DETERMINISTIC, INVARIANCE, LAYOUT, SCALING, PARITY),
+)
+"""Every oracle: a case is filed under the first one that fires."""
+ORACLE_NAMES = tuple(spec.name for spec in ORACLES)
+SAMPLED_ORACLES = tuple(spec.name for spec in ORACLES if spec.share)
+"""The names of oracles that examine a share of the cases."""
+SYMPTOMS = {spec.name: spec.symptoms for spec in ORACLES}
+
+
+def find_oracle(name: str) -> OracleSpec:
+    """The oracle of that name. ValueError where there is none."""
+    return ORACLES[ORACLE_NAMES.index(name)]
+
+
+def sample_oracles(index: int, replicas: int) -> tuple[str, ...]:
+    """The names of the sampled oracles that examine case `index`, whose plan has so many replicas."""
+    shares = {spec.name: spec.share[replicas > 1] for spec in ORACLES if spec.share}
+    return tuple(name for name, share in shares.items() if index % share == share // 2)
