@@ -91,16 +91,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What arbitrary precision says of an accuracy finding, with the finding as it tells it, and the digits it took.
+    """What the exact value says of an accuracy finding, with the finding that it confirms, and the digits it took.
 
     kernel: the kernel is wrong. reference: the reference is. undecided: neither is, so that this is no finding.
-    unadjudicated: there is no exact value, for this reason.
+    unadjudicated: there is no exact value, for this reason. proof: "enclosure" where interval arithmetic proves the
+    exact value; "" where two precisions agree on it.
     """
 
     name: str
     reason: str = ""
     digits: int = 0
     finding: Finding | None = None
+    proof: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in VERDICTS:
@@ -114,7 +116,7 @@ class Verdict:
     @property
     def told(self) -> dict[str, str]:
         """The verdict as an entry tells it."""
-        told = {"verdict": self.name, "reason": self.reason, "digits": str(self.digits or "")}
+        told = {"verdict": self.name, "reason": self.reason, "digits": str(self.digits or ""), "proof": self.proof}
         return {key: text for key, text in told.items() if text}
 
     @staticmethod
@@ -122,7 +124,8 @@ class Verdict:
         """The verdict that an entry tells; what no version of this program writes is unadjudicated."""
         name, digits = told.get("verdict", ""), told.get("digits", "")
         known = name if name in VERDICTS else "unadjudicated"
-        return Verdict(known, told.get("reason", ""), int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0)
+        count = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
+        return Verdict(known, told.get("reason", ""), count, proof=told.get("proof", ""))
 
 
 def finding_order(finding: Finding) -> tuple[int, int]:

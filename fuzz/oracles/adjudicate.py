@@ -50,10 +50,11 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
         reference[name] = reference[name] | unstable
     if any(bool(one.any()) for one in kernel.values()):
         elements = tuple(add_exact_value(one, exact) for one in finding.elements)
-        return Verdict("kernel", "", exact.digits, replace(finding, elements=elements))
+        return Verdict("kernel", "", exact.digits, replace(finding, elements=elements), exact.proof)
     if any(bool(one.any()) for one in reference.values()):
-        return Verdict("reference", "", exact.digits, reference_finding(exam, index, reference, expected, exact))
-    return Verdict("undecided", "", exact.digits, finding)
+        wrong = reference_finding(exam, index, reference, expected, exact)
+        return Verdict("reference", "", exact.digits, wrong, exact.proof)
+    return Verdict("undecided", "", exact.digits, finding, exact.proof)
 
 
 def find_reference_faults(

@@ -19,8 +19,10 @@ import fuzz.oracles.examine
 from fuzz.reference.envelope import cache_noise
 
 with suppress(ImportError):
-    # mpmath, which findings are adjudicated by.
+    # mpmath and Arb, which findings are adjudicated by.
     import fuzz.reference.exact
+
+    fuzz.reference.exact.enclosures_available()
 with suppress(ImportError):
     # Triton imports it at the first launch.
     import triton.experimental.gluon

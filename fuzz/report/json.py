@@ -50,6 +50,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "verdict": bug.verdict.name,
         "reason": bug.verdict.reason,
         "digits": bug.verdict.digits,
+        "proof": bug.verdict.proof,
         "path": bug.path,
         "calls": len(bug.case.calls),
         "dims": dict(bug.case.last.dims),

@@ -92,8 +92,20 @@ def verdict_lines(finding: Finding, seen: Mapping[str, str]) -> Iterator[str]:
     side = SIDES.get(seen.get("verdict", ""))
     if side and finding.elements and finding.elements[0].exact:
         first = finding.elements[0]
-        yield f"{side} is wrong, certified by mpmath at {seen.get('digits', '?')} digits:"
+        yield f"{side} is wrong, {_evidence(seen)}:"
         yield f"  {first.output}{list(first.index)} is exactly {first.exact}"
+
+
+def _evidence(seen: Mapping[str, str]) -> str:
+    """How the exact value is known: interval arithmetic encloses it, or mpmath gives it at two precisions."""
+    digits = seen.get("digits", "")
+    if seen.get("proof") == "enclosure":
+        return f"certified by interval arithmetic at {digits} digits"
+    return (
+        f"confirmed by mpmath at {int(digits) // 2} and {digits} digits"
+        if digits.isdecimal()
+        else "confirmed by mpmath"
+    )
 
 
 def element_text(element: Element) -> str:

@@ -9,7 +9,19 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-EXTRAS = ("torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "pytest", "ziglang")
+EXTRAS = (
+    "torch",
+    "triton",
+    "numpy",
+    "hypothesis",
+    "yaml",
+    "rich",
+    "typer",
+    "mpmath",
+    "python-flint",
+    "pytest",
+    "ziglang",
+)
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 PYTHONS = ((3, 11), (3, 12))
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
@@ -82,6 +94,8 @@ def notes() -> list[str]:
         found.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
     if version("mpmath") == "missing":
         found.append("mpmath is not installed: findings cannot be adjudicated")
+    elif version("python-flint") == "missing":
+        found.append("python-flint is not installed: exact values are confirmed at two precisions, but not certified")
     return found
 
 

@@ -111,6 +111,13 @@ class BallField(RealField):
         infinite = [x for x in terms if type(x) is not arb]
         return sum(infinite) if infinite else sum(terms, arb(0))
 
+    def call(self, name: str, *x: Number) -> Number:
+        for one in x:
+            if type(one) is not arb:
+                return self.call_torch(name, *x)
+        y = self.functions[name](*x)
+        return y if y.is_finite() else super().call(name, *x)
+
     def call_finite(self, name: str, *x: Number) -> Number | None:
         y = self.functions[name](*x)
         if y.is_finite():

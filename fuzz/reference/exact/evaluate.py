@@ -61,13 +61,13 @@ Attempt = Callable[[RealField, float], dict[str, Value]]
 class ExactOutputs:
     """The exact outputs: arrays of mpf, or of integers and bools.
 
-    digits: those of the precision that decided. enclosed: each number is proven to be within 2^-84 of itself, or
-    within a negligible radius; otherwise two precisions agree on it.
+    digits: those of the precision that decided. proof: "enclosure" if each number is proven to be within 2^-84 of
+    itself, or within a negligible radius; "" if two precisions agree on it.
     """
 
     values: Mapping[str, Value]
     digits: int
-    enclosed: bool
+    proof: str = ""
 
 
 def evaluate_exact(
@@ -209,7 +209,7 @@ def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> Exa
             arrays = [value for value in outputs.values() if value.dtype == object]
             if all(field.is_accurate(array, BITS, negligible) for array in arrays):
                 values = {n: field.to_mpf(v) if v.dtype == object else v for n, v in outputs.items()}
-                return ExactOutputs(values, digits, True)
+                return ExactOutputs(values, digits, "enclosure")
     return None
 
 
@@ -223,7 +223,7 @@ def _agree(attempt: Attempt, deadline: float, quick: bool, always_cancels: bool 
             outputs = attempt(field, deadline)
         if known is not None and all(_alike(known[name], value, tiny) for name, value in outputs.items()):
             if digits >= enough or not (field.cancelled or always_cancels):
-                return ExactOutputs(outputs, digits, False)
+                return ExactOutputs(outputs, digits)
         known = outputs
     raise Unadjudicated(f"the answer does not settle by {digits} digits")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import mpmath
+import numpy as np
 import torch
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
-from fuzz.reference.exact.field import Number, RealField, to_double
+from fuzz.reference.exact.field import Array, Number, RealField, to_double
 
 __all__ = ["MpmathField"]
 
@@ -64,6 +66,10 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
 }  # fmt: skip
 
 
+NATIVE = ("mul", "neg", "abs", "positive")
+"""Functions that mpmath computes of infinities and NaN as torch does."""
+
+
 class MpmathField(RealField):
     """Numbers are mpf.
 
@@ -97,14 +103,24 @@ class MpmathField(RealField):
         self._note_cancellation(total, terms)
         return total
 
+    def call(self, name: str, *x: Number) -> Number:
+        if name != "add":
+            return super().call(name, *x)
+        total = x[0] + x[1]  # mpmath adds infinities as torch does.
+        self._note_cancellation(total, x)
+        return total
+
     def call_finite(self, name: str, *x: Number) -> Number | None:
         try:
             y = self.functions[name](*x)
         except (ValueError, ZeroDivisionError):
             return None
-        if name == "add":
-            self._note_cancellation(y, x)
         return y if isinstance(y, mpf) else None
+
+    def map(self, name: str, *arrays: Array) -> Array:
+        """As the base does, without its bookkeeping of equal objects: the order of numbers is known here."""
+        function = self.functions[name] if name in NATIVE else partial(self.call, name)
+        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
 
     def call_torch(self, name: str, *x: Number) -> Number:
         doubles = (to_double(one) if mp.isfinite(one) else float(one) for one in x)
