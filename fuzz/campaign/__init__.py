@@ -1,1 +1,1 @@
-"""Campaigns: many targets, many workers, days. What one needs of SQLAlchemy and pydantic is imported by it alone."""
+"""Fuzzes many targets with many workers for days; only modules that need SQLAlchemy or pydantic import them."""

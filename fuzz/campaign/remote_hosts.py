@@ -117,8 +117,8 @@ class RemoteHosts(Hosts):
         if isinstance(event, protocol.SyncEvent):
             self._synchronize(number, request, event)
             return None
-        uninvited = isinstance(event, protocol.SuspectCleared) and event.path not in request.suspects
-        return None if uninvited else event
+        unknown = isinstance(event, protocol.SuspectCleared) and event.path not in request.suspects
+        return None if unknown else event
 
     def _synchronize(self, number: int, request: Slice, event: protocol.SyncEvent) -> None:
         match event:
@@ -151,7 +151,7 @@ def _save_entry(request: Slice, event: Saved) -> Saved:
     """Writes an entry that a host has saved, in the place of the one that it replaces."""
     entry, folder = codec.loads(event.text.encode()), _entry_folder(request)
     if entry.case.target != folder.name:
-        raise CorpusError(f"a host that runs {folder.name} told of a finding of {entry.case.target}")
+        raise CorpusError(f"a host that runs {folder.name} sent a finding of {entry.case.target}")
     previous = folder / Path(event.replaced).name if event.replaced else None
     path = corpus.add(Path(request.corpus), entry, previous)
     for name in event.removed:

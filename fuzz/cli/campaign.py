@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def campaign(
-    config: Annotated[Path, typer.Argument(help="A YAML file; docs/campaigns.md tells its keys.")],
+    config: Annotated[Path, typer.Argument(help="A YAML file; docs/campaigns.md describes its keys.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last campaign of this name.")] = False,
     only_new: Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")] = None,

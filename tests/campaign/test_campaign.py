@@ -48,19 +48,19 @@ def segfaults(x):
 '''
 
 
-def prepared(folder: Path, *names: str, **keys: object) -> Path:
+def write_config(folder: Path, *names: str, **keys: object) -> Path:
     """A configuration over some of the targets above."""
     file, path = folder / "mine.py", folder / "c.yaml"
     if not file.exists():
         file.write_text(TARGETS)
-    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
-    given = {"targets": [f"mine.py:{name}" for name in names], "slice": "5s", **places, **keys}
-    path.write_text(json.dumps(given))
+    paths = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    values = {"targets": [f"mine.py:{name}" for name in names], "slice": "5s", **paths, **keys}
+    path.write_text(json.dumps(values))
     return path
 
 
-def campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
-    """(exit code, JSON, what was said) of the command."""
+def run_campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
+    """(exit code, JSON, standard error) of the command."""
     command = [FUZZ, "campaign", "c.yaml", "--json", *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
     return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
@@ -70,9 +70,9 @@ def entries(folder: Path) -> list[str]:
     return [path.parent.name for path in corpus.entry_files([folder / "corpus"])]
 
 
-def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fixes(tmp_path: Path) -> None:
+def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_reports_fixes(tmp_path: Path) -> None:
     names = ("right", "wrong", "segfaults")
-    prepared(tmp_path, *names, budget={"cases": 75})
+    write_config(tmp_path, *names, budget={"cases": 75})
     with subprocess.Popen([FUZZ, "campaign", "c.yaml"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
         until = time.monotonic() + 120
         while not list(tmp_path.glob("corpus/*/*.yaml")):
@@ -82,43 +82,46 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_tells_of_fi
     for process in Path("/proc").glob("[0-9]*"):
         # What ran in the folder ends with the campaign.
         assert_ended(int(process.name), tmp_path)
-    code, told, said = campaign(tmp_path, "--resume")
-    assert code == 1, said
-    assert {found["target"]: found["symptom"] for found in told["findings"]} == {"wrong": "value", "segfaults": "died"}
+    code, result, stderr = run_campaign(tmp_path, "--resume")
+    assert code == 1, stderr
+    assert {finding["target"]: finding["symptom"] for finding in result["findings"]} == {
+        "wrong": "value",
+        "segfaults": "died",
+    }
     assert sorted(entries(tmp_path)) == ["segfaults", "wrong"]
-    assert told["state"] == "finished" and told["cases"] >= 75
-    rows = {row["target"]: row for row in told["targets"]}
+    assert result["state"] == "finished" and result["cases"] >= 75
+    rows = {row["target"]: row for row in result["targets"]}
     assert all(row["cases"] > 0 and 0 < row["visited"] < 1 for row in rows.values())
     assert [[row[key] for key in ("new", "known")] for row in rows.values()] == [[0, 0], [1, 0], [1, 0]]
     assert list(tmp_path.glob("state/*/journals/*")) == [] == list(tmp_path.glob("state/*/suspects/*"))
     with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-        assert [one.state for one in store.campaigns()] == ["finished"]
-        assert len(store.findings(campaign=told["campaign"])) == 2 and store.heartbeats() == []
-        assert {one.target for one in store.statistics()} == {f"mine.py:{name}" for name in names}
-    again = campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
-    assert (again[0], again[1]["cases"]) == (1, told["cases"]) and "has finished" in again[2]
+        assert [campaign.state for campaign in store.campaigns()] == ["finished"]
+        assert len(store.findings(campaign=result["campaign"])) == 2 and store.heartbeats() == []
+        assert {statistic.target for statistic in store.statistics()} == {f"mine.py:{name}" for name in names}
+    again = run_campaign(tmp_path, "--resume", "--junit", "j.xml", "--sarif", "s.json")
+    assert (again[0], again[1]["cases"]) == (1, result["cases"]) and "has finished" in again[2]
     assert ElementTree.parse(tmp_path / "j.xml").getroot().attrib["failures"] == "2"
     results = json.loads((tmp_path / "s.json").read_text())["runs"][0]["results"]
     assert sorted(result["ruleId"] for result in results) == ["accuracy/value", "fault/died"]
-    check_that_a_fix_is_told(tmp_path)
+    check_that_a_fix_is_reported(tmp_path)
 
 
-def check_that_a_fix_is_told(folder: Path) -> None:
+def check_that_a_fix_is_reported(folder: Path) -> None:
     """A later campaign on the same corpus, after one of the two mistakes was repaired."""
     (folder / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
-    hear = ["sh", "-c", "cat >> heard"]
-    prepared(folder, "wrong", budget={"cases": 20}, notify=hear)
-    code, told, said = campaign(folder)
-    assert code == 0 and len(told["fixed"]) == 1
-    assert "fixed: " in said and "--why" in said
-    (row,) = told["targets"]
+    command = ["sh", "-c", "cat >> notified"]
+    write_config(folder, "wrong", budget={"cases": 20}, notify=command)
+    code, result, stderr = run_campaign(folder)
+    assert code == 0 and len(result["fixed"]) == 1
+    assert "fixed: " in stderr and "--why" in stderr
+    (row,) = result["targets"]
     assert [row[key] for key in ("new", "known", "fixed")] == [0, 0, 1]
-    heard = json.loads((folder / "heard").read_text())
-    assert (heard["event"], heard["new"], heard["known"]) == ("finished", 0, 0)
+    notified = json.loads((folder / "notified").read_text())
+    assert (notified["event"], notified["new"], notified["known"]) == ("finished", 0, 0)
     (path,) = folder.glob("corpus/wrong/*.yaml")
     assert corpus.read(path).status == "open"
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
-        assert [found.target for found in store.findings(replayed="agrees")] == ["wrong"]
+        assert [finding.target for finding in store.findings(replayed="agrees")] == ["wrong"]
 
 
 def assert_ended(pid: int, folder: Path) -> None:
@@ -135,7 +138,7 @@ def assert_ended(pid: int, folder: Path) -> None:
 
 def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_job(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
-    path = prepared(tmp_path, "right", budget={"time": "100s"})
+    path = write_config(tmp_path, "right", budget={"time": "100s"})
     path.write_text(path.read_text().replace("[", '["broken.py", ', 1))
     with subprocess.Popen(
         [FUZZ, "campaign", "c.yaml", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -148,23 +151,23 @@ def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only
         busy = subprocess.run([FUZZ, "campaign", "c.yaml", "--resume"], cwd=tmp_path, capture_output=True, text=True)
         assert (busy.returncode, busy.stderr) == (2, "fuzz: campaign 'c' is running already\n")
         running.send_signal(signal.SIGTERM)
-        out, said = running.communicate(timeout=60)
-    assert running.returncode == 0, said
-    told = json.loads(out)
-    assert told["state"] == "stopped" and told["cases"] > 0
-    assert "nonsense is not installed" in told["targets"][0]["note"]
+        out, stderr = running.communicate(timeout=60)
+    assert running.returncode == 0, stderr
+    result = json.loads(out)
+    assert result["state"] == "stopped" and result["cases"] > 0
+    assert "nonsense is not installed" in result["targets"][0]["note"]
 
 
 def test_a_campaign_of_which_no_target_can_be_loaded_ends_with_its_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
-    prepared(tmp_path, targets=["broken.py"])
-    code, _, said = campaign(tmp_path)
-    assert code == 2 and "nonsense is not installed" in said.splitlines()[-1]
+    write_config(tmp_path, targets=["broken.py"])
+    code, _, stderr = run_campaign(tmp_path)
+    assert code == 2 and "nonsense is not installed" in stderr.splitlines()[-1]
 
 
 def test_a_target_that_refuses_every_case_is_not_given_up(tmp_path: Path) -> None:
-    prepared(tmp_path, "refuses", budget={"cases": 30})
-    code, told, said = campaign(tmp_path)
-    assert code == 0 and "every case was refused, the last one: " in said and "tried again in 30 s" in said
-    (row,) = told["targets"]
+    write_config(tmp_path, "refuses", budget={"cases": 30})
+    code, result, stderr = run_campaign(tmp_path)
+    assert code == 0 and "every case was refused, the last one: " in stderr and "tried again in 30 s" in stderr
+    (row,) = result["targets"]
     assert row["cases"] == row["rejected"] >= 30 and row["note"] == ""

@@ -80,8 +80,8 @@ def test_a_file_that_cannot_be_read_ends_with_exit_code_2(
     if content:
         path.write_bytes(content)
     assert cli.exit_code(["campaign", str(path)]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and str(path) in told
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and str(path) in stderr
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_a_campaign_that_cannot_run_ends_with_exit_code_2(
     monkeypatch.chdir(tmp_path)
     Path("c.yaml").write_text(keys)
     assert cli.exit_code(["campaign", "c.yaml"]) == 2
-    told = capsys.readouterr().err
-    assert told.count("\n") == 1 and line in told
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1 and line in stderr
 
 
 def test_a_command_is_words_or_a_line_for_the_shell() -> None:

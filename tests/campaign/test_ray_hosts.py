@@ -30,14 +30,14 @@ def wrong_{number}(x):
 """
 
 
-def prepared(folder: Path, address: str) -> None:
+def write_config(folder: Path, address: str) -> None:
     """A campaign over all mistakes by two workers."""
     functions = (FUNCTION.format(number=number, mistake=mistake) for number, mistake in enumerate(MISTAKES))
     (folder / "mine.py").write_text(HEAD + "".join(functions))
-    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    paths = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
     size = {"workers": 2, "slice": "8s", "budget": {"cases": 75 * len(MISTAKES)}, "memory": "4GiB"}
-    given = {"targets": ["mine.py"], "cluster": "ray", "address": address, **size, **places}
-    (folder / "c.yaml").write_text(json.dumps(given))
+    values = {"targets": ["mine.py"], "cluster": "ray", "address": address, **size, **paths}
+    (folder / "c.yaml").write_text(json.dumps(values))
 
 
 def wait_for_hosts(process: subprocess.Popen[str], folder: Path) -> None:
@@ -54,21 +54,21 @@ def wait_for_hosts(process: subprocess.Popen[str], folder: Path) -> None:
 
 def test_a_node_that_is_killed_costs_its_slices_and_no_finding(tmp_path: Path) -> None:
     with nodes(1, 2) as cluster:
-        prepared(tmp_path, cluster.address)
+        write_config(tmp_path, cluster.address)
         command = [FUZZ, "campaign", "c.yaml", "--json"]
         with subprocess.Popen(
             command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as running:
             wait_for_hosts(running, tmp_path)
             cluster.kill(0)
-            out, said = running.communicate(timeout=200)
-        assert running.returncode == 1, said
-        told = json.loads(out)
+            out, stderr = running.communicate(timeout=200)
+        assert running.returncode == 1, stderr
+        result = json.loads(out)
     names = [f"wrong_{number}" for number in range(len(MISTAKES))]
-    assert sorted(path.parent.name for path in corpus.entry_files([tmp_path / "corpus"])) == names, said
-    assert sorted(found["target"] for found in told["findings"]) == names
-    assert told["state"] == "finished" and told["cases"] >= 75 * len(MISTAKES)
-    assert "ended (Actor" in said and sum(row["deaths"] for row in told["targets"]) >= 1
+    assert sorted(path.parent.name for path in corpus.entry_files([tmp_path / "corpus"])) == names, stderr
+    assert sorted(finding["target"] for finding in result["findings"]) == names
+    assert result["state"] == "finished" and result["cases"] >= 75 * len(MISTAKES)
+    assert "ended (Actor" in stderr and sum(row["deaths"] for row in result["targets"]) >= 1
     assert not list(tmp_path.glob("state/*/journals/*")) and not list(tmp_path.glob("state/*/suspects/*"))
     assert not still_running(tmp_path)
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -80,8 +81,8 @@ class RemoteLocalHosts(RemoteHosts, LocalHosts):
 
 def run(folder: Path, hosts: RemoteLocalHosts, **keys: object) -> tuple[CampaignState, str, list[str]]:
     lines: list[str] = []
-    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
-    config = parse_config({"slice": "6s", **places, **keys})
+    paths = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    config = parse_config({"slice": "6s", **paths, **keys})
     return *run_campaign(config, resume=False, say=lines.append, hosts=hosts), lines
 
 
@@ -91,27 +92,27 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     Path("helper.py").write_text(HELPER)
     # Two jobs of one target find the same mistake at the same time.
     names = ["mine.py:right", "mine.py:wrong", "mine.py:ends"]
-    hosts, keys = RemoteLocalHosts(tmp_path, deadly=1), {"seeds": [0, 1], "workers": 2, "notify": "cat > heard-$$"}
-    state, outcome, said = run(tmp_path, hosts, targets=names, budget={"cases": 150}, **keys)
+    hosts, keys = RemoteLocalHosts(tmp_path, deadly=1), {"seeds": [0, 1], "workers": 2, "notify": "cat > notified-$$"}
+    state, outcome, lines = run(tmp_path, hosts, targets=names, budget={"cases": 150}, **keys)
     for thread in threading.enumerate():
         if thread is not threading.main_thread() and not thread.daemon:
             thread.join()
-    heard = sorted((json.loads(path.read_text()) for path in Path().glob("heard-*")), key=lambda one: one["event"])
-    assert [one["event"] for one in heard] == ["finding", "finding", "finished"]
-    for one in heard[:2]:
-        assert one["campaign"] == "campaign" and Path(one["finding"]["path"]).is_file()
+    notified = sorted((json.loads(path.read_text()) for path in Path().glob("notified-*")), key=itemgetter("event"))
+    assert [document["event"] for document in notified] == ["finding", "finding", "finished"]
+    for document in notified[:2]:
+        assert document["campaign"] == "campaign" and Path(document["finding"]["path"]).is_file()
     with state.store:
         assert outcome == "finished"
-        assert sorted(path.parent.name for path in corpus.entry_files([Path("corpus")])) == ["ends", "wrong"], said
-        assert {one.target for one in state.store.findings()} == {"ends", "wrong"}
-        assert any("SIGKILL" in line for line in said)
+        assert sorted(path.parent.name for path in corpus.entry_files([Path("corpus")])) == ["ends", "wrong"], lines
+        assert {finding.target for finding in state.store.findings()} == {"ends", "wrong"}
+        assert any("SIGKILL" in line for line in lines)
         assert all(job.cases > 0 and not job.note for job in state.jobs)
         assert not list(Path("state").glob("*/journals/*")) and not list(Path("state").glob("*/suspects/*"))
     # What is there already is replayed from its text; a target's file that is repaired travels again.
     Path("mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))
-    again, outcome, said = run(tmp_path, RemoteLocalHosts(tmp_path), targets=names[1:2], budget={"cases": 20})
+    again, outcome, lines = run(tmp_path, RemoteLocalHosts(tmp_path), targets=names[1:2], budget={"cases": 20})
     with again.store:
-        assert (outcome, len(again.fixed), len(again.new)) == ("finished", 1, 0), said
+        assert (outcome, len(again.fixed), len(again.new)) == ("finished", 1, 0), lines
 
 
 def test_a_target_that_cannot_be_sent_costs_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +141,9 @@ class ScriptedHosts(RemoteHosts, LocalHosts):
 
 
 def test_nothing_that_a_host_sends_is_taken_for_a_path(tmp_path: Path) -> None:
-    kept, places = tmp_path / "kept", (str(tmp_path / "corpus"), str(tmp_path / "journal"))
+    kept, paths = tmp_path / "kept", (str(tmp_path / "corpus"), str(tmp_path / "journal"))
     kept.write_text("kept")
-    request = Slice("relu", "", "cpu", "random", 0, 0, 0, 1.0, None, *places, 1 << 30, (str(tmp_path / "suspect"),))
+    request = Slice("relu", "", "cpu", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
     saved = Saved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-STATES = ("running", "stopped", "finished", "failed")
-"""Of a campaign: a process works on it; it can be resumed; its budget is used up; it ended by an error."""
-REPLAYED = ("", "disagrees", "agrees")
-"""What came of replaying a finding's entry last: nothing yet, it still fails, it no longer does."""
 JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
 """The fields that name a job."""
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """One run over some targets. `config` is the validated configuration as JSON text, `folder` its journals' place."""
+    """One run over some targets. `config` is the validated configuration as JSON text, `folder` holds its journals.
+
+    `state` is running (a process works on it), stopped (it can be resumed), finished (its budget is used up) or failed.
+    """
 
     id: int
     name: str
@@ -91,7 +90,10 @@ class JobTotals:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life of one worker of a campaign. `ticks` counts from the start of the machine that `boot` names."""
+    """A sign of life of one worker of a campaign; `lane` is the target of its job.
+
+    `ticks` counts from the start of the machine that `boot` names.
+    """
 
     campaign: int
     worker: str
@@ -132,7 +134,10 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`."""
+    """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
+
+    `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``.
+    """
 
     id: str
     corpus: str
@@ -156,7 +161,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """One time that a finding was seen: in one slice of a campaign, or told by its entry. `key` makes it unique.
+    """One time that a finding was seen: in one slice of a campaign, or recorded by its entry. `key` makes it unique.
 
     `new` is whether the finding was saved then for the first time.
     """

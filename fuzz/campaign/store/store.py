@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, delete, func, insert, or_, select, update
@@ -49,11 +49,11 @@ class Store:
 
     def create_campaign(self, name: str, config: str, corpus: str, wall: float, host: str, pid: int) -> Campaign:
         """A new campaign, running."""
-        made = Campaign(0, name, config, "running", 0.0, 0, wall, wall, corpus, "", host, pid)
-        values = {name: value for name, value in vars(made).items() if name != "id"}
+        campaign = Campaign(0, name, config, "running", 0.0, 0, wall, wall, corpus, "", host, pid)
+        values = {name: value for name, value in vars(campaign).items() if name != "id"}
         with self._transaction() as connection:
             number = connection.execute(insert(CAMPAIGNS).values(**values).returning(CAMPAIGNS.c.id)).scalar_one()
-        return Campaign(**values, id=number)
+        return replace(campaign, id=number)
 
     def save_campaign(self, campaign: Campaign) -> None:
         """Writes everything that a campaign says about itself."""

@@ -5,79 +5,67 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Boolean,
-    Column,
-    Dialect,
-    Double,
-    ForeignKeyConstraint,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    TypeDecorator,
-    UniqueConstraint,
-)  # fmt: skip
+import sqlalchemy as sa
 
 from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
 
-LONG = BigInteger().with_variant(Integer, "sqlite")
+LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
 
-class TextTuple(TypeDecorator[tuple[str, ...]]):
+class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
     """A tuple of texts as a JSON array."""
 
-    impl, cache_ok = JSON, True
+    impl, cache_ok = sa.JSON, True
 
-    def process_bind_param(self, value: tuple[str, ...] | None, dialect: Dialect) -> list[str]:
+    def process_bind_param(self, value: tuple[str, ...] | None, dialect: sa.Dialect) -> list[str]:
         return list(value or ())
 
-    def process_result_value(self, value: list[str] | None, dialect: Dialect) -> tuple[str, ...]:
+    def process_result_value(self, value: list[str] | None, dialect: sa.Dialect) -> tuple[str, ...]:
         return tuple(value or ())
 
 
 TYPES: dict[Any, Any] = {
-    int: LONG, int | None: LONG, float: Double, str: Text, bool: Boolean, tuple[str, ...]: TextTuple,
-    Mapping[str, int]: JSON, Mapping[str, str]: JSON,
+    int: LONG, int | None: LONG, float: sa.Double, str: sa.Text, bool: sa.Boolean, tuple[str, ...]: TextTuple,
+    Mapping[str, int]: sa.JSON, Mapping[str, str]: sa.JSON,
 }  # fmt: skip
-metadata = MetaData()
+metadata = sa.MetaData()
 
 
-def _table(name: str, record: type, /, *extra: Any, key: tuple[str, ...] = (), **types: Any) -> Table:
+def _table(name: str, record: type, /, *extra: Any, key: tuple[str, ...] = (), **types: Any) -> sa.Table:
     """The table with a column for each field of a record; `types` are other types than those of `TYPES`."""
     columns = [
-        Column(field, types.get(field, TYPES[hint]), primary_key=field in key, nullable=hint == int | None)
+        sa.Column(field, types.get(field, TYPES[hint]), primary_key=field in key, nullable=hint == int | None)
         for field, hint in get_type_hints(record).items()
     ]
-    return Table(name, metadata, *columns, *extra)
+    return sa.Table(name, metadata, *columns, *extra)
 
 
-def _campaign() -> ForeignKeyConstraint:
-    return ForeignKeyConstraint(["campaign"], ["campaigns.id"])
+def _campaign() -> sa.ForeignKeyConstraint:
+    return sa.ForeignKeyConstraint(["campaign"], ["campaigns.id"])
 
 
-CAMPAIGNS = _table("campaigns", Campaign, Index("ix_campaigns_name", "name"), key=("id",), name=String(200))
+CAMPAIGNS = _table("campaigns", Campaign, sa.Index("ix_campaigns_name", "name"), key=("id",), name=sa.String(200))
 JOBS = _table("lanes", Job, _campaign(), key=JOB_KEY)
 HEARTBEATS = _table("heartbeats", Heartbeat, _campaign(), key=("campaign", "worker"))
-STATISTICS = _table("statistics", Statistic, _campaign(), UniqueConstraint(*JOB_KEY, "number"), key=("id",))
+STATISTICS = _table("statistics", Statistic, _campaign(), sa.UniqueConstraint(*JOB_KEY, "number"), key=("id",))
 FINDINGS = _table(
-    "findings", Finding, Index("findings_by_target", "target"), Index("findings_by_last_seen", "last_seen"), key=("id",)
+    "findings",
+    Finding,
+    sa.Index("findings_by_target", "target"),
+    sa.Index("findings_by_last_seen", "last_seen"),
+    key=("id",),
 )
 OCCURRENCES = _table(
     "occurrences",
     Occurrence,
-    Column("id", LONG, primary_key=True),
+    sa.Column("id", LONG, primary_key=True),
     _campaign(),
-    ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
-    Index("occurrences_by_finding", "finding"),
-    UniqueConstraint("finding", "key"),
+    sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
+    sa.Index("occurrences_by_finding", "finding"),
+    sa.UniqueConstraint("finding", "key"),
 )
-TABLES: dict[type, Table] = {
+TABLES: dict[type, sa.Table] = {
     Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,
     Occurrence: OCCURRENCES,
 }  # fmt: skip

@@ -22,7 +22,7 @@ from fuzz.campaign.store.tables import metadata
 from fuzz.errors import StoreError, UsageError
 from fuzz.model.entry import Entry
 
-FOUND = Finding(
+FINDING = Finding(
     "dx-sign-1", "corpus", "t/dx-sign-1.yaml", "t", "accuracy", "dx", "sign", "dx: wrong", "kernel", "open", "",
     {"N": 3}, 6, "sign flipped", 10.0, 10.0,
 )  # fmt: skip
@@ -39,7 +39,7 @@ def campaign(store: Store) -> Campaign:
     return store.create_campaign("nightly", '{"workers": 2}', "corpus", 5.0, "host", 77)
 
 
-def seen(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> Occurrence:
+def occurrence(finding: str, key: str, campaign: int | None = None, hits: int = 1) -> Occurrence:
     return Occurrence(finding, key, 11.0, campaign, "cpu", "random", 1 << 40, 12, hits, False, {"torch": "2"})
 
 
@@ -52,63 +52,69 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     store.save_job(lane)
     store.save_heartbeat(beat)
     store.save_statistic(statistic)
-    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
+    store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
     assert store.campaign(campaign.id) == campaign and store.campaigns() == [campaign]
     assert store.jobs(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
     assert store.heartbeats() == store.heartbeats(campaign.id) == [beat]
     (counted,) = store.statistics(campaign.id)
     assert counted == replace(statistic, id=counted.id) and store.statistics(after=counted.id) == []
-    assert store.finding(FOUND.id) == replace(FOUND, hits=1)
-    assert store.occurrences(FOUND.id) == [seen(FOUND.id, "1", campaign.id)]
+    assert store.finding(FINDING.id) == replace(FINDING, hits=1)
+    assert store.occurrences(FINDING.id) == [occurrence(FINDING.id, "1", campaign.id)]
     assert store.campaign(99) is store.finding("nothing") is None
 
 
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
     for _ in range(3):
-        store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id, hits=5))
+        store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id, hits=5))
         store.save_statistic(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
         store.save_campaign(replace(campaign, state="stopped", seconds=9.5))
-    store.save_finding(replace(FOUND, last_seen=20.0, first_seen=20.0), seen(FOUND.id, "2", campaign.id, hits=2))
-    assert store.finding(FOUND.id) == replace(FOUND, hits=7, last_seen=20.0)
+    store.save_finding(
+        replace(FINDING, last_seen=20.0, first_seen=20.0), occurrence(FINDING.id, "2", campaign.id, hits=2)
+    )
+    assert store.finding(FINDING.id) == replace(FINDING, hits=7, last_seen=20.0)
     assert len(store.statistics()) == 1
-    assert [(one.state, one.seconds) for one in store.campaigns(name="nightly")] == [("stopped", 9.5)]
+    assert [(campaign.state, campaign.seconds) for campaign in store.campaigns(name="nightly")] == [("stopped", 9.5)]
 
 
 def test_findings_are_chosen_by_what_they_are(store: Store, campaign: Campaign) -> None:
-    other = replace(FOUND, id="y-value-2", symptom="value", status="fixed", message="50% _off", last_seen=99.0)
-    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
+    other = replace(FINDING, id="y-value-2", symptom="value", status="fixed", message="50% _off", last_seen=99.0)
+    store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
     store.save_finding(other)
-    names = [found.id for found in store.findings()]
-    assert names == [other.id, FOUND.id] and store.count_findings() == 2
-    assert [found.id for found in store.findings(limit=1, offset=1)] == [FOUND.id]
-    assert [found.id for found in store.findings(status="fixed", symptom="value")] == [other.id]
-    assert [found.id for found in store.findings(campaign=campaign.id)] == [FOUND.id]
-    assert [found.id for found in store.findings(text="DX-SIGN")] == [FOUND.id]
-    assert [found.id for found in store.findings(text="% _o")] == [other.id]
+    names = [finding.id for finding in store.findings()]
+    assert names == [other.id, FINDING.id] and store.count_findings() == 2
+    assert [finding.id for finding in store.findings(limit=1, offset=1)] == [FINDING.id]
+    assert [finding.id for finding in store.findings(status="fixed", symptom="value")] == [other.id]
+    assert [finding.id for finding in store.findings(campaign=campaign.id)] == [FINDING.id]
+    assert [finding.id for finding in store.findings(text="DX-SIGN")] == [FINDING.id]
+    assert [finding.id for finding in store.findings(text="% _o")] == [other.id]
     assert store.findings(text="'; DROP TABLE findings; --") == [] and store.count_findings(target="t") == 2
     with pytest.raises(StoreError, match="findings have no 'nonsense'"):
         store.findings(nonsense="1")
 
 
 def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Campaign) -> None:
-    store.save_finding(FOUND, seen(FOUND.id, "1", campaign.id))
-    small = replace(FOUND, id="dx-sign-0", elements=1, first_seen=12.0)
-    store.save_finding(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
-    store.save_finding(small, seen(small.id, "2", campaign.id), replaces=FOUND.id)
+    store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
+    small = replace(FINDING, id="dx-sign-0", elements=1, first_seen=12.0)
+    store.save_finding(small, occurrence(small.id, "2", campaign.id), replaces=FINDING.id)
+    store.save_finding(small, occurrence(small.id, "2", campaign.id), replaces=FINDING.id)
     (left,) = store.findings()
     assert (left.id, left.elements, left.first_seen, left.hits) == ("dx-sign-0", 1, 10.0, 2)
-    both = replace(FOUND, id="dx-sign-9")
-    store.save_finding(both, seen(both.id, "3"))
+    both = replace(FINDING, id="dx-sign-9")
+    store.save_finding(both, occurrence(both.id, "3"))
     store.save_finding(small, None, replaces=both.id)
-    assert [one.key for one in store.occurrences(small.id)] == ["1", "2", "3"] and store.count_findings() == 1
+    assert [occurrence.key for occurrence in store.occurrences(small.id)] == [
+        "1",
+        "2",
+        "3",
+    ] and store.count_findings() == 1
 
 
 def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
-    store.save_finding(FOUND, seen(FOUND.id, "1"))
-    store.save_replay(FOUND.id, "agrees")
-    store.save_finding(FOUND, seen(FOUND.id, "2"))
-    assert [found.id for found in store.findings(replayed="agrees")] == [FOUND.id]
-    store.remove_finding(FOUND.id)
+    store.save_finding(FINDING, occurrence(FINDING.id, "1"))
+    store.save_replay(FINDING.id, "agrees")
+    store.save_finding(FINDING, occurrence(FINDING.id, "2"))
+    assert [finding.id for finding in store.findings(replayed="agrees")] == [FINDING.id]
+    store.remove_finding(FINDING.id)
     assert store.findings() == [] and store.occurrences() == []
 
 
@@ -126,7 +132,7 @@ def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
     def write(writer: int) -> None:
         with Store(store_url) as store:
             for index in range(10):
-                store.save_finding(FOUND, seen(FOUND.id, f"{writer}/{index}", number))
+                store.save_finding(FINDING, occurrence(FINDING.id, f"{writer}/{index}", number))
                 store.save_statistic(
                     Statistic(number, f"t{writer}", "", "cpu", "random", 0, index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0)
                 )
@@ -144,14 +150,14 @@ def test_findings_are_made_again_from_the_corpus(
     folder = tmp_path / "corpus"
     path = corpus.add(folder, entry)
     made = finding_of(entry, path, folder, path.stat().st_mtime)
-    store.save_finding(replace(FOUND, corpus=made.corpus))
-    store.save_finding(replace(FOUND, id="elsewhere"))
+    store.save_finding(replace(FINDING, corpus=made.corpus))
+    store.save_finding(replace(FINDING, id="elsewhere"))
     (folder / "torn.yaml").write_text("format: fuzz-case/1\ntarget: x")
     done = rebuild(store, folder)
     assert (done.findings, len(done.added), done.forgotten, len(done.unreadable)) == (1, 1, 1, 1)
     assert store.finding(made.id) == replace(made, hits=1)
-    assert {found.id for found in store.findings()} == {made.id, "elsewhere"}
-    store.save_finding(made, seen(made.id, "c1", campaign.id))
+    assert {finding.id for finding in store.findings()} == {made.id, "elsewhere"}
+    store.save_finding(made, occurrence(made.id, "c1", campaign.id))
     corpus.mark(path, "fixed", "by 2.0")
     again = rebuild(store, folder)
     assert (again.added, again.forgotten) == ((), 0)
