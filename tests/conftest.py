@@ -12,6 +12,8 @@ from services import Postgres, postgres
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
+from fuzz.model.provenance import Provenance
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -83,4 +85,4 @@ def entry(case: Case) -> Entry:
     """A saved finding of that case."""
     seen = Element("dx", (1,), "0.5", "0x3f000000", "-0.5", bound="1e-09", ulps="3")
     found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 2 elements wrong", (seen,), disagreeing=1, compared=2)
-    return Entry(case, found, planted="erf_saturates", seen={"backend": "cpu", "rate": "10/10"})
+    return Entry(case, found, planted="erf_saturates", provenance=Provenance(backend="cpu", rate=Rate(10, 10)))

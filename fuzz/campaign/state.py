@@ -229,10 +229,10 @@ class CampaignState:
             return  # Replaced or removed meanwhile; whoever did that reports it.
         wall, name = self.clock.wall(), path.stem
         finding = finding_of(entry, path, self.corpus, wall)
-        key, backend = f"{job.campaign}:{tag(job)}:{running.before.slices}", entry.seen.get("backend", "")
+        key, backend = f"{job.campaign}:{tag(job)}:{running.before.slices}", entry.provenance.backend
         numbers = job.seed, event.case, event.hits
         occurrence = Occurrence(
-            name, key, wall, job.campaign, backend, job.engine, *numbers, name in running.new, dict(entry.seen)
+            name, key, wall, job.campaign, backend, job.engine, *numbers, name in running.new, entry.provenance.fields()
         )
         write = partial(self.store.save_finding, finding, occurrence, replaced)
         self.recorder.put(("finding", name, key, replaced), write)

@@ -174,7 +174,7 @@ def _replay(request: Replay, path: str) -> protocol.Replayed:
     name = backend(own_backend(entry, request.backend)).name
     disagrees = reproduces(entry, text, target, name)
     if elsewhere(entry, name, disagrees):
-        return protocol.Replayed(path, None, why=f"it was seen on {entry.seen['backend']}, and agrees on {name}")
+        return protocol.Replayed(path, None, why=f"it was seen on {entry.provenance.backend}, and agrees on {name}")
     return protocol.Replayed(path, disagrees, entry.status)
 
 

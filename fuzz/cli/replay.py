@@ -114,7 +114,7 @@ def item_of(result: Replayed) -> Item:
 def told(result: Replayed) -> str:
     shown = "disagrees" if result.reproduced else "agrees"
     if result.elsewhere:
-        return f"open, seen on {result.entry.seen['backend']}; agrees on {result.backend}"
+        return f"open, seen on {result.entry.provenance.backend}; agrees on {result.backend}"
     if result.passed:
         return f"{result.entry.status}, {shown}"
     if result.reproduced:

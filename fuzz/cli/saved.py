@@ -14,7 +14,6 @@ from fuzz.cli.run import chosen_backend
 from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Verdict
 from fuzz.model.oracles import PARITY
 from fuzz.report.text import screen
 from fuzz.run.replay import open_triage, target_of
@@ -75,9 +74,9 @@ def shrink(
 
 def moved(path: Path, entry: Entry, bug: Bug) -> Path:
     """Saves the smaller case in place of the larger one; an entry of that name that exists keeps its status."""
-    old = {*Verdict.recalled(entry.seen).told, "diagnosis"}
-    seen = {**{key: text for key, text in entry.seen.items() if key not in old}, **bug.provenance}
-    smaller = replace(entry, case=bug.case, finding=bug.reported_finding, seen=seen)
+    cross_checks = bug.cross_checks or entry.provenance.cross_checks
+    seen = replace(entry.provenance, verdict=bug.verdict, diagnosis=bug.diagnosis, cross_checks=cross_checks)
+    smaller = replace(entry, case=bug.case, finding=bug.reported_finding, provenance=seen)
     return corpus.save(path.parent, smaller, path)
 
 

@@ -1,23 +1,23 @@
-"""Entry: one corpus file as data: a case, what was seen there, and what became of it."""
+"""Defines an entry, one corpus file as data: a case, what was seen there, and what became of it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.provenance import Provenance
 
 STATUSES = ("open", "fixed", "accepted")
-LONGEST = 80
+MAX_OUTPUTS_IN_NAME = 80
 """Characters that the outputs' names take in a file's name."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A corpus entry. `seen` holds where and how it was seen, as text by name; `also` other oracles that fire."""
+    """A corpus entry. `also` holds summaries of other findings in the same case (`Finding.summary`)."""
 
     case: Case
     finding: Finding | None = None
@@ -25,7 +25,7 @@ class Entry:
     why: str = ""
     planted: str = ""
     also: tuple[str, ...] = ()
-    seen: Mapping[str, str] = field(default_factory=dict)
+    provenance: Provenance = Provenance()
 
     @property
     def digest(self) -> str:
@@ -36,7 +36,7 @@ class Entry:
         """The file's name, from what is wrong and the digest."""
         if self.finding is None:
             return f"seed-{self.digest[:8]}.yaml"
-        outputs = re.sub(r"[^A-Za-z0-9_+]+", "_", self.finding.output)[:LONGEST]
+        outputs = re.sub(r"[^A-Za-z0-9_+]+", "_", self.finding.output)[:MAX_OUTPUTS_IN_NAME]
         return f"{outputs}-{self.finding.symptom}-{self.digest[:8]}.yaml"
 
 

@@ -1,4 +1,4 @@
-"""Finding: evidence of one disagreement, as a value that an oracle returns.
+"""Defines a finding: evidence of one disagreement, as a value that an oracle returns.
 
 A case is filed under the first oracle that fires; the signature names the bug, so that many hits of one bug are one
 finding.
@@ -6,8 +6,6 @@ finding.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from fuzz.model.oracles import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle
@@ -64,6 +62,20 @@ class Finding:
         return "+".join(self.outputs)
 
     @property
+    def summary(self) -> str:
+        """Oracle, outputs and symptom on one line."""
+        return f"{self.oracle} {self.output} {self.symptom}"
+
+    @staticmethod
+    def parse_summary(text: str) -> Finding | None:
+        """The finding that a summary names, with the summary as its message; None for any other text."""
+        oracle, _, rest = text.partition(" ")
+        outputs, _, symptom = rest.rpartition(" ")
+        if symptom not in SYMPTOMS.get(oracle, ()):
+            return None
+        return Finding(oracle, tuple(outputs.split("+")), symptom, text)
+
+    @property
     def as_accuracy(self) -> Finding:
         """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
         if self.oracle != PARITY.name:
@@ -110,22 +122,8 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """The verdict as people read it."""
+        """The verdict with its reason."""
         return self.name + (f" ({self.reason})" if self.reason else "")
-
-    @property
-    def told(self) -> dict[str, str]:
-        """The verdict as an entry tells it."""
-        told = {"verdict": self.name, "reason": self.reason, "digits": str(self.digits or ""), "proof": self.proof}
-        return {key: text for key, text in told.items() if text}
-
-    @staticmethod
-    def recalled(told: Mapping[str, str]) -> Verdict:
-        """The verdict that an entry tells; what no version of this program writes is unadjudicated."""
-        name, digits = told.get("verdict", ""), told.get("digits", "")
-        known = name if name in VERDICTS else "unadjudicated"
-        count = int(digits) if re.fullmatch("[0-9]{1,9}", digits) else 0
-        return Verdict(known, told.get("reason", ""), count, proof=told.get("proof", ""))
 
 
 def finding_order(finding: Finding) -> tuple[int, int]:

@@ -50,9 +50,9 @@ def items(result: Result, target: Target, *, only_new: bool) -> list[Item]:
     """The findings of a run; those fail that its exit code counts."""
     found = []
     for bug in result.bugs:
-        also = tuple(f"{one.oracle} {one.output} {one.symptom}" for one in bug.also)
-        seen = {"backend": result.backend, "rate": str(bug.rate), **bug.provenance}
-        entry = Entry(bug.case, bug.reported_finding, planted=result.options.planted or "", also=also, seen=seen)
+        also = tuple(other.summary for other in bug.also)
+        seen = replace(bug.provenance, backend=result.backend, rate=bug.rate)
+        entry = Entry(bug.case, bug.reported_finding, planted=result.options.planted or "", also=also, provenance=seen)
         state = "accepted" if bug.accepted else "ok" if bug.known and only_new else "failed"
         told = headline(bug.reported_finding)
         found.append(item(entry, target, bug.path, state, "known" if bug.known else "new", told))

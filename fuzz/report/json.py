@@ -45,7 +45,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "output": bug.reported_finding.output,
         "symptom": bug.reported_finding.symptom,
         "message": bug.reported_finding.message,
-        "also": [f"{found.oracle} {found.output} {found.symptom}" for found in bug.also],
+        "also": [other.summary for other in bug.also],
         "seen": "known" if bug.known else "new",
         "verdict": bug.verdict.name,
         "reason": bug.verdict.reason,

@@ -58,7 +58,7 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def on_shrunk(self, bug: Bug) -> None:
-        entry = Entry(bug.case, bug.reported_finding, seen=bug.provenance)
+        entry = Entry(bug.case, bug.reported_finding, provenance=bug.provenance)
         tries = f"{bug.executions} executions"
         self._print(screen(entry, f"{bug.path} (shrunk in {tries})", f"{self.command} {bug.path}"))
 

@@ -8,7 +8,6 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from fuzz.model.finding import Verdict
 from fuzz.model.oracles import find_oracle
 from fuzz.report.items import Item
 
@@ -58,7 +57,7 @@ def result(one: Item, index: int) -> dict[str, Any]:
 
 def level(one: Item) -> str:
     """A reference that is wrong is the target's author's matter, not a fault of the kernel."""
-    return "warning" if Verdict.recalled(one.entry.seen).name == "reference" else "error"
+    return "warning" if one.entry.provenance.adjudication.name == "reference" else "error"
 
 
 def place(file: str, line: int) -> dict[str, Any]:
@@ -75,5 +74,5 @@ def artifact(file: str) -> dict[str, str]:
 
 def properties(one: Item) -> dict[str, Any]:
     found = {"repeat": f"fuzz replay {one.path}", "dims": dict(one.entry.case.last.dims)}
-    said = {"planted": one.entry.planted, "verdict": one.entry.seen.get("verdict", "")}
+    said = {"planted": one.entry.planted, "verdict": one.entry.provenance.fields().get("verdict", "")}
     return found | {name: text for name, text in said.items() if text}

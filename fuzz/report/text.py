@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
@@ -11,7 +11,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.rate import Rate
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
@@ -27,10 +27,10 @@ def screen(entry: Entry, path: str, command: str) -> str:
     lines += [f"  {line}" for line in case_lines(entry.case)]
     if finding:
         lines += ["", *(f"  {line}" for line in element_lines(finding))]
-        lines += [f"  {line}" for line in verdict_lines(finding, entry.seen)]
-        lines += [f"  {text}" for text in entry.seen.get("diagnosis", "").split("; ") if text]
+        lines += [f"  {line}" for line in verdict_lines(finding, entry.provenance)]
+        lines += [f"  {text}" for text in entry.provenance.diagnosis]
         lines += [f"  also: {text}" for text in entry.also]
-    lines += ["", *(f"  {line}" for line in seen_lines(entry.seen))]
+    lines += ["", *(f"  {line}" for line in provenance_lines(entry.provenance))]
     status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
     return "\n".join([*lines, status, f"  saved    {path}", f"  repeat   {command}"])
 
@@ -87,23 +87,22 @@ def element_lines(finding: Finding) -> Iterator[str]:
         yield f"shown by call {finding.call + 1}"
 
 
-def verdict_lines(finding: Finding, seen: Mapping[str, str]) -> Iterator[str]:
+def verdict_lines(finding: Finding, provenance: Provenance) -> Iterator[str]:
     """What arbitrary precision says, where there is an exact value."""
-    side = SIDES.get(seen.get("verdict", ""))
+    side = SIDES.get(provenance.adjudication.name)
     if side and finding.elements and finding.elements[0].exact:
         first = finding.elements[0]
-        yield f"{side} is wrong, {_evidence(seen)}:"
+        yield f"{side} is wrong, {_evidence(provenance.adjudication)}:"
         yield f"  {first.output}{list(first.index)} is exactly {first.exact}"
 
 
-def _evidence(seen: Mapping[str, str]) -> str:
+def _evidence(verdict: Verdict) -> str:
     """How the exact value is known: interval arithmetic encloses it, or mpmath gives it at two precisions."""
-    digits = seen.get("digits", "")
-    if seen.get("proof") == "enclosure":
-        return f"certified by interval arithmetic at {digits} digits"
+    if verdict.proof == "enclosure":
+        return f"certified by interval arithmetic at {verdict.digits or ''} digits"
     return (
-        f"confirmed by mpmath at {int(digits) // 2} and {digits} digits"
-        if digits.isdecimal()
+        f"confirmed by mpmath at {verdict.digits // 2} and {verdict.digits} digits"
+        if verdict.digits
         else "confirmed by mpmath"
     )
 
@@ -124,11 +123,11 @@ def _ulps(text: str) -> str:
     return f"{number:.3g}" if math.isfinite(number) else "infinitely many"
 
 
-def seen_lines(seen: Mapping[str, str]) -> Iterator[str]:
-    if seen:
+def provenance_lines(provenance: Provenance) -> Iterator[str]:
+    if seen := provenance.fields():
         where = ", ".join(f"{name} {seen[name]}" for name in ("backend", "device", "torch", "triton") if name in seen)
-        rate = f"{Rate.parse(seen['rate']).describe()} runs" if "rate" in seen else ""
-        parts = [where, rate, f"verdict {Verdict.recalled(seen).text}"]
+        rate = f"{provenance.rate.describe()} runs" if provenance.rate else ""
+        parts = [where, rate, f"verdict {provenance.adjudication.text}"]
         yield f"seen     {'; '.join(filter(None, parts))}"
         if "witnesses" in seen:
             yield f"others   {seen['witnesses']}"

@@ -347,13 +347,13 @@ class Fuzzer:
         return max(SHRINKING * budget - self.paused_seconds, min(SHRINKING * budget, 10.0))
 
     def _entry(self, bug: Bug) -> Entry:
-        seen = {
-            "backend": self.backend,
-            **self.versions,
-            "rate": str(bug.rate),
-            "seed": str(self.options.seed),
-            "first_case": str(bug.first_index),
-            **bug.provenance,
-        }
-        also = tuple(f"{found.oracle} {found.output} {found.symptom}" for found in bug.also)
-        return Entry(bug.case, bug.reported_finding, planted=self.options.planted or "", also=also, seen=seen)
+        seen = replace(
+            bug.provenance,
+            backend=self.backend,
+            versions=self.versions,
+            rate=bug.rate,
+            seed=self.options.seed,
+            first_case=bug.first_index,
+        )
+        also = tuple(other.summary for other in bug.also)
+        return Entry(bug.case, bug.reported_finding, planted=self.options.planted or "", also=also, provenance=seen)

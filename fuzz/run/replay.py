@@ -29,19 +29,19 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
     with open_triage(entry, text, target, backend) as triage:
         if entry.finding is None:
             return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
-        like, rate = entry.finding.as_accuracy, Rate.parse(entry.seen.get("rate", "1/1"))
+        like, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
         several = len(entry.case.calls) > 1
         return any(triage.reproduce(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
 
 
 def own_backend(entry: Entry, other: str) -> str:
     """The backend that an entry was seen on where that is the CPU's, which runs anywhere, or the other one."""
-    return "cpu" if entry.seen.get("backend") == "cpu" else other
+    return "cpu" if entry.provenance.backend == "cpu" else other
 
 
 def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
     """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
-    return entry.status == "open" and not disagrees and entry.seen.get("backend", backend) != backend
+    return entry.status == "open" and not disagrees and (entry.provenance.backend or backend) != backend
 
 
 def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:

@@ -10,6 +10,7 @@ from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.oracles import ACCURACY, BOUNDS, MUTATION, PARITY, find_oracle
+from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import non_defaults
@@ -58,11 +59,9 @@ class Bug:
     initial_symptom: str = ""
 
     @property
-    def provenance(self) -> dict[str, str]:
-        """Verdict, diagnosis and witnesses as an entry tells them."""
-        said = "; ".join(f"{name} {said}" for name, said in self.cross_checks.items())
-        words = {"diagnosis": "; ".join(self.diagnosis), "witnesses": said}
-        return {**self.verdict.told, **{key: text for key, text in words.items() if text}}
+    def provenance(self) -> Provenance:
+        """Verdict, diagnosis and cross-checks as an entry bugs them."""
+        return Provenance(verdict=self.verdict, diagnosis=self.diagnosis, cross_checks=self.cross_checks)
 
     def move_to(self, other: Bug) -> None:
         """Moves to another bug's case, with what was seen of it."""
@@ -193,12 +192,7 @@ def known_bugs(folder: Path, target: Target, planted: str | None) -> list[Bug]:
         bug.needs = non_defaults(entry.case, target)
         bug.outputs = set(entry.finding.outputs)
         bug.accepted = entry.status == "accepted"
-        bug.verdict = Verdict.recalled(entry.seen)
-        bug.also = tuple(_parse_also(text) for text in entry.also)
+        bug.verdict = entry.provenance.adjudication
+        bug.also = tuple(filter(None, map(Finding.parse_summary, entry.also)))
         found.append(bug)
     return found
-
-
-def _parse_also(text: str) -> Finding:
-    oracle, outputs, symptom = text.split(" ")
-    return Finding(oracle, tuple(outputs.split("+")), symptom, text)

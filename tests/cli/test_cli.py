@@ -265,7 +265,7 @@ def test_replay_notices_that_an_open_entry_agrees_now(fuzz: Here, saved: Path) -
     assert told.code == 1
     assert "marked open, but it agrees now; fuzz mark" in told.out and "0 passed, 1 failed" in told.out
     entry = corpus.read(saved)
-    corpus.write(saved, replace(entry, seen={**entry.seen, "backend": "cuda"}))
+    corpus.write(saved, replace(entry, provenance=replace(entry.provenance, backend="cuda")))
     told = fuzz("replay", saved)
     assert told.code == 0 and "open, seen on cuda; agrees on cpu" in told.out
     corpus.mark(saved, "fixed", "it is")

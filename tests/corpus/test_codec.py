@@ -20,6 +20,8 @@ from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small
 from fuzz.target.spec import Target
 
+ROOT = Path(__file__).parents[2]
+
 
 def refusal(text: str | bytes) -> str:
     """Why a text is not read; the reason is one line that a person can read."""
@@ -59,6 +61,16 @@ def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
     full = replace(full, finding=replace(entry.finding, ratio=float("inf"), source_line="kernel.py:7", call=0))
     read = codec.loads(codec.dumps(full).encode())
     assert read == full
+
+
+@pytest.mark.parametrize("folder", ["corpus", "benchmarks"])
+def test_entries_of_this_repository_are_written_again_byte_for_byte(folder: str) -> None:
+    files = [path for path in sorted((ROOT / folder).rglob("*.yaml")) if path.read_bytes().startswith(b"format: fuzz-")]
+    assert files
+    for path in files:
+        # An older version put more texts in quotes.
+        text, again = path.read_text(encoding="utf-8"), codec.dumps(codec.loads(path.read_bytes()))
+        assert again == text or again.replace('"', "") == text.replace('"', ""), path
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from fuzz import corpus
 from fuzz.errors import CorpusError, UsageError
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
+from fuzz.model.provenance import Provenance
 
 
 def test_an_entry_is_saved_under_its_target_and_name(entry: Entry, tmp_path: Path) -> None:
@@ -30,9 +31,9 @@ def test_an_entry_is_saved_under_its_target_and_name(entry: Entry, tmp_path: Pat
 def test_an_entry_that_is_saved_again_keeps_its_status(entry: Entry, tmp_path: Path) -> None:
     path = corpus.add(tmp_path, entry)
     corpus.mark(path, "accepted", "by design")
-    assert corpus.add(tmp_path, replace(entry, seen={"backend": "cuda"})) == path
+    assert corpus.add(tmp_path, replace(entry, provenance=Provenance(backend="cuda"))) == path
     read = corpus.read(path)
-    assert (read.status, read.why, dict(read.seen)) == ("accepted", "by design", {"backend": "cuda"})
+    assert (read.status, read.why, read.provenance) == ("accepted", "by design", Provenance(backend="cuda"))
 
 
 def test_a_smaller_case_takes_the_place_of_an_entry(entry: Entry, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from fuzz.errors import TargetError, Unadjudicated
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import VERDICTS, Finding, Verdict
 from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
@@ -157,8 +158,8 @@ def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("verdict", [Verdict("kernel", digits=100), Verdict("unadjudicated", "no rule for x")])
 def test_an_entry_recalls_the_verdict_that_it_tells(verdict: Verdict) -> None:
-    assert Verdict.recalled({"backend": "cpu", **verdict.told}) == verdict
-    assert Verdict.recalled({"verdict": "guilty", "digits": "many"}) == Verdict("unadjudicated")
+    assert Provenance.parse(Provenance("cpu", verdict=verdict).fields()).verdict == verdict
+    assert Provenance.parse({"verdict": "guilty", "digits": "many"}).adjudication == Verdict("unadjudicated")
 
 
 def test_a_verdict_is_one_of_a_list() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
 from fuzz.report.reproducer.script import script
 from fuzz.report.reproducer.source import Gathering
@@ -27,7 +29,7 @@ def entry(target: Target, oracle: str, symptom: str, outputs: tuple[str, ...], s
         for seed, (name, value) in enumerate(target.tensors.items(), 1)
     }
     case = Case(target.name, (Call({"M": 2, "N": 3}, arguments, {"eps": 1e-5}),), split)
-    return Entry(case, Finding(oracle, outputs, symptom, "m"), seen={"backend": "cpu"})
+    return Entry(case, Finding(oracle, outputs, symptom, "m"), provenance=Provenance(backend="cpu"))
 
 
 FINDINGS = [
@@ -75,7 +77,7 @@ def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
 ) -> None:
     saved = entry(layernorm, oracle, symptom, outputs, split)
     plain = {key: Argument(value.shape, value.dtype, value.values) for key, value in saved.case.last.arguments.items()}
-    saved = Entry(saved.case.with_call(0, Call({"M": 2, "N": 3}, plain, {"eps": 1e-5})), saved.finding, seen=saved.seen)
+    saved = replace(saved, case=saved.case.with_call(0, Call({"M": 2, "N": 3}, plain, {"eps": 1e-5})))
     codes = []
     for plant in (load_planted(layernorm, name)[0], None):
         path = tmp_path / "alone.py"

@@ -16,6 +16,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.outcome import Returned
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
 from fuzz.oracles import find_oracle
 from fuzz.oracles.examination import Examination
@@ -120,7 +121,7 @@ def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Pat
         case = case_of(target, oracle)
         found = known.get(key) or finding_of(target, plant, case, oracle)
         assert (found.oracle, found.symptom) == (oracle, symptom), found
-        entry = Entry(case, found, planted=plant, seen={"backend": "cpu"})
+        entry = Entry(case, found, planted=plant, provenance=Provenance(backend="cpu"))
         paths = []
         for kind, chosen in (("bad", load_planted(target, plant)[0]), ("good", None)):
             paths.append(folder / f"{name}-{plant}-{oracle}-{symptom}-{kind}.py")

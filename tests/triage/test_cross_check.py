@@ -105,5 +105,5 @@ def test_an_entry_tells_who_was_heard(tmp_path: Path) -> None:
 
     bug = Bug(WRONG, gelu_case(), gelu_case(), 0, 0.0)
     bug.cross_checks, bug.diagnosis = {"interpreter": AGREES, "cuda": DISAGREES}, ("dx is negated",)
-    assert bug.provenance["witnesses"] == "interpreter agrees; cuda disagrees"
-    assert bug.provenance["diagnosis"] == "dx is negated"
+    assert bug.provenance.fields()["witnesses"] == "interpreter agrees; cuda disagrees"
+    assert bug.provenance.fields()["diagnosis"] == "dx is negated"

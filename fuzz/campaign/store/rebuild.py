@@ -10,7 +10,6 @@ from fuzz.campaign.store.records import Finding, Occurrence
 from fuzz.campaign.store.store import Store
 from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Verdict
 
 ENTRY_KEY = "entry"
 """Key of the occurrence that an entry itself records."""
@@ -39,12 +38,12 @@ def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> Finding:
         output=finding.output,
         symptom=finding.symptom,
         message=finding.message,
-        verdict=Verdict.recalled(entry.seen).name,
+        verdict=entry.provenance.adjudication.name,
         status=entry.status,
         planted=entry.planted,
         dims=dict(entry.case.last.dims),
         elements=entry.case.elements(),
-        diagnosis=entry.seen.get("diagnosis", ""),
+        diagnosis="; ".join(entry.provenance.diagnosis),
         first_seen=wall,
         last_seen=wall,
     )
@@ -86,13 +85,13 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
 
 def _occurrence_of(entry: Entry, finding: Finding) -> Occurrence:
     """The one time that an entry itself records."""
-    seed, case = (entry.seen.get(key, "") for key in ("seed", "first_case"))
+    seen = entry.provenance
     return Occurrence(
         finding.id,
         ENTRY_KEY,
         finding.first_seen,
-        backend=entry.seen.get("backend", ""),
-        seed=int(seed) if seed.isdecimal() else 0,
-        case=int(case) if case.isdecimal() else 0,
-        seen=dict(entry.seen),
+        backend=seen.backend,
+        seed=seen.seed or 0,
+        case=seen.first_case or 0,
+        seen=seen.fields(),
     )

@@ -16,6 +16,7 @@ from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.layout import Layout
 from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched, Recipe, Values
 
 ELEMENTS = 1 << 26
@@ -54,7 +55,9 @@ def _entry(given: Any, digest: bool) -> Entry:
         why=text(fields.get("why", ""), "why"),
         planted=name(fields["planted"], "planted") if "planted" in fields else "",
         also=texts(finding.get("also", []), "also"),
-        seen={key: text(value, key) for key, value in mapping(fields.get("seen", {}), "seen").items()},
+        provenance=Provenance.parse(
+            {key: text(value, key) for key, value in mapping(fields.get("seen", {}), "seen").items()}
+        ),
     )
     if digest and entry.digest != text(fields["digest"], "digest"):
         raise CorpusError(f"digest is {shown(fields['digest'])}, but the case's bytes give {entry.digest!r}")

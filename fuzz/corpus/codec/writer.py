@@ -38,8 +38,8 @@ def dumps(entry: Entry, *, digest: bool = True) -> str:
         )
     if entry.finding:
         lines += _finding_lines(entry)
-    if entry.seen:
-        lines += ["seen:", *(f"  {key}: {_quoted(value)}" for key, value in entry.seen.items())]
+    if seen := entry.provenance.fields():
+        lines += ["seen:", *(f"  {key}: {_quoted(value)}" for key, value in seen.items())]
     return "\n".join(lines) + "\n"
 
 

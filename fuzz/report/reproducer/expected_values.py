@@ -20,7 +20,7 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
     target, call = saved.target, saved.finding.call
     if target.reference is None:
         return {}
-    backend = BACKENDS[saved.entry.seen.get("backend", "cpu")]
+    backend = BACKENDS[saved.entry.provenance.backend or "cpu"]
     exam = Examination(target, target.launcher, saved.entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
     dtypes = output_dtypes(exam, call)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Element, Verdict
+from fuzz.model.finding import Element
 from fuzz.model.oracles import ACCURACY
-from fuzz.model.rate import Rate
 from fuzz.report.plots.plot import Plot
 from fuzz.report.text import case_lines, verdict_lines
 from fuzz.web.plots.charts import make_plots
@@ -52,7 +51,7 @@ class EntryView:
 
     @property
     def diagnosis(self) -> tuple[str, ...]:
-        return tuple(text for text in self.entry.seen.get("diagnosis", "").split("; ") if text)
+        return self.entry.provenance.diagnosis
 
     @property
     def is_accuracy(self) -> bool:
@@ -61,15 +60,15 @@ class EntryView:
     @property
     def verdict(self) -> str:
         """The verdict of an accuracy finding; other findings have none."""
-        return Verdict.recalled(self.entry.seen).name if self.is_accuracy else ""
+        return self.entry.provenance.adjudication.name if self.is_accuracy else ""
 
     @property
     def certificate(self) -> str:
         """What adjudication says, or why it says nothing."""
         if self.entry.finding is None:
             return ""
-        lines = [line.strip() for line in verdict_lines(self.entry.finding, self.entry.seen)]
-        verdict = Verdict.recalled(self.entry.seen)
+        lines = [line.strip() for line in verdict_lines(self.entry.finding, self.entry.provenance)]
+        verdict = self.entry.provenance.adjudication
         if not lines and self.is_accuracy and verdict.name == "unadjudicated" and verdict.reason:
             return f"unadjudicated: {verdict.reason}"
         return "\n".join(lines)
@@ -80,18 +79,20 @@ class EntryView:
 
     @property
     def versions(self) -> Pairs:
-        return tuple((name, self.entry.seen[name]) for name in VERSIONS if name in self.entry.seen)
+        seen = self.entry.provenance.fields()
+        return tuple((name, seen[name]) for name in VERSIONS if name in seen)
 
     @property
     def numbers(self) -> Iterator[tuple[str, str]]:
         """What was counted: how much disagrees, by how much, how often, since when."""
-        finding, seen = self.entry.finding, self.entry.seen
+        finding, provenance = self.entry.finding, self.entry.provenance
+        seen = provenance.fields()
         if finding and finding.compared:
             yield "disagree", f"{finding.disagreeing} of {finding.compared} elements"
         if finding and finding.ratio:
             yield "error / bound", f"{finding.ratio:.4g}"
-        if "rate" in seen:
-            yield "shows in", f"{Rate.parse(seen['rate']).describe()} runs"
+        if provenance.rate:
+            yield "shows in", f"{provenance.rate.describe()} runs"
         yield from ((name.replace("_", " "), seen[name]) for name in PROVENANCE if name in seen)
         if finding and finding.source_line:
             yield "source line", finding.source_line

@@ -14,6 +14,7 @@ from fuzz import cli, corpus
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact
 from fuzz.web.pages.render import csp_hash, render_report
 from fuzz.web.pages.views import EntryView
@@ -52,7 +53,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 1 elements wrong", (shown,), disagreeing=1, compared=1)
     seen = {"backend": "cpu", "rate": "10/10", "diagnosis": "sign flipped for x < -3.6", "verdict": "kernel"}
     folder = tmp_path_factory.mktemp("corpus")
-    return corpus.add(folder, Entry(case, found, planted="erf_saturates", seen=seen))
+    return corpus.add(folder, Entry(case, found, planted="erf_saturates", provenance=Provenance.parse(seen)))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +99,8 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     assert entry.finding is not None
     element = Element(HOSTILE, (0,), HOSTILE, HOSTILE, HOSTILE, HOSTILE, "x", HOSTILE)
     finding = replace(entry.finding, message=HOSTILE, outputs=(HOSTILE,), elements=(element,), source_line=HOSTILE)
-    seen = {"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"}
-    hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), seen=seen)
+    seen = Provenance.parse({"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"})
+    hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), provenance=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
     study = PlotResult(PlotData(why=HOSTILE), HOSTILE, HOSTILE)
     made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
