@@ -1,8 +1,8 @@
 """accuracy: outputs and gradients lie inside the envelope of the float64 reference.
 
-The envelope's members are evaluated in stages: a few of them, and only for
-what those do not clear, more; their spread only grows, so what a few clear is cleared by all. Among a million elements
-the spread of eight members is small by chance somewhere, so that what exceeds the bound narrowly is asked once more.
+The envelope's members are evaluated in stages: a few of them first, and more only where something disagrees. Their
+spread only grows, so that what agrees with a few members agrees with all. Among a million elements the spread of eight
+members is small by chance somewhere; what exceeds its bound narrowly is therefore compared once more, with all members.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.comparison.bits import SHOWN, compare_bits, element
+from fuzz.oracles.comparison.bits import SHOWN, compare_bits, make_element
 from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
@@ -36,8 +36,8 @@ NARROW, NARROW_LARGE = 64.0, 4.0
 """Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
 FEW = 8
 """Elements that may each lie beside an edge where a derivative jumps: the last stage finds its other side as well."""
-DOUBT_SECONDS, DOUBT_ELEMENTS = 2.0, 1 << 10
-"""What settling a doubt may cost in a case that agrees, and the largest call that is asked."""
+EXACT_SECONDS, EXACT_ELEMENTS = 2.0, 1 << 10
+"""What exact values of a case that agrees may cost, and the elements of the largest call that they are evaluated of."""
 LARGE = 1 << 12
 """Elements of a call from which it counts as large."""
 RUN_BASELINE = '''
@@ -55,11 +55,11 @@ class Accuracy(CaseOracle):
 
     def check_case(self, exam: Examination) -> Finding | None:
         if exam.target.contract.kind == "bitwise":
-            return self._examine_bits(exam)
+            return self._compare_with_baseline(exam)
         for index in range(0 if exam.cleared else len(exam.case.calls)):
-            found = self._examine_call(exam, index)
-            if found:
-                return found
+            finding = check_call(exam, index)
+            if finding:
+                return finding
         return None
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
@@ -68,7 +68,7 @@ class Accuracy(CaseOracle):
         assert saved.target.baseline is not None
         return replace(compare_two_runs(saved.finding, RUN_BASELINE), functions={"BASELINE": saved.target.baseline})
 
-    def _examine_bits(self, exam: Examination) -> Finding | None:
+    def _compare_with_baseline(self, exam: Examination) -> Finding | None:
         """The last call's outputs against those of the baseline for the same case."""
         assert exam.target.baseline is not None
         outcome = run(exam.target, exam.target.baseline, exam.case.calls, exam.backend)
@@ -79,66 +79,69 @@ class Accuracy(CaseOracle):
         pairs = {name: (mine[name], other[name]) for name in mine}
         return compare_bits(self.name, "than those of the baseline", pairs)
 
-    def _examine_call(self, exam: Examination, index: int) -> Finding | None:
-        worst, wrong = 0.0, 0
-        narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
-        expected = None
-        for stage in range(len(STAGES)):
-            if stage == LAST and worst > narrow and wrong > FEW:
-                break
-            expected = evaluate_reference(exam, index, stage, expected)
-            outputs = exam.returned.calls[index].outputs
-            check_shapes(exam.target, outputs, expected)
-            contract = exam.target.contract
-            judged = {
-                name: compare_elements(outputs[name], expected[name], exam.precision, contract) for name in expected
-            }
-            if not any(one.wrong for one in judged.values()):
-                exam.worst = max([exam.worst, *(one.worst for one in judged.values())])
-                return _doubted(exam, index, stage, expected)
-            worst = max(one.worst for one in judged.values())
-            wrong = sum(int((one.symptom > 0).sum()) for one in judged.values())
-        assert expected is not None
-        return _finding(outputs, expected, judged, index)
+
+def check_call(exam: Examination, index: int) -> Finding | None:
+    """Compares one call's outputs with the reference, stage by stage of the envelope."""
+    worst, wrong = 0.0, 0
+    narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
+    outputs = exam.returned.calls[index].outputs
+    expected = None
+    for stage in range(len(STAGES)):
+        if stage == LAST and worst > narrow and wrong > FEW:
+            break
+        expected = evaluate_reference(exam, index, stage, expected)
+        check_shapes(exam.target, outputs, expected)
+        precision, contract = exam.precision, exam.target.contract
+        compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
+        worst = max((one.worst for one in compared.values()), default=0.0)
+        if not any(one.wrong for one in compared.values()):
+            exam.worst = max(exam.worst, worst)
+            return check_suspect_reference(exam, index, stage, expected)
+        wrong = sum(int((one.symptom > 0).sum()) for one in compared.values())
+    assert expected is not None
+    return make_finding(outputs, expected, compared, index)
 
 
-def _doubted(exam: Examination, index: int, stage: int, expected: Mapping[str, Expected]) -> Finding | None:
-    """The finding that the reference is wrong, where that is in doubt and the exact value says so."""
+def check_suspect_reference(
+    exam: Examination, index: int, stage: int, expected: Mapping[str, Expected]
+) -> Finding | None:
+    """The finding that the reference is wrong, where it is suspect and the exact value says so."""
     outputs = exam.returned.calls[index].outputs
 
-    def doubt() -> bool:
+    def is_suspect() -> bool:
         return any(bool(suspect_reference(outputs[name], one, exam.precision).any()) for name, one in expected.items())
 
-    while doubt():
+    while is_suspect():
         if all(one.uncertainty is not None for one in expected.values()):
-            return _reference(exam, index, expected)
+            return compare_with_exact_values(exam, index, expected)
         stage += 1
         expected = evaluate_reference(exam, index, stage, expected)
     return None
 
 
-def _reference(exam: Examination, index: int, expected: Mapping[str, Expected]) -> Finding | None:
+def compare_with_exact_values(exam: Examination, index: int, expected: Mapping[str, Expected]) -> Finding | None:
+    """The finding that the reference is wrong, None where exact values do not say so within a short time."""
     try:
-        exact = evaluate_exact_outputs(exam, index, DOUBT_SECONDS, DOUBT_ELEMENTS, quick=True)
+        exact = evaluate_exact_outputs(exam, index, EXACT_SECONDS, EXACT_ELEMENTS, quick=True)
     except Unadjudicated:
         return None
-    wrong = find_reference_faults(exam, index, expected, exact, DOUBT_SECONDS)
+    wrong = find_reference_faults(exam, index, expected, exact, EXACT_SECONDS)
     if not any(bool(mask.any()) for mask in wrong.values()):
         return None
     return reference_finding(exam, index, wrong, expected, exact)
 
 
-def _finding(
-    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], judged: Mapping[str, Comparison], index: int
+def make_finding(
+    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], compared: Mapping[str, Comparison], call: int
 ) -> Finding:
-    wrong = {name: one for name, one in judged.items() if one.wrong}
+    """The finding of what disagrees in one call, with its worst elements."""
+    wrong = {name: one for name, one in compared.items() if one.wrong}
     symptom = SYMPTOMS[min(int(one.symptom[one.symptom > 0].min()) for one in wrong.values()) - 1]
-    elements = tuple(
-        found for name, one in wrong.items() for found in _elements(name, outputs[name], expected[name], one)
-    )
+    elements = [
+        element for name, one in wrong.items() for element in worst_elements(name, outputs[name], expected[name], one)
+    ]
     count = sum(int((one.symptom > 0).sum()) for one in wrong.values())
-    total = sum(one.symptom.numel() for one in judged.values())
-    worst = max(one.worst for one in wrong.values())
+    total = sum(one.symptom.numel() for one in compared.values())
     first = elements[0]
     message = f"{'+'.join(wrong)}: {count} of {total} elements wrong; {first.output}{list(first.index)} is "
     message += f"{first.got}, should be {first.want}"
@@ -147,27 +150,28 @@ def _finding(
         tuple(wrong),
         symptom,
         message,
-        elements[:SHOWN],
-        index,
-        worst,
+        tuple(elements[:SHOWN]),
+        call,
+        ratio=max(one.worst for one in wrong.values()),
         disagreeing=count,
         compared=total,
     )
 
 
-def _elements(name: str, output: torch.Tensor, expected: Expected, judged: Comparison) -> list[Element]:
-    """The worst elements of one output."""
-    ratio = torch.where(judged.symptom > 0, judged.ratio, -1.0).reshape(-1)
+def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared: Comparison) -> list[Element]:
+    """The elements of one output that are furthest beyond their bounds."""
+    ratio = torch.where(compared.symptom > 0, compared.ratio, -1.0).reshape(-1)
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     found = []
-    for place in ratio.topk(min(SHOWN, int((judged.symptom > 0).sum()))).indices.tolist():
+    for place in ratio.topk(min(SHOWN, int((compared.symptom > 0).sum()))).indices.tolist():
         # torch's own unravel_index imports sympy, half a second of every clean worker.
         index = tuple(int(i) for i in np.unravel_index(place, tuple(output.shape)))
         want = expected.value[index]
         if not output.is_floating_point():
-            found.append(element(name, index, output, str(want.item())))
+            found.append(make_element(name, index, output, str(want.item())))
             continue
-        distance = (output[index].double().to(want.device) - want).abs() / (2 * half_ulp(want.abs(), kind))
-        told = dict(bound=f"{float(judged.bound[index]):.3g}", ulps=f"{float(distance):.3g}")
-        found.append(element(name, index, output, repr(float(want)), **told))
+        error = (output[index].double().to(want.device) - want).abs()
+        ulps = float(error / (2 * half_ulp(want.abs(), kind)))
+        bound = float(compared.bound[index])
+        found.append(make_element(name, index, output, repr(float(want)), bound=f"{bound:.3g}", ulps=f"{ulps:.3g}"))
     return found

@@ -22,7 +22,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
 from fuzz.oracles import autograd_graphs
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.comparison.bits import SHOWN, Outputs, Pairs, differing, element
+from fuzz.oracles.comparison.bits import SHOWN, Outputs, Pairs, differing_indices, make_element
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
 from fuzz.oracles.examination import Examination
@@ -206,10 +206,10 @@ def explain_overwritten(exam: Examination, got: Outputs, name: str) -> str:
     pristine = plain_tensor(exam.case.last.arguments[name], exam.case.last.dims)
     for stage in ("forward", "backward"):
         after = got.get(f"{stage}_{name}", pristine).cpu()
-        places = differing(pristine, after)
+        places = differing_indices(pristine, after)
         if len(places):
             index = tuple(int(i) for i in places[0])
-            was, now = (element(name, index, value, "").got for value in (pristine, after))
+            was, now = (make_element(name, index, value, "").got for value in (pristine, after))
             return f"the {stage} wrote over its input: {name}{list(index)} was {was} and became {now}"
     return f"the call wrote over its input {name}"
 
@@ -238,7 +238,7 @@ def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> 
         wrong, total = wrong + len(places), total + got.numel()
         for place in places[:SHOWN]:
             index = tuple(int(i) for i in place)
-            elements.append(element(name, index, got, element(name, index, due, "").got))
+            elements.append(make_element(name, index, got, make_element(name, index, due, "").got))
     first = elements[0]
     message = f"{problem} in {wrong} of {total} elements: {first.output}{list(first.index)} is {first.got}, "
     message += f"should be {first.want}" + (f", because {reason}" if reason else "")

@@ -1,7 +1,7 @@
-"""Company: what stands around an autograd function in a model, as computations whose results must be those alone.
+"""Graphs around an autograd function as it stands in a model: computations whose results must be those without a graph.
 
-Each returns tensors by name. ``dX`` is a gradient by the kernel, as it is alone; other names are those of the
-operations beside it, ``before_X``, ``beside_X``, ``after_Y``, and the function that makes the company says what is due.
+Each returns tensors by name. ``dX`` is a gradient by the kernel, the same as without other operations. Other names are
+gradients of adjacent operations, ``before_X``, ``beside_X``, ``after_Y``; ``due_NAME`` is what such a gradient must be.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fuzz.backends.autodiff import Computation, Launch, Tensors, backward, float
 Derivative = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """(gradient of the output, what the operation keeps) -> gradient of the input."""
 SUBSETS_OF = 3
-"""Inputs up to which every subset of them is tried; of more, each alone and all others without it."""
+"""Up to so many inputs every subset of them is tried; of more, each alone and all others without it."""
 CLEAR = (RuntimeError, ValueError, TypeError, NotImplementedError, AssertionError)
-"""What a backward that cannot be right may raise."""
+"""What a backward may raise that refuses to run."""
 
 
 def exp_backward(gradient: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
@@ -40,7 +40,7 @@ def square_backward(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor
 
 
 @dataclass
-class Kept:
+class Saved:
     """The case's tensor in its own memory and layout, to be handed through autograd as what an operation gave."""
 
     tensor: torch.Tensor
@@ -48,17 +48,17 @@ class Kept:
 
 
 class Producer(torch.autograd.Function):
-    """An operation whose output is the tensor of `kept`, whatever its input, and whose backward needs that output."""
+    """An operation whose output is the tensor of `saved`, whatever its input, and whose backward needs that output."""
 
     @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, kept: Kept) -> torch.Tensor:
+    def forward(ctx: Any, source: torch.Tensor, saved: Saved) -> torch.Tensor:
         # As a tensor of its own, not a view, so that a function may write into it the way autograd allows.
-        given = kept.tensor
-        made = torch.empty(0, dtype=given.dtype, device=given.device)
-        made.set_(given.untyped_storage(), given.storage_offset(), given.shape, given.stride())
-        ctx.save_for_backward(made)
-        ctx.derivative = kept.derivative
-        return made
+        tensor = saved.tensor
+        output = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        output.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+        ctx.save_for_backward(output)
+        ctx.derivative = saved.derivative
+        return output
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -118,23 +118,23 @@ def after_producers(derivative: Derivative) -> Computation:
     def compute(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
         pristine = {name: value.clone() for name, value in floating(inputs).items()}
         sources = {name: torch.zeros_like(value).requires_grad_() for name, value in pristine.items()}
-        made = {
-            name: Producer.apply(sources[name], Kept(inputs[name], derivative))  # type: ignore[no-untyped-call]
+        produced = {
+            name: Producer.apply(sources[name], Saved(inputs[name], derivative))  # type: ignore[no-untyped-call]
             for name in pristine
         }
-        outputs = launch({**inputs, **made})
-        seen = {f"forward_{name}": value.detach().clone() for name, value in made.items()}
-        wanted = {**made, **{f"_{name}": source for name, source in sources.items()}}
+        outputs = launch({**inputs, **produced})
+        results = {f"forward_{name}": value.detach().clone() for name, value in produced.items()}
+        wanted = {**produced, **{f"_{name}": source for name, source in sources.items()}}
         try:
-            found = backward(outputs, wanted, cotangents)
+            gradients = backward(outputs, wanted, cotangents)
         except RuntimeError as error:
-            return refused(error)
-        seen |= {f"backward_{name}": value.detach().clone() for name, value in made.items()}
+            return check_refused(error)
+        results |= {f"backward_{name}": value.detach().clone() for name, value in produced.items()}
         for name, value in pristine.items():
-            if f"d{name}" in found:
-                seen[f"before_{name}"] = found[f"d_{name}"]
-                seen[f"due_before_{name}"] = derivative(found[f"d{name}"], value)
-        return {**own(outputs, found, pristine), **seen}
+            if f"d{name}" in gradients:
+                results[f"before_{name}"] = gradients[f"d_{name}"]
+                results[f"due_before_{name}"] = derivative(gradients[f"d{name}"], value)
+        return {**kernel_results(outputs, gradients, pristine), **results}
 
     return compute
 
@@ -143,28 +143,28 @@ def beside_consumers(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Te
     """Every floating input is squared as well: that gradient is ``beside_NAME``, the two together ``both_NAME``."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     pristine = {name: value.detach().clone() for name, value in leaves.items()}
-    given = {name: value.view_as(value) for name, value in leaves.items()}
-    asides = {name: value.view_as(value) for name, value in leaves.items()}
+    views = {name: value.view_as(value) for name, value in leaves.items()}
+    consumed = {name: value.view_as(value) for name, value in leaves.items()}
     squares = {
         f"square {name}": Consumer.apply(value)  # type: ignore[no-untyped-call]
-        for name, value in asides.items()
+        for name, value in consumed.items()
     }
-    outputs = launch({**inputs, **given})
+    outputs = launch({**inputs, **views})
     ones = {name: torch.ones_like(value) for name, value in squares.items()}
-    wanted = {**given, **{f"_{name}": value for name, value in asides.items()}}
+    wanted = {**views, **{f"_{name}": value for name, value in consumed.items()}}
     wanted |= {f"__{name}": value for name, value in leaves.items()}
     try:
-        found = backward({**outputs, **squares}, wanted, {**cotangents, **ones})
+        gradients = backward({**outputs, **squares}, wanted, {**cotangents, **ones})
     except RuntimeError as error:
-        return refused(error)
-    seen = {}
+        return check_refused(error)
+    results = {}
     for name, value in pristine.items():
-        if f"d{name}" in found:
-            seen[f"beside_{name}"] = found[f"d_{name}"]
-            seen[f"due_beside_{name}"] = square_backward(ones[f"square {name}"], value)
-            seen[f"both_{name}"] = found[f"d__{name}"]
-            seen[f"due_both_{name}"] = found[f"d{name}"] + seen[f"due_beside_{name}"]
-    return {**own(outputs, found, pristine), **seen}
+        if f"d{name}" in gradients:
+            results[f"beside_{name}"] = gradients[f"d_{name}"]
+            results[f"due_beside_{name}"] = square_backward(ones[f"square {name}"], value)
+            results[f"both_{name}"] = gradients[f"d__{name}"]
+            results[f"due_both_{name}"] = gradients[f"d{name}"] + results[f"due_beside_{name}"]
+    return {**kernel_results(outputs, gradients, pristine), **results}
 
 
 def before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
@@ -174,10 +174,10 @@ def before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors
     outputs = launch({**inputs, **leaves})
     added = {name: torch.zeros_like(outputs[name]).requires_grad_() for name in cotangents if name in outputs}
     sums = {**outputs, **{name: outputs[name] + value for name, value in added.items()}}
-    found = backward(sums, {**leaves, **{f"_{name}": value for name, value in added.items()}}, cotangents)
-    seen = {f"after_{name}": found[f"d_{name}"] for name in added if f"d_{name}" in found}
-    seen |= {f"due_after_{name}": pristine[name].to(value.dtype) for name, value in added.items()}
-    return {**own(outputs, found, leaves), **seen}
+    gradients = backward(sums, {**leaves, **{f"_{name}": value for name, value in added.items()}}, cotangents)
+    results = {f"after_{name}": gradients[f"d_{name}"] for name in added if f"d_{name}" in gradients}
+    results |= {f"due_after_{name}": pristine[name].to(value.dtype) for name, value in added.items()}
+    return {**kernel_results(outputs, gradients, leaves), **results}
 
 
 def twice(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
@@ -190,8 +190,8 @@ def twice(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
         second = backward(outputs, leaves, cotangents)
     except CLEAR:
         return {}
-    seen = {f"first_{name[1:]}": value for name, value in first.items()}
-    return {**second, **seen, **{f"due_first_{name[1:]}": value for name, value in kept.items()}}
+    results = {f"first_{name[1:]}": value for name, value in first.items()}
+    return {**second, **results, **{f"due_first_{name[1:]}": value for name, value in kept.items()}}
 
 
 def written_over(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
@@ -218,19 +218,19 @@ def between_calls(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tenso
     return {**outputs, **backward(outputs, leaves, cotangents)}
 
 
-def own(outputs: Tensors, found: Tensors, names: Iterable[str]) -> dict[str, torch.Tensor]:
+def kernel_results(outputs: Tensors, gradients: Tensors, names: Iterable[str]) -> dict[str, torch.Tensor]:
     """The kernel's outputs and gradients."""
-    return {**outputs, **{f"d{name}": found[f"d{name}"] for name in names if f"d{name}" in found}}
+    return {**outputs, **{f"d{name}": gradients[f"d{name}"] for name in names if f"d{name}" in gradients}}
 
 
-def refused(error: RuntimeError) -> dict[str, torch.Tensor]:
+def check_refused(error: RuntimeError) -> dict[str, torch.Tensor]:
     """Nothing, where autograd itself saw that a tensor was written over; else the error."""
     if "modified by an inplace operation" in str(error):
         return {}
     raise error
 
 
-def pairs_due(found: Tensors) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+def pairs_due(gradients: Tensors) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
     """(what came, what is due) of the operations beside the kernel."""
-    marked = {name.removeprefix("due_"): value for name, value in found.items() if name.startswith("due_")}
-    return {name: (found[name], due) for name, due in marked.items() if name in found}
+    marked = {name.removeprefix("due_"): value for name, value in gradients.items() if name.startswith("due_")}
+    return {name: (gradients[name], due) for name, due in marked.items() if name in gradients}

@@ -1,4 +1,4 @@
-"""Warm: what every worker would do first, done once in the process that workers are forked from.
+"""Does what every worker would do first, once, in the process that workers are forked from.
 
 Importing it imports torch, triton and the oracles, and computes Triton's key of its own files: about two seconds that
 a clean worker does not spend again.

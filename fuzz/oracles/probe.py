@@ -1,4 +1,4 @@
-"""Probe: what a target's reference returns, learnt by calling it once on tiny tensors."""
+"""Calls a target's reference once on tiny tensors, to learn what it returns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules by which a side is find_reference_faults, on numbers chosen for them."""
+"""The rules by which the kernel or the reference is found wrong, on numbers chosen for them."""
 
 from __future__ import annotations
 

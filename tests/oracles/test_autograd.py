@@ -1,4 +1,4 @@
-"""The autograd oracle: each company shows the mistake that it is there for; honest functions and clear errors pass."""
+"""The autograd oracle: each graph shows the mistake that it is there for; honest functions and clear errors pass."""
 
 from __future__ import annotations
 

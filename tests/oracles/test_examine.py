@@ -1,4 +1,4 @@
-"""What a worker answers where memory ends while the oracles compute."""
+"""The response of a worker where memory ends while the oracles compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replicas of a plan are screened at once, and each is told what it would be told alone."""
+"""Replicas of a plan are screened at once, and each gets the report that it would get alone."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
 """(this run, the other run) by output."""
 
 
-def element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
+def make_element(output: str, index: tuple[int, ...], got: torch.Tensor, want: str, **more: Any) -> Element:
     """One element of a tensor, spelled for people."""
     kind = named_dtype(DTYPE_NAMES[got.dtype])
     word = int(read_words(got[index].reshape(1))[0])
@@ -37,7 +37,7 @@ def differing_rows(pairs: Pairs) -> list[int]:
     return [] if differ is None else [int(row) for row in differ.nonzero().flatten()]
 
 
-def differing(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
+def differing_indices(before: torch.Tensor, after: torch.Tensor) -> np.ndarray:
     """Indices (n, rank) of the elements whose bits differ; NaNs of any payload are equal."""
     return (~same_bits(before, after)).nonzero().cpu().numpy()
 
@@ -70,14 +70,14 @@ def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") ->
     """A finding where two runs that must agree bit for bit do not. Pairs are (this run, the other run) by output."""
     outputs, elements, count, total = [], [], 0, 0
     for name, (got, other) in pairs.items():
-        places = differing(got, other)
+        places = differing_indices(got, other)
         total += got.numel()
         if len(places):
             outputs.append(name)
             count += len(places)
             for place in places[:SHOWN]:
                 index = tuple(int(i) for i in place)
-                elements.append(element(name, index, got, element(name, index, other, "").got))
+                elements.append(make_element(name, index, got, make_element(name, index, other, "").got))
     if not outputs:
         return None
     verb = "differ by more than the envelope allows" if symptom == "drift" else "have other bits"

@@ -1,4 +1,4 @@
-"""Judge: one output against its reference, element by element.
+"""Compares one output with its reference, element by element.
 
 An element disagrees when |out - ref| > SAFETY * envelope + half a unit in the last place of the output's dtype + the
 smallest subnormal that the backend keeps. Nothing depends on shape: outputs of several replicas may be stacked.

@@ -1,4 +1,4 @@
-"""Expect: what the reference says of a call, of one case or of replicas of its plan at once."""
+"""Evaluates the reference for a call, of one case or of replicas of its plan at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Doubt: outputs that agree with their reference only because its float64 value is not good enough to tell.
+"""Finds outputs that agree with their reference only because its float64 value is too inaccurate to disagree.
 
 Perturbing an unstable formula gives a wide envelope, in which a right output lies as well as a wrong one. Such a
 formula gives itself away where a kernel's output is as near to the reference as float64's own error, though that error
@@ -24,7 +24,7 @@ BETTER = 16.0
 
 
 def suspect_reference(output: torch.Tensor, expected: Expected, precision: Precision) -> torch.Tensor:
-    """Elements whose reference may be worse than the output, as bools; stacked replicas are welcome.
+    """Elements whose reference may be worse than the output, as bools; replicas may be stacked.
 
     Where float64's own error was not measured it is estimated from the spread.
     """

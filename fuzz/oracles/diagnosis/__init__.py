@@ -1,39 +1,39 @@
-"""Diagnosis: what is wrong, in words, recognised from all outputs of a case. Add yours to the list."""
+"""Diagnoses: says in words what is wrong, by patterns in all outputs of a case. A new pattern is a line in PATTERNS."""
 
-from fuzz.oracles.diagnosis.bit_patterns import truncated, unwritten, zero
+from fuzz.oracles.diagnosis.bit_patterns import match_truncated, match_unwritten, match_zero
 from fuzz.oracles.diagnosis.context import DiagnosisContext, Pattern, make_context
-from fuzz.oracles.diagnosis.factors import negated, scaled
-from fuzz.oracles.diagnosis.misplaced import stale, swapped, transposed
-from fuzz.oracles.diagnosis.regions import columns_or_rows, region
+from fuzz.oracles.diagnosis.factors import match_factor, match_negated
+from fuzz.oracles.diagnosis.misplaced import match_earlier_call, match_swapped, match_transposed
+from fuzz.oracles.diagnosis.regions import match_input_interval, match_rows_or_columns
 
 PATTERNS: tuple[Pattern, ...] = (
-    swapped,
-    transposed,
-    negated,
-    unwritten,
-    stale,
-    zero,
-    truncated,
-    scaled,
-    region,
-    columns_or_rows,
+    match_swapped,
+    match_transposed,
+    match_negated,
+    match_unwritten,
+    match_earlier_call,
+    match_zero,
+    match_truncated,
+    match_factor,
+    match_input_interval,
+    match_rows_or_columns,
 )
-"""In the order in which they are tried; the first one that fits an output speaks for it."""
+"""In the order in which they are tried; the first one that fits an output gives its sentence."""
 
-LASTING: tuple[Pattern, ...] = (unwritten, zero)
-"""Those that hold in every case of a cause, whatever its size."""
+LASTING: tuple[Pattern, ...] = (match_unwritten, match_zero)
+"""Those that fit every case of a cause, whatever its size."""
 
 __all__ = ["PATTERNS", "Pattern", "DiagnosisContext", "diagnose", "make_context"]
 
 
-def diagnose(seen: DiagnosisContext, least: DiagnosisContext) -> tuple[str, ...]:
+def diagnose(context: DiagnosisContext, least: DiagnosisContext) -> tuple[str, ...]:
     """One sentence for each wrong output that fits a pattern, each sentence once.
 
-    Patterns are clearer in a case that is not shrunk; in the least one of its cause those hold that must.
+    Patterns are clearer in a case that is not shrunk; lasting ones must also fit the least case of its cause.
     """
     found = []
-    for output in seen.wrong:
-        holding = (one for one in PATTERNS if one not in LASTING or output not in least.wrong or one(least, output))
-        sentence = next((text for pattern in holding if (text := pattern(seen, output))), "")
+    for output in context.wrong:
+        candidates = (one for one in PATTERNS if one not in LASTING or output not in least.wrong or one(least, output))
+        sentence = next((text for pattern in candidates if (text := pattern(context, output))), "")
         found += [sentence] if sentence else []
     return tuple(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""What the wrong elements' own bits tell: nobody wrote them, they are 0, or they were cut off instead of rounded."""
+"""Recognises wrong elements by their bits: nobody wrote them, they are 0, or they were truncated instead of rounded."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 
-def unwritten(seen: DiagnosisContext, output: str) -> str:
+def match_unwritten(context: DiagnosisContext, output: str) -> str:
     """Elements that still hold, or were computed from, the poison of memory that nobody wrote."""
-    raw, wrong = seen.raw[output], seen.wrong[output]
-    held = read_words(raw) == POISON[seen.kind(output).name]
+    raw, wrong = context.raw[output], context.wrong[output]
+    held = read_words(raw) == POISON[context.kind(output).name]
     if held.any():
         return f"{int(held.sum())} of {raw.numel()} elements of {output} were never written"
-    nan = raw.isnan() & wrong & seen.want[output].isfinite()
-    if bool(nan.any()) and all(bool(x.isfinite().all()) for x in seen.inputs.values()):
+    nan = raw.isnan() & wrong & context.want[output].isfinite()
+    if bool(nan.any()) and all(bool(x.isfinite().all()) for x in context.inputs.values()):
         return f"{output} is NaN, and no input is"
     return ""
 
 
-def zero(seen: DiagnosisContext, output: str) -> str:
+def match_zero(context: DiagnosisContext, output: str) -> str:
     """All wrong elements are 0."""
-    wrong = seen.wrong[output]
-    if bool((seen.got[output][wrong] == 0).all()):
+    wrong = context.wrong[output]
+    if bool((context.got[output][wrong] == 0).all()):
         return f"{output} is 0 in {'every element' if bool(wrong.all()) else 'the wrong elements'}"
     return ""
 
 
-def truncated(seen: DiagnosisContext, output: str) -> str:
+def match_truncated(context: DiagnosisContext, output: str) -> str:
     """Elements cut off at the format's last bit instead of rounded to nearest."""
-    kind = seen.kind(output)
-    want, got, wrong = seen.want[output], seen.got[output], seen.wrong[output]
+    kind = context.kind(output)
+    want, got, wrong = context.want[output], context.got[output], context.wrong[output]
     finite = want.isfinite() & got.isfinite()
     nearest = np.asarray(from_bits(to_bits(want.numpy(), kind), kind))
     away = np.abs(nearest) > np.abs(want.numpy())

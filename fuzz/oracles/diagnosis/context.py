@@ -1,4 +1,4 @@
-"""DiagnosisContext: everything about one call that a pattern may look at."""
+"""What the patterns of a diagnosis look at: the outputs of one call, what is expected, and where they disagree."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Tensors = Mapping[str, torch.Tensor]
 
 @dataclass(frozen=True)
 class DiagnosisContext:
-    """Outputs of the last call as float64: got, wanted, how far they may be apart, and which elements are wrong.
+    """Outputs of the last call as float64: got, wanted, how far apart they may be, and which elements are wrong.
 
-    `wrong` holds only outputs with a wrong element. `inputs` are the floating arguments, `earlier` what was due from
-    earlier calls.
+    `wrong` holds only outputs with a wrong element. `inputs` are the floating arguments, `earlier` the expected
+    outputs of earlier calls.
     """
 
     dims: Mapping[str, int]
@@ -38,7 +38,7 @@ class DiagnosisContext:
         return named_dtype(DTYPE_NAMES[self.raw[output].dtype])
 
     def fits(self, output: str, due: torch.Tensor, bound: torch.Tensor) -> bool:
-        """Whether an output is that, everywhere, and where it is wrong that is not what is due, either."""
+        """Whether an output is `due` everywhere, and `due` differs from what is expected in some wrong element."""
         got, wrong = self.got[output], self.wrong[output]
         if got.shape != due.shape or not bool(torch.isfinite(got).all()):
             return False
@@ -47,11 +47,11 @@ class DiagnosisContext:
 
 
 Pattern = Callable[[DiagnosisContext, str], str]
-"""What is wrong with one output, or nothing."""
+"""(context, output) -> what is wrong with the output, as a sentence; empty where the pattern does not fit."""
 
 
 def make_context(exam: Examination) -> DiagnosisContext:
-    """The picture of a case that returned. Raises TargetError where the reference fails."""
+    """The context of a case that returned. Raises TargetError where the reference fails."""
     call = len(exam.case.calls) - 1
     outputs = {name: tensor.cpu() for name, tensor in exam.returned.calls[call].outputs.items()}
     stage = STAGES.index(THOROUGH)
@@ -69,7 +69,7 @@ def make_context(exam: Examination) -> DiagnosisContext:
     earlier = [
         {name: one.value.cpu() for name, one in evaluate_reference(exam, index, 0).items()} for index in range(call)
     ]
-    given = reference_inputs(exam, call)[0]
-    floats = {name: x.double() for name, x in given.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
+    inputs = reference_inputs(exam, call)[0]
+    floats = {name: x.double() for name, x in inputs.items() if isinstance(x, torch.Tensor) and x.is_floating_point()}
     got = {name: outputs[name].double() for name in want}
     return DiagnosisContext(exam.case.calls[call].dims, floats, outputs, got, want, bound, wrong, tuple(earlier))

@@ -1,4 +1,4 @@
-"""A constant factor, and what it may come from."""
+"""Recognises outputs that are wrong by a constant factor, and names what the factor may come from."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ NEAR = 1e-3
 """Relative distance within which a factor is taken for a named one; the fit itself is held to the bound."""
 
 
-def negated(seen: DiagnosisContext, output: str) -> str:
+def match_negated(context: DiagnosisContext, output: str) -> str:
     """Every element has the other sign."""
-    return f"{output} is negated" if seen.fits(output, -seen.want[output], seen.bound[output]) else ""
+    return f"{output} is negated" if context.fits(output, -context.want[output], context.bound[output]) else ""
 
 
-def scaled(seen: DiagnosisContext, output: str) -> str:
+def match_factor(context: DiagnosisContext, output: str) -> str:
     """Everything is the same multiple of what is due, where that can be told; its name where there is one."""
-    wrong, want, got = seen.wrong[output], seen.want[output], seen.got[output]
-    bound = seen.bound[output]
+    wrong, want, got = context.wrong[output], context.want[output], context.got[output]
+    bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)
     if int(clear.sum()) < 2 or not bool(got[wrong].isfinite().all()):
         return ""
     ratio = float((got[clear] / want[clear]).median())
-    factor, text = named(ratio, seen.dims)
+    factor, text = name_factor(ratio, context.dims)
     exempt = ~wrong & (want.abs() * abs(factor - 1) > CLEAR * bound)
     fits = (got[wrong] - factor * want[wrong]).abs() <= 2 * bound[wrong] * max(1.0, abs(factor))
     if bool(exempt.any()) or not bool(fits.all()):
@@ -34,15 +34,15 @@ def scaled(seen: DiagnosisContext, output: str) -> str:
     return f"{output} is {text} times what it should be"
 
 
-def named(ratio: float, dims: Mapping[str, int]) -> tuple[float, str]:
+def name_factor(ratio: float, dims: Mapping[str, int]) -> tuple[float, str]:
     """(the factor, its text): one that is known where it is near enough, else the number itself."""
-    for value, text in candidates(dims):
+    for value, text in known_factors(dims):
         if value and abs(ratio / value - 1) < NEAR:
             return value, text
     return ratio, f"{ratio:.4g}"
 
 
-def candidates(dims: Mapping[str, int]) -> Iterator[tuple[float, str]]:
+def known_factors(dims: Mapping[str, int]) -> Iterator[tuple[float, str]]:
     """Factors that mistakes are made of, simplest first."""
     yield from ((2.0, "2"), (0.5, "1/2"), (-2.0, "-2"), (-0.5, "-1/2"))
     for name, size in dims.items():

@@ -1,4 +1,4 @@
-"""Where the wrong elements lie: beyond a row or column, or where an input lies in an interval."""
+"""Recognises where the wrong elements lie: beyond a row or column, or where an input lies in an interval."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ ENOUGH = 8
 """Elements, rows or columns that a statement about a place must rest on, wrong and right ones together."""
 
 
-def region(seen: DiagnosisContext, output: str) -> str:
+def match_input_interval(context: DiagnosisContext, output: str) -> str:
     """An interval of one input of the same shape that holds the wrong elements and no right one."""
-    wrong = seen.wrong[output].reshape(-1)
-    for name, values in seen.inputs.items():
-        if values.shape != seen.got[output].shape or wrong.numel() < ENOUGH or bool(wrong.all()):
+    wrong = context.wrong[output].reshape(-1)
+    for name, values in context.inputs.items():
+        if values.shape != context.got[output].shape or wrong.numel() < ENOUGH or bool(wrong.all()):
             continue
         x = values.reshape(-1)
         low, high = float(x[wrong].min()), float(x[wrong].max())
@@ -26,11 +26,11 @@ def region(seen: DiagnosisContext, output: str) -> str:
         inside = (right >= low) & (right <= high)
         if bool(inside.any()) or int(wrong.sum()) < 2:
             continue
-        return f"{output} is wrong only {told(name, low, high, right)}{sign(seen, output)}"
+        return f"{output} is wrong only {describe_interval(name, low, high, right)}{describe_sign(context, output)}"
     return ""
 
 
-def told(name: str, low: float, high: float, right: torch.Tensor) -> str:
+def describe_interval(name: str, low: float, high: float, right: torch.Tensor) -> str:
     """The interval in words; a side on which nothing right lies is left out."""
     below, above = bool((right < low).any()), bool((right > high).any())
     if below and above:
@@ -38,16 +38,16 @@ def told(name: str, low: float, high: float, right: torch.Tensor) -> str:
     return f"for {name} >= {low:.4g}" if below else f"for {name} <= {high:.4g}"
 
 
-def sign(seen: DiagnosisContext, output: str) -> str:
+def describe_sign(context: DiagnosisContext, output: str) -> str:
     """Whether it is the sign that is wrong there."""
-    wrong = seen.wrong[output]
-    got, want = seen.got[output][wrong], seen.want[output][wrong]
+    wrong = context.wrong[output]
+    got, want = context.got[output][wrong], context.want[output][wrong]
     return ", where its sign is flipped" if bool((got * want < 0).all()) else ""
 
 
-def columns_or_rows(seen: DiagnosisContext, output: str) -> str:
+def match_rows_or_columns(context: DiagnosisContext, output: str) -> str:
     """Wrong elements in all rows but only some columns, or the other way round: from one on, or one alone."""
-    wrong = seen.wrong[output]
+    wrong = context.wrong[output]
     if wrong.dim() == 0 or bool(wrong.all()):
         return ""
     names = ["element"] if wrong.dim() == 1 else ["row", "column"]

@@ -1,1 +1,1 @@
-"""Reproducer: a stand-alone program that shows a finding."""
+"""Writes the stand-alone program that shows a finding."""

@@ -1,4 +1,4 @@
-"""Source: the parts of modules that a stand-alone script needs, without the declarations as targets.
+"""Collects the parts of modules that a stand-alone script needs, without the declarations as targets.
 
 A target's file may import helpers from files beside it; these are taken along. What is installed stays an import.
 """
