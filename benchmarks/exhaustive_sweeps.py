@@ -19,7 +19,7 @@ import torch
 
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.gpu_sweep import GpuSweep
-from fuzz.sweep.report import text_of
+from fuzz.sweep.report import format_table
 from fuzz.sweep.worker import load_kernel
 from fuzz.target.loader import load
 
@@ -50,7 +50,7 @@ def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
     device.kernel.rounding.spent = 0.0
     began, total = time.monotonic(), SweepCounts()
     for request in range(plan.requests):
-        total.add(device.spanned(request))
+        total.add(device.measure_span(request))
     return time.monotonic() - began, total
 
 
@@ -68,13 +68,13 @@ def timed(asked: str, device: GpuSweep) -> None:
         seconds.append(took)
     print(f"\n{asked}: {first:.1f} s with compilation, then " + ", ".join(f"{one:.3f}" for one in seconds) + " s")
     for wait, heading in ((None, "host busy"), (torch.cuda.synchronize, "one by one")):
-        device.watch = clock = Clock(wait)
+        device.timer = clock = Clock(wait)
         took, _ = swept(device, plan)
         print(f"{heading} ({took:.3f} s): {clock.told()}")
     exact = device.kernel.rounding.spent
-    pool = len(device.kernel.rounding.pool.ends) if device.kernel.rounding.pool else 0
+    pool = len(device.kernel.rounding.pool.pipes) if device.kernel.rounding.pool else 0
     print(f"arbitrary precision, in decide: {exact:.3f} s by {pool} processes; GPU memory {memory():.1f} GiB")
-    print(text_of(plan, total), flush=True)
+    print(format_table(plan, total), flush=True)
     if device.kernel.rounding.pool:
         device.kernel.rounding.pool.stop()
 

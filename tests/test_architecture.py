@@ -31,9 +31,10 @@ ORDER = (
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
-    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.measure",
-    "fuzz.sweep.gpu_sweep", "fuzz.sweep.gpu_screen", "fuzz.sweep.gpu_counts", "fuzz.sweep.correct_rounding",
-    "fuzz.sweep.worker", "fuzz.sweep.ulps", "fuzz.drift.measure", "fuzz.web.plots.worker",
+    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.contract",
+    "fuzz.sweep.correct_rounding", "fuzz.sweep.counting", "fuzz.sweep.gpu_screen", "fuzz.sweep.gpu_sweep",
+    "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.sweep.worker", "fuzz.drift.measure",
+    "fuzz.web.plots.worker",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

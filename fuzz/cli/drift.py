@@ -10,20 +10,18 @@ import typer
 from fuzz import corpus as corpora
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
-from fuzz.cli.sweep import pairs_of
+from fuzz.cli.sweep import parse_pairs
 from fuzz.drift import BatchDrift, DriftPlan, make_plan
 from fuzz.drift.plan import BATCHES
-from fuzz.drift.plot import make_plot, plot_title
-from fuzz.drift.report import drift_json, text_of
-from fuzz.drift.runner import broken, cases_of, drifted
+from fuzz.drift.plot import make_plot
+from fuzz.drift.report import drift_json, format_table
+from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
 from fuzz.model.oracles import INVARIANCE
-from fuzz.report.plots.figure import check_plot_path, save_figure
-from fuzz.run import environment
+from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
-from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer
-from fuzz.target.spec import Target
+from fuzz.sweep.findings import CaseFiler
 
 
 def drift(
@@ -46,24 +44,27 @@ def drift(
     if plot:
         check_plot_path(plot)
     plan = make_plan(
-        loaded, target, backend=chosen_backend(backend), layers=layers, batches=sizes_of(batches), dtype=dtype,
-        planted=planted, settings=pairs_of(settings or []), seed=seed,
+        loaded, target, backend=chosen_backend(backend), layers=layers, batches=parse_sizes(batches), dtype=dtype,
+        planted=planted, settings=parse_pairs(settings or []), seed=seed,
     )  # fmt: skip
     folder = corpus or default_folder(loaded, planted)
     corpora.check_writable(folder)
-    asked = RunOptions(target, planted, backend, seed=seed, corpus=folder)
-    found = drifted(plan, asked.worker_memory, progress)
+    options = RunOptions(target, planted, backend, seed=seed, corpus=folder)
+    measured = run_drift(plan, options.worker_memory, report_progress)
     if plot:
-        save_figure(plot, plot_title(plan), [make_plot(plan, found)])
+        title = plot_title(plan.target, planted, plan.dtype, plan.backend, plan.options)
+        save_figure(plot, title, [make_plot(plan, measured)])
     if not json:
-        put(text_of(plan, found))
-    result = examined(plan, found, asked, loaded, folder)
+        put(format_table(plan, measured))
+    cases = make_cases(plan, measured)
+    filer = CaseFiler(options, loaded, plan.backend, folder, errors)
+    result = filer.file(cases, sampled=(INVARIANCE.name,)) if cases else None
     if json:
-        put_json(drift_json(plan, found, result))
-    return exit_code(plan, found, result)
+        put_json(drift_json(plan, measured, result))
+    return exit_code(plan, measured, result)
 
 
-def sizes_of(text: str) -> tuple[int, ...]:
+def parse_sizes(text: str) -> tuple[int, ...]:
     """Batch sizes from a text such as 1,16,128."""
     try:
         return tuple(int(part) for part in text.split(","))
@@ -71,29 +72,13 @@ def sizes_of(text: str) -> tuple[int, ...]:
         raise UsageError(f"--batches {text}: give sizes with commas, such as 1,16,128") from None
 
 
-def progress(rows: BatchDrift) -> None:
-    last = rows.rows[-1]
+def report_progress(batch: BatchDrift) -> None:
+    last = batch.layers[-1]
     errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers", highlight=False)
 
 
-def examined(
-    plan: DriftPlan, found: list[BatchDrift], asked: RunOptions, target: Target, folder: Path
-) -> Result | None:
-    """The findings that the broken layers end as; None where nothing is broken."""
-    cases = cases_of(plan, found)
-    if not cases:
-        return None
-    options = RunOptions(
-        asked.target, asked.planted, asked.backend, "exhaustive", asked.seed, cases=len(cases), corpus=folder
-    )
-    watcher = FindingsProgress(errors, "fuzz replay")
-    return FixedCasesFuzzer(
-        options, target, plan.backend, folder, watcher, environment.versions(), cases=cases, sampled=(INVARIANCE.name,)
-    ).run()
-
-
-def exit_code(plan: DriftPlan, found: list[BatchDrift], result: Result | None) -> int:
+def exit_code(plan: DriftPlan, batches: list[BatchDrift], result: Result | None) -> int:
     """1 where the promise is broken, unless all of its findings are accepted."""
     if result and result.bugs:
         return int(any(not bug.accepted for bug in result.bugs))
-    return int(any(broken(plan, row) for rows in found for row in rows.rows))
+    return int(any(breaks_promise(plan, layer) for batch in batches for layer in batch.layers))

@@ -13,16 +13,14 @@ from fuzz import corpus as corpora
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.run import checked_target, chosen_backend, default_folder
 from fuzz.errors import UsageError
-from fuzz.model.case import Case
-from fuzz.report.plots.figure import check_plot_path, save_figure
-from fuzz.run import environment
+from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep.plot import make_plots, plot_title
-from fuzz.sweep.report import sweep_json, text_of
-from fuzz.sweep.runner import FindingsProgress, FixedCasesFuzzer, findings, swept
-from fuzz.target.spec import Target
+from fuzz.sweep.findings import CaseFiler
+from fuzz.sweep.plot import make_plots
+from fuzz.sweep.report import fixed_values, format_table, sweep_json
+from fuzz.sweep.runner import file_findings, run_sweep
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""
@@ -47,67 +45,57 @@ def sweep(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
 ) -> int:
     """Every value of a dtype, against the correctly rounded result: a table by region, wrong signs, a plot."""
-    began = time.monotonic()
+    start = time.monotonic()
     loaded = checked_target(target, planted, backend)
     if plot:
         check_plot_path(plot)
     plan = make_plan(
         loaded, target, dtype=dtype, backend=chosen_backend(backend), planted=planted, swept=argument,
-        settings=pairs_of(settings or []), pairs=pairs, count=stratified, output=output,
+        settings=parse_pairs(settings or []), pairs=pairs, count=stratified, output=output,
     )  # fmt: skip
     folder = corpus or default_folder(loaded, planted)
     corpora.check_writable(folder)
-    asked = RunOptions(target, planted, backend, corpus=folder)
-    tally = swept(plan, asked.worker_memory, loaded.timeout, progress(plan))
-    seconds = time.monotonic() - began
+    options = RunOptions(target, planted, backend, corpus=folder)
+    counts = run_sweep(plan, options.worker_memory, loaded.timeout, make_reporter(plan))
+    seconds = time.monotonic() - start
     if plot:
-        save_figure(plot, plot_title(plan), make_plots(plan, tally))
+        title = plot_title(plan.target, planted, dtype, plan.backend, fixed_values(plan))
+        save_figure(plot, title, make_plots(plan, counts))
     if not json:
-        put(text_of(plan, tally))
-    result = examined(plan, tally, asked, loaded, folder)
+        put(format_table(plan, counts))
+    result = file_findings(plan, counts, CaseFiler(options, loaded, plan.backend, folder, errors).file)
     if json:
-        put_json(sweep_json(plan, tally, result, seconds))
-    return exit_code(tally, result)
+        put_json(sweep_json(plan, counts, result, seconds))
+    return exit_code(counts, result)
 
 
-def pairs_of(settings: list[str]) -> dict[str, str]:
-    """NAME=VALUE, parsed."""
-    found = {}
+def parse_pairs(settings: list[str]) -> dict[str, str]:
+    """The values of NAME=VALUE by name."""
+    pairs = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise UsageError(f"--set {text}: give NAME=VALUE, such as --set dy=1")
-        found[name.strip()] = value.strip()
-    return found
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
-def progress(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
-    """Tells how far the sweep is, now and then, on standard error."""
-    told = time.monotonic()
+def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
+    """FindingsProgress how far the sweep is, every INTERVAL, on standard error."""
+    reported = time.monotonic()
 
-    def tell(tally: SweepCounts, done: int) -> None:
-        nonlocal told
-        if time.monotonic() - told > INTERVAL:
-            told = time.monotonic()
-            text = f"part {done} of {plan.requests}: {tally.count:,} values, {tally.wrong:,} wrong"
+    def report(counts: SweepCounts, done: int) -> None:
+        nonlocal reported
+        if time.monotonic() - reported > INTERVAL:
+            reported = time.monotonic()
+            text = f"part {done} of {plan.requests}: {counts.count:,} values, {counts.wrong:,} wrong"
             errors.print(text, highlight=False)
 
-    return tell
+    return report
 
 
-def examined(plan: SweepPlan, tally: SweepCounts, asked: RunOptions, target: Target, folder: Path) -> Result | None:
-    """The findings that the worst values end as, told on standard error as they come."""
-
-    def campaign(cases: list[Case]) -> FixedCasesFuzzer:
-        options = RunOptions(asked.target, asked.planted, asked.backend, "exhaustive", cases=len(cases), corpus=folder)
-        watcher = FindingsProgress(errors, "fuzz replay")
-        return FixedCasesFuzzer(options, target, plan.backend, folder, watcher, environment.versions(), cases=cases)
-
-    return findings(plan, tally, campaign)
-
-
-def exit_code(tally: SweepCounts, result: Result | None) -> int:
+def exit_code(counts: SweepCounts, result: Result | None) -> int:
     """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
     if result and result.bugs:
         return int(any(not bug.accepted for bug in result.bugs))
-    return int(bool(tally.wrong or tally.failed) and not (result and result.unconfirmed))
+    return int(bool(counts.wrong or counts.failed) and not (result and result.unconfirmed))

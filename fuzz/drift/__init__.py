@@ -1,5 +1,5 @@
-"""Drift: how far a row's result moves with the batch that it is computed in, layer by layer."""
+"""Measures how far a row's result moves with the batch that it is computed in, layer by layer."""
 
 from fuzz.drift.plan import BatchDrift, DriftPlan, LayerDrift, make_plan
 
-__all__ = ["DriftPlan", "LayerDrift", "BatchDrift", "make_plan"]
+__all__ = ["BatchDrift", "DriftPlan", "LayerDrift", "make_plan"]

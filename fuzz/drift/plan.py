@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Recipe, Values, recipe
-from fuzz.sweep.plan import chosen
+from fuzz.sweep.plan import parse_options
 from fuzz.target.indices import IndexArgument
 from fuzz.target.spec import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
 WIDTH = 64
-"""Every dim but the batch, where none is told."""
+"""Every dim but the batch, where none is given."""
 BATCHES = (1, 16, 128, 1024)
-STRIDE = 64
+SEED_STRIDE = 64
 """From one layer's seeds to the next one's: more than a target has arguments."""
-LARGEST = 1 << 22
+MAX_ELEMENTS = 1 << 22
 """Elements of the largest tensor."""
 
 
@@ -47,18 +47,17 @@ class DriftPlan:
     def arguments(self, layer: int, size: int) -> dict[str, Argument]:
         """The arguments of one layer, from 0, at a batch size; the state is that of the first layer."""
         dims = {**self.dims, self.batch: size}
-        made = {}
-        for place, (name, shape) in enumerate(self.shapes.items()):
-            seed = (self.seed * 1024 + layer) * STRIDE + place
-            made[name] = Argument(shape, self.dtype, scaled(resolve(shape, dims), seed, name == self.state))
-        return made
+        arguments = {}
+        for index, (name, shape) in enumerate(self.shapes.items()):
+            seed = (self.seed * 1024 + layer) * SEED_STRIDE + index
+            arguments[name] = Argument(shape, self.dtype, layer_values(resolve(shape, dims), seed, name == self.state))
+        return arguments
 
     def case(self, layer: int, size: int, state: Values | None = None) -> Case:
         """The ordinary case in which the last row of a layer's batch is computed alone."""
         arguments = self.arguments(layer, size)
         if state is not None:
-            given = arguments[self.state]
-            arguments[self.state] = Argument(given.shape, given.dtype, state)
+            arguments[self.state] = replace(arguments[self.state], values=state)
         call = Call({**self.dims, self.batch: size}, arguments, dict(self.options))
         return Case(self.target, (call,), Split(size - 1, 1))
 
@@ -82,18 +81,18 @@ class LayerDrift:
 
 @dataclass(frozen=True)
 class BatchDrift:
-    """All layers at one batch size. `state` are the words of the state before the first layer at which bits differ."""
+    """All layers at one batch size. `state` are the bits of the state before the first layer at which bits differ."""
 
-    rows: tuple[LayerDrift, ...]
+    layers: tuple[LayerDrift, ...]
     state: Values | None = None
 
     @property
-    def first(self) -> int | None:
+    def first_different(self) -> int | None:
         """The first layer, from 1, at which bits differ."""
-        return next((row.layer for row in self.rows if row.differ), None)
+        return next((layer.layer for layer in self.layers if layer.differ), None)
 
 
-def scaled(shape: tuple[int, ...], seed: int, state: bool) -> Recipe:
+def layer_values(shape: tuple[int, ...], seed: int, state: bool) -> Recipe:
     """Normal values; those of a matrix that rows are multiplied with so small that the results keep their size."""
     small = -round(math.log2(math.sqrt(max(shape[0], 1)))) if len(shape) > 1 and not state else 0
     return recipe("normal", seed, exponent=max(small, -24))
@@ -112,37 +111,34 @@ def make_plan(
     seed: int = 0,
 ) -> DriftPlan:
     """The plan of what a person asked for. UsageError says what does not fit, in one line."""
-    batch = batch_of(target)
-    given = dict(settings or {})
+    batch = stackable_dim(target)
+    remaining = dict(settings or {})
     if layers < 1 or not batches or min(batches) < 1:
         raise UsageError("--layers and --batches must be at least 1")
-    highest = next(dim for dim in target.sizes if dim.name == batch)
+    rows = next(dim for dim in target.sizes if dim.name == batch)
     for size in batches:
-        if highest.clamp(size) != size:
-            raise UsageError(f"--batches {size}: {batch} of {target.name} is {highest.low} to {highest.high}")
-    dims = {dim.name: dim.clamp(_whole(dim.name, given.pop(dim.name, str(WIDTH)))) for dim in target.sizes}
+        if rows.clamp(size) != size:
+            raise UsageError(f"--batches {size}: {batch} of {target.name} is {rows.low} to {rows.high}")
+    dims = {dim.name: dim.clamp(parse_size(dim.name, remaining.pop(dim.name, str(WIDTH)))) for dim in target.sizes}
     del dims[batch]
-    options = {
-        name: chosen(name, option, given.pop(name)) if name in given else option.choices[0]
-        for name, option in target.options.items()
-    }
-    if given:
+    options = parse_options(target, remaining)
+    if remaining:
         known = ", ".join([*dims, *target.options])
-        raise UsageError(f"--set {next(iter(given))}: {target.name} has no such dim or option; there is {known}")
+        raise UsageError(f"--set {next(iter(remaining))}: {target.name} has no such dim or option; there is {known}")
     dtype = dtype or next(iter(target.tensors.values())).dtypes[0]
     for name, argument in target.tensors.items():
         if dtype not in DTYPES or dtype not in argument.dtypes:
             raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
     shapes = {name: argument.shape for name, argument in target.tensors.items()}
     plan = DriftPlan(
-        text, target.name, planted, backend, dtype, batch, state_of(target, batch), layers, tuple(sorted(set(batches))),
-        dims, shapes, options, seed, target.invariance == "bitwise",
+        text, target.name, planted, backend, dtype, batch, state_argument(target, batch), layers,
+        tuple(sorted(set(batches))), dims, shapes, options, seed, target.invariance == "bitwise",
     )  # fmt: skip
     _check_size(plan)
     return plan
 
 
-def _whole(name: str, text: str) -> int:
+def parse_size(name: str, text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"--set {name}={text}: a size, at least 1")
     return int(text)
@@ -151,11 +147,13 @@ def _whole(name: str, text: str) -> int:
 def _check_size(plan: DriftPlan) -> None:
     dims = {**plan.dims, plan.batch: max(plan.batches)}
     for name, shape in plan.shapes.items():
-        if math.prod(resolve(shape, dims)) > LARGEST:
-            raise UsageError(f"{name} would have {math.prod(resolve(shape, dims)):,} elements; at most {LARGEST:,}")
+        if math.prod(resolve(shape, dims)) > MAX_ELEMENTS:
+            raise UsageError(
+                f"{name} would have {math.prod(resolve(shape, dims)):,} elements; at most {MAX_ELEMENTS:,}"
+            )
 
 
-def batch_of(target: Target) -> str:
+def stackable_dim(target: Target) -> str:
     """The dim whose rows do not depend on each other; UsageError where there is none, or no layer can be stacked."""
     batches = {target.batch} if target.batch else set(target.rows.values())
     if target.reference is None or target.differentiable or len(batches) != 1:
@@ -167,7 +165,7 @@ def batch_of(target: Target) -> str:
     return batch
 
 
-def state_of(target: Target, batch: str) -> str:
+def state_argument(target: Target, batch: str) -> str:
     """The first tensor that has rows of the batch."""
     for name, argument in target.tensors.items():
         if argument.shape[:1] == (batch,) and named_dtype(argument.dtypes[0]).is_float:

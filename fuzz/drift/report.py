@@ -1,18 +1,24 @@
-"""Table: drift as text for people and as the JSON value that scripts rely on."""
+"""Formats drift as a table for people and as the JSON value that scripts rely on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from fuzz.drift.plan import BatchDrift, DriftPlan
-from fuzz.drift.runner import broken
+from fuzz.drift.runner import breaks_promise
 from fuzz.report.json import finding_json
 from fuzz.run.fuzzer import Result
 
+SHOWN = (1, 2, 5, 10, 15)
+"""Layers that the table shows, beside the last one."""
 
-def drift_json(plan: DriftPlan, found: list[BatchDrift], result: Result | None) -> Mapping[str, Any]:
-    """The value that ``fuzz drift --json`` prints; docs/command-line.md tells every field."""
+
+def drift_json(plan: DriftPlan, batches: list[BatchDrift], result: Result | None) -> Mapping[str, Any]:
+    """The value that ``fuzz drift --json`` prints; docs/command-line.md describes every field."""
+    layers = [layer for batch in batches for layer in batch.layers]
     return {
         "target": plan.target,
         "planted": plan.planted,
@@ -22,30 +28,16 @@ def drift_json(plan: DriftPlan, found: list[BatchDrift], result: Result | None) 
         "dims": dict(plan.dims),
         "options": dict(plan.options),
         "promise": "bitwise" if plan.bitwise else "envelope",
+        # JSON has no infinity: an envelope without a bound is null.
         "rows": [
-            {
-                "batch": row.batch,
-                "layer": row.layer,
-                "drift": row.drift,
-                "truth_error": row.truth_error,
-                "envelope": finite(row.envelope),
-                "differ": row.differ,
-                "beyond": row.beyond,
-            }
-            for rows in found
-            for row in rows.rows
+            asdict(layer) | {"envelope": layer.envelope if math.isfinite(layer.envelope) else None} for layer in layers
         ],
-        "broken": any(broken(plan, row) for rows in found for row in rows.rows),
+        "broken": any(breaks_promise(plan, layer) for layer in layers),
         "findings": [finding_json(bug) for bug in result.bugs] if result else [],
     }
 
 
-def finite(value: float) -> float | None:
-    """A number that JSON can hold; an envelope without a bound is null."""
-    return value if abs(value) < float("inf") else None
-
-
-def heading(plan: DriftPlan) -> str:
+def format_heading(plan: DriftPlan) -> str:
     bug = f", planted {plan.planted}" if plan.planted else ""
     sizes = " ".join(f"{name}={size}" for name, size in plan.dims.items())
     options = "".join(f", {name} = {value}" for name, value in plan.options.items())
@@ -53,27 +45,24 @@ def heading(plan: DriftPlan) -> str:
     return f"{plan.target}{bug}: {much}; the last row of a batch against the same row alone"
 
 
-def text_of(plan: DriftPlan, found: list[BatchDrift]) -> str:
+def format_table(plan: DriftPlan, batches: list[BatchDrift]) -> str:
     """The whole table: of each batch size some layers."""
-    return "\n".join([heading(plan), "", *lines(plan, found), "", verdict(plan, found)])
+    return "\n".join([format_heading(plan), "", *format_rows(plan, batches), "", format_verdict(plan, batches)])
 
 
-def lines(plan: DriftPlan, found: list[BatchDrift]) -> Iterator[str]:
+def format_rows(plan: DriftPlan, batches: list[BatchDrift]) -> Iterator[str]:
     yield f"{'batch':>6}{'layer':>7}{'drift':>12}{'from truth':>12}{'envelope':>12}   elements with other bits"
-    shown = sorted({1, 2, 5, 10, 15, plan.layers} & set(range(1, plan.layers + 1)))
-    for rows in found:
-        for row in rows.rows:
-            if row.layer in shown:
-                beyond = f", {row.beyond} beyond the envelope" if row.beyond else ""
-                numbers = f"{row.drift:>12.3g}{row.truth_error:>12.3g}{row.envelope:>12.3g}"
-                yield f"{row.batch:>6}{row.layer:>7}{numbers}   {row.differ}{beyond}"
+    for layer in (layer for batch in batches for layer in batch.layers):
+        if layer.layer in (*SHOWN, plan.layers):
+            beyond = f", {layer.beyond} beyond the envelope" if layer.beyond else ""
+            numbers = f"{layer.drift:>12.3g}{layer.truth_error:>12.3g}{layer.envelope:>12.3g}"
+            yield f"{layer.batch:>6}{layer.layer:>7}{numbers}   {layer.differ}{beyond}"
 
 
-def verdict(plan: DriftPlan, found: list[BatchDrift]) -> str:
+def format_verdict(plan: DriftPlan, batches: list[BatchDrift]) -> str:
     """Whether the promise is kept."""
     promise = "the same bits" if plan.bitwise else "drift inside the envelope"
-    wrong = [row for rows in found for row in rows.rows if broken(plan, row)]
+    wrong = [layer for batch in batches for layer in batch.layers if breaks_promise(plan, layer)]
     if not wrong:
         return f"promised: {promise}; kept at every layer"
-    first = wrong[0]
-    return f"promised: {promise}; broken first at layer {first.layer} of a batch of {first.batch}"
+    return f"promised: {promise}; broken first at layer {wrong[0].layer} of a batch of {wrong[0].batch}"

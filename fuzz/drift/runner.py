@@ -1,4 +1,4 @@
-"""Search: every batch size by a worker, and where a promise is broken the case that shows it."""
+"""Measures every batch size by a worker, and makes the case that shows where a promise is broken."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from fuzz.worker.process import Worker, WorkerCrash
 HANDLER = "fuzz.drift.measure:make_handler"
 PATIENCE = 600.0
 """Seconds that one batch size may take: all its layers, and their reference."""
-WRITTEN = 1 << 16
-"""Elements of a state that a case may hold word by word."""
+MAX_EXACT = 1 << 16
+"""Elements of a state that a case may hold bit by bit."""
 
 
-def drifted(plan: DriftPlan, memory: int, told: Callable[[BatchDrift], None]) -> list[BatchDrift]:
-    """The rows of every batch size, in order. UsageError where the kernel does not return."""
-    found = []
+def run_drift(plan: DriftPlan, memory: int, on_batch: Callable[[BatchDrift], None]) -> list[BatchDrift]:
+    """The layers of every batch size, in order. UsageError where the kernel does not return."""
+    measured = []
     with Worker(HANDLER, plan, memory, PATIENCE) as worker:
         for size in plan.batches:
             answer = worker.call(size)
             if isinstance(answer, WorkerCrash):
                 raise UsageError(f"{plan.target} with {size} rows: {describe(answer.outcome)}; fuzz run shows more")
-            found.append(answer)
-            told(answer)
-    return found
+            measured.append(answer)
+            on_batch(answer)
+    return measured
 
 
-def broken(plan: DriftPlan, row: LayerDrift) -> bool:
-    """Whether a row breaks what the target promises: its bits, or the envelope."""
-    return bool(row.differ if plan.bitwise else row.beyond)
+def breaks_promise(plan: DriftPlan, layer: LayerDrift) -> bool:
+    """Whether a layer breaks what the target promises: its bits, or the envelope."""
+    return bool(layer.differ if plan.bitwise else layer.beyond)
 
 
-def cases_of(plan: DriftPlan, found: list[BatchDrift]) -> list[Case]:
+def make_cases(plan: DriftPlan, batches: list[BatchDrift]) -> list[Case]:
     """For each batch size that breaks the promise the first layer whose bits differ, with the row computed alone."""
-    made = []
-    for rows in found:
-        first = rows.first
-        if first is None or not any(broken(plan, row) for row in rows.rows):
+    cases = []
+    for batch in batches:
+        first = batch.first_different
+        if first is None or not any(breaks_promise(plan, layer) for layer in batch.layers):
             continue
-        size = rows.rows[0].batch
+        size = batch.layers[0].batch
         if first == 1:
-            made.append(plan.case(0, size))
-        elif isinstance(rows.state, Exact) and len(rows.state.bits) <= WRITTEN:
-            made.append(plan.case(first - 1, size, rows.state))
-    return made
+            cases.append(plan.case(0, size))
+        elif isinstance(batch.state, Exact) and len(batch.state.bits) <= MAX_EXACT:
+            cases.append(plan.case(first - 1, size, batch.state))
+    return cases

@@ -1,4 +1,4 @@
-"""Sweep: every value of a dtype in one argument of an elementwise target, against the correctly rounded result."""
+"""Sweeps every value of a dtype in one argument of an elementwise target, against the correctly rounded result."""
 
 from fuzz.sweep.counts import REGIONS, SweepCounts, WrongValue
 from fuzz.sweep.plan import SweepPlan, make_plan

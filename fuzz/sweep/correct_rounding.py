@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,24 +27,22 @@ from fuzz.target.spec import Target
 CERTAIN = 64.0
 """How many times its measured uncertainty, the maximum over four members, float64 must be away from a boundary."""
 UNIT = 2.0**-53
-AT_ONCE = 128
-"""Values that are decided together by arbitrary precision."""
+CHUNK, POOL_CHUNK = 128, 16
+"""Values that arbitrary precision decides together, in this process and where a pool shares them out."""
 SECONDS = 10.0
 """Seconds that arbitrary precision may take in one process of a sweep; what is left then is undecided."""
 
-FEW = 16
-"""The same where pool share them out."""
-
 Inputs = dict[str, Any]
-Values = dict[str, list[float]]
+Reference = Callable[..., Mapping[str, Any]]
+Numbers = dict[str, list[float]]
 """Float64 values of every tensor argument, as plain numbers."""
 
 
 @dataclass
 class CorrectRounding:
-    """What is due of one output of a target. `spent` is what arbitrary precision has taken so far, in seconds.
+    """The correctly rounded values of one output. `spent` is what arbitrary precision has taken so far, in seconds.
 
-    `pool` compute `exact`, if there are any.
+    `pool` computes `exact`, if there is one.
     """
 
     target: Target
@@ -55,86 +53,87 @@ class CorrectRounding:
     pool: ForkPool | None = None
 
     def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
-        """(lowest, highest, settled): float64 values of the output's format between which the correctly rounded one is.
+        """(low, high, settled): float64 values of the output's format between which the correctly rounded one is.
 
         They are equal where it is known. `settled` counts those that arbitrary precision decided.
         """
-        low, high, doubt = self.bounds(inputs, kind)
-        return self._settle(inputs, doubt.nonzero().reshape(-1), low, high, kind)
+        low, high, doubtful = self.bounds(inputs, kind)
+        indices = doubtful.nonzero().reshape(-1)
+        exact = self._exact({name: values[indices].tolist() for name, values in inputs.items()}, len(indices))
+        decided = indices[: len(exact)]
+        low[decided] = high[decided] = rounded(torch.tensor(exact, dtype=torch.float64, device=low.device), kind)
+        return low, high, len(exact)
 
     def bounds(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
-        """(lowest, highest, doubt): the same by float64 alone, and where that does not decide."""
+        """(low, high, doubtful): the same by float64 alone, and where that does not decide."""
         expected = self.expected(inputs, members=1, uncertainty=True)
         assert expected.uncertainty is not None
         # All four members may happen to round to the value itself, which is one rounding off nevertheless.
-        own = expected.uncertainty + UNIT * expected.value.abs()
-        return within(inputs, expected.value, CERTAIN * own, kind)
+        uncertainty = expected.uncertainty + UNIT * expected.value.abs()
+        return rounded_bounds(inputs, expected.value, CERTAIN * uncertainty, kind)
 
-    def _settle(
-        self, inputs: Inputs, places: Tensor, low: Tensor, high: Tensor, kind: DType
-    ) -> tuple[Tensor, Tensor, int]:
-        """Puts what arbitrary precision says of these places into `low` and `high`."""
-        values = {name: one[places].tolist() for name, one in inputs.items()}
-        near = self._exact(values, len(places))
-        some = places[: len(near)]
-        low[some] = high[some] = rounded(torch.tensor(near, dtype=torch.float64, device=low.device), kind)
-        return low, high, len(near)
-
-    def _exact(self, values: Values, count: int) -> list[float]:
+    def _exact(self, numbers: Numbers, count: int) -> list[float]:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""
-        near, began, size = list[float](), time.monotonic(), FEW if self.pool else AT_ONCE
-        until = began + SECONDS - self.spent
-        asked = (
-            ({name: one[at : at + size] for name, one in values.items()}, self.output, until - time.monotonic())
+        values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
+        end = start + SECONDS - self.spent
+        requests = (
+            ({name: one[at : at + size] for name, one in numbers.items()}, self.output, end - time.monotonic())
             for at in range(0, count, size)
         )
-        answers = self.pool.map(asked) if self.pool else map(self.exact, asked)
-        for answer in answers:
+        for answer in self.pool.map(requests) if self.pool else map(self.exact, requests):
             if answer is None:
                 break
-            near += answer
-        self.spent += time.monotonic() - began
-        return near
+            values += answer
+        self.spent += time.monotonic() - start
+        return values
 
-    def exact(self, asked: tuple[Values, str, float]) -> list[float] | None:
-        """Exact values of some inputs as doubles, see `odd_double`, of an output, in so many seconds; None without."""
+    def exact(self, request: tuple[Numbers, str, float]) -> list[float] | None:
+        """Exact values of (inputs, output, seconds) as doubles, see `odd_double`; None where there are none in time."""
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
 
-        values, output, seconds = asked
-        given = {**{name: torch.tensor(one, dtype=torch.float64) for name, one in values.items()}, **self.options}
+        numbers, output, seconds = request
+        inputs = {**{name: torch.tensor(one, dtype=torch.float64) for name, one in numbers.items()}, **self.options}
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:
-                found = evaluate_elementwise(self.target.exact, given, seconds=seconds, quick=True)
+                result = evaluate_elementwise(self.target.exact, inputs, seconds=seconds, quick=True)
             else:
                 assert self.target.reference is not None
-                found = evaluate_exact(self.target.reference, given, seconds=seconds, quick=True)
+                result = evaluate_exact(self.target.reference, inputs, seconds=seconds, quick=True)
         except Unadjudicated:
             return None
-        return [odd_double(x) for x in found.values[output].reshape(-1).tolist()]
+        return [odd_double(x) for x in result.values[output].reshape(-1).tolist()]
 
     def expected(self, inputs: Inputs, **how: Any) -> Expected:
         """The reference's value of the output with its envelope."""
         assert self.target.reference is not None
-        try:
-            found = evaluate(self.target.reference, {**inputs, **self.options}, self.precision, **how)
-        except UsageError:
-            raise
-        except Exception as error:
-            raise TargetError(f"target {self.target.name!r}: its reference fails: {one_line(error)}") from error
-        if self.output not in found:
-            raise TargetError(f"target {self.target.name!r}: its reference returns {', '.join(found)}")
-        return found[self.output]
+        inputs = {**inputs, **self.options}
+        outputs = evaluate_reference(self.target, self.target.reference, inputs, self.precision, **how)
+        if self.output not in outputs:
+            raise TargetError(f"target {self.target.name!r}: its reference returns {', '.join(outputs)}")
+        return outputs[self.output]
 
 
-def within(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
-    """(lowest, highest, doubt) from a float64 value and what it is certain within, which counts at finite inputs."""
+def evaluate_reference(
+    target: Target, reference: Reference, inputs: Inputs, precision: Precision, **how: Any
+) -> dict[str, Expected]:
+    """Every output of a reference of the target, with its envelope. TargetError where it raises an error."""
+    try:
+        return evaluate(reference, inputs, precision, **how)
+    except UsageError:
+        raise
+    except Exception as error:
+        raise TargetError(f"target {target.name!r}: its reference fails: {one_line(error)}") from error
+
+
+def rounded_bounds(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
+    """(low, high, doubtful) from a float64 value and what it is certain within, which counts at finite inputs."""
     finite = torch.ones_like(value, dtype=torch.bool)
     for one in inputs.values():
         finite &= torch.isfinite(one)
-    plain = rounded(value, kind)
-    low = torch.where(finite, rounded(value - margin, kind), plain)
-    high = torch.where(finite, rounded(value + margin, kind), plain)
+    nearest = rounded(value, kind)
+    low = torch.where(finite, rounded(value - margin, kind), nearest)
+    high = torch.where(finite, rounded(value + margin, kind), nearest)
     return low, high, finite & ~(low == high)
 
 

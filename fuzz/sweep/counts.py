@@ -1,4 +1,4 @@
-"""SweepCounts: what a sweep has counted so far: errors by region, wrong signs, NaN and infinities. Parts add up."""
+"""Adds up what the parts of a sweep counted: errors by region, wrong signs, NaN and infinities."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ REGIONS = (
 """By the swept value, each from its lower bound up to but not including the next; the last holds subnormal inputs."""
 RANGES = ("x < -5", "[-5, -2)", "[-2, -0.5)", "[-0.5, 0.5)", "[0.5, 2)", "[2, 5)", "x >= 5", "inputs")
 OVER = (1, 10, 100, 1000)
+"""Errors in units in the last place, beyond each of which values are counted."""
 SYMPTOM_NAMES = ACCURACY.symptoms[:3]
-EACH = 4
+WORST = 4
 """WrongValue values kept of each region and symptom, the worst ones."""
 BINS = 1024
 NEAR = 8.0
 """The near view of the plot goes from -NEAR to NEAR."""
+Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class WrongValue:
-    """One value at which the contract is broken: words of the swept arguments, what came and what is due, as text.
+    """A value at which the contract is broken: bits of the swept arguments, and as text inputs, result and what is due.
 
     `part` is the part of the plan that it came from; `ratio` is error over bound.
     """
@@ -37,7 +39,7 @@ class WrongValue:
     part: int
     region: int
     symptom: str
-    words: tuple[int, ...]
+    bits: tuple[int, ...]
     inputs: tuple[str, ...]
     got: str
     want: str
@@ -51,66 +53,70 @@ class WrongValue:
         return SYMPTOM_NAMES.index(self.symptom), -self.ratio
 
 
-def zeros(n: int = len(REGIONS)) -> NDArray[np.float64]:
-    return np.zeros(n)
+def zeros(size: int = len(REGIONS)) -> Any:
+    return field(default_factory=lambda: np.zeros(size))
 
 
 @dataclass
 class SweepCounts:
     """Counts of one part, or of several in the order of the first argument's values.
 
-    `runs` are maximal runs of swept values whose result has the wrong sign; `open_first` and `open_last` tell whether
-    the first and the last run touch the ends of what was counted. `worst` holds a few values that break the contract,
-    `failed` the parts in which the kernel did not return, and why. `bins` are for the plot, see `binned`.
+    By region: `values`, and of their errors in units in the last place and in ordinals (steps in the order of values)
+    sum and maximum. `over` is by limit, `other` by name. `sign_runs` are maximal runs of swept values whose result has
+    the wrong sign; `first_open` and `last_open` say whether the first and the last run touch the ends of what was
+    counted. `worst` holds a few values that break the contract, `failed` the parts in which the kernel did not return,
+    with the reason. `bins`, of shape (view, kind, BINS), are the plot's: the largest error in each bin, NaN where none
+    is. Views: all values by their rank in the order of values, and -NEAR to NEAR by value. Kinds: values whose sign is
+    right, and those whose sign is wrong.
     """
 
     count: int = 0
-    number: NDArray[np.float64] = field(default_factory=zeros)
-    ulps: NDArray[np.float64] = field(default_factory=zeros)
-    most: NDArray[np.float64] = field(default_factory=zeros)
-    ordinals: NDArray[np.float64] = field(default_factory=zeros)
-    most_ordinals: NDArray[np.float64] = field(default_factory=zeros)
-    over: NDArray[np.float64] = field(default_factory=lambda: zeros(len(OVER)))
+    values: Doubles = zeros()
+    ulp_sum: Doubles = zeros()
+    ulp_max: Doubles = zeros()
+    ordinal_sum: Doubles = zeros()
+    ordinal_max: Doubles = zeros()
+    over: Doubles = zeros(len(OVER))
     other: Counter[str] = field(default_factory=Counter)
     symptoms: Counter[str] = field(default_factory=Counter)
-    runs: list[tuple[float, float]] = field(default_factory=list)
-    open_first: bool = False
-    open_last: bool = False
+    sign_runs: list[tuple[float, float]] = field(default_factory=list)
+    first_open: bool = False
+    last_open: bool = False
     worst: list[WrongValue] = field(default_factory=list)
     failed: list[tuple[int, str]] = field(default_factory=list)
-    bins: NDArray[np.float64] = field(default_factory=lambda: np.full((2, 2, BINS), np.nan))
+    bins: Doubles = field(default_factory=lambda: np.full((2, 2, BINS), np.nan))
 
     def add(self, part: SweepCounts) -> None:
-        """Takes in the part that follows."""
+        """Adds the part that follows."""
         self.count += part.count
-        for name in ("number", "ulps", "ordinals", "over"):
+        for name in ("values", "ulp_sum", "ordinal_sum", "over"):
             setattr(self, name, getattr(self, name) + getattr(part, name))
-        self.most = np.maximum(self.most, part.most)
-        self.most_ordinals = np.maximum(self.most_ordinals, part.most_ordinals)
+        self.ulp_max = np.maximum(self.ulp_max, part.ulp_max)
+        self.ordinal_max = np.maximum(self.ordinal_max, part.ordinal_max)
         self.other += part.other
         self.symptoms += part.symptoms
-        self._join(part)
-        self.worst = best_of([*self.worst, *part.worst])
+        self._join_runs(part)
+        self.worst = keep_worst([*self.worst, *part.worst])
         self.failed += part.failed
         self.bins = np.fmax(self.bins, part.bins)
 
-    def add_beside(self, some: SweepCounts) -> None:
-        """Takes in what was counted apart of values that this part holds already; runs are left out."""
-        self.count -= some.count
-        some.runs = []
-        self.add(some)
+    def add_recounted(self, recounted: SweepCounts) -> None:
+        """Adds what was counted apart of values that are in `count` already; runs are left out."""
+        self.count -= recounted.count
+        recounted.sign_runs = []
+        self.add(recounted)
 
-    def _join(self, part: SweepCounts) -> None:
-        if not part.runs:
-            self.open_last = False
+    def _join_runs(self, part: SweepCounts) -> None:
+        if not part.sign_runs:
+            self.last_open = False
             return
-        if not self.runs:
-            self.open_first = part.open_first
-        new = list(part.runs)
-        if self.runs and self.open_last and part.open_first:
-            new[0] = (self.runs.pop()[0], new[0][1])
-        self.runs += new
-        self.open_last = part.open_last
+        if not self.sign_runs:
+            self.first_open = part.first_open
+        new = list(part.sign_runs)
+        if self.sign_runs and self.last_open and part.first_open:
+            new[0] = (self.sign_runs.pop()[0], new[0][1])
+        self.sign_runs += new
+        self.last_open = part.last_open
 
     @property
     def wrong(self) -> int:
@@ -118,58 +124,34 @@ class SweepCounts:
         return sum(self.symptoms.values())
 
     def regions(self) -> list[dict[str, Any]]:
-        """The table's rows as data; those without values are left out of a sweep that has none there."""
-        each = np.maximum(self.number, 1)
+        """The rows of the table, as the JSON value has them."""
+        divisor = np.maximum(self.values, 1)
         return [
             {
                 "name": name,
                 "range": RANGES[i],
-                "count": int(self.number[i]),
-                "mean_ulp": float(self.ulps[i] / each[i]),
-                "max_ulp": float(self.most[i]),
-                "mean_ordinal": float(self.ordinals[i] / each[i]),
-                "max_ordinal": int(self.most_ordinals[i]),
+                "count": int(self.values[i]),
+                "mean_ulp": float(self.ulp_sum[i] / divisor[i]),
+                "max_ulp": float(self.ulp_max[i]),
+                "mean_ordinal": float(self.ordinal_sum[i] / divisor[i]),
+                "max_ordinal": int(self.ordinal_max[i]),
             }
             for i, name in enumerate(REGIONS)
         ]
 
 
-def best_of(wrong: list[WrongValue]) -> list[WrongValue]:
+def keep_worst(wrong: list[WrongValue]) -> list[WrongValue]:
     """The worst of each region and symptom, the worst of all first."""
     seen: Counter[tuple[int, str]] = Counter()
     kept = []
-    for one in sorted(wrong, key=lambda one: one.rank):
-        seen[one.region, one.symptom] += 1
-        if seen[one.region, one.symptom] <= EACH:
-            kept.append(one)
+    for value in sorted(wrong, key=lambda value: value.rank):
+        seen[value.region, value.symptom] += 1
+        if seen[value.region, value.symptom] <= WORST:
+            kept.append(value)
     return kept
 
 
-def region_of(x: NDArray[np.float64], smallest_normal: float) -> NDArray[np.int64]:
-    """The region of each finite value."""
-    found = np.searchsorted(np.array(BOUNDS), x, side="right")
-    tiny = (np.abs(x) < smallest_normal) & (x != 0)
-    return np.where(tiny, len(REGIONS) - 1, found)
-
-
-def runs_of(x: NDArray[np.float64], wrong: NDArray[np.bool_]) -> list[tuple[float, float]]:
+def find_runs(x: Doubles, wrong: NDArray[np.bool_]) -> list[tuple[float, float]]:
     """Maximal runs of `wrong` along x, as (first, last) values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], wrong, [False]]).astype(np.int8)))
     return [(float(x[a]), float(x[b - 1])) for a, b in zip(edges[::2], edges[1::2], strict=True)]
-
-
-def binned(
-    places: NDArray[np.float64], x: NDArray[np.float64], ulps: NDArray[np.float64], sign: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """For the plot, of shape (view, kind, BINS): the largest error in each bin, NaN where none is.
-
-    Views: all values by their place (0 to 1) in the order of values, and -NEAR to NEAR by value. Kinds: values whose
-    sign is right, and those whose sign is wrong.
-    """
-    made = np.full((2, 2, BINS), np.nan)
-    near = np.abs(x) < NEAR
-    for view, (where, inside) in enumerate(((places, x == x), ((x / NEAR + 1) / 2, near))):
-        for kind, chosen in enumerate((inside & ~sign, inside & sign)):
-            index = np.minimum((where[chosen] * BINS).astype(np.int64), BINS - 1)
-            np.fmax.at(made[view, kind], index, ulps[chosen])
-    return made

@@ -1,4 +1,4 @@
-"""ForkPool: processes that share out work which one processor is too slow for, forked before a GPU is touched.
+"""Shares out work among forked copies of the process, before it touches a GPU.
 
 A worker is a daemon, to which multiprocessing gives no processes of its own. These are its copies: they hold what it
 holds, so that nothing is loaded again, and end with it.
@@ -18,75 +18,74 @@ from typing import Any
 
 from fuzz.worker.serve import PR_SET_PDEATHSIG
 
-MOST = 12
-"""ForkPool at most."""
+MAX_PROCESSES = 12
 
-Ends = list["Connection[Any, Any]"]
+Pipes = list["Connection[Any, Any]"]
 
 
 class ForkPool:
-    """Processes that compute work(request). What raises there is raised by `map`."""
+    """Processes that compute function(request). What raises there is raised by `map`."""
 
-    def __init__(self, work: Callable[[Any], Any], count: int) -> None:
-        self.ends: Ends = []
+    def __init__(self, function: Callable[[Any], Any], count: int) -> None:
+        self.pipes: Pipes = []
         self.ids: list[int] = []
         for _ in range(count):
             ours, theirs = Pipe()
             with warnings.catch_warnings():
                 # Other threads hold nothing that the copy needs: it computes on one thread, and never on the GPU.
                 warnings.simplefilter("ignore", DeprecationWarning)
-                found = os.fork()
-            if found == 0:
-                _serve(theirs, [ours, *self.ends], work)
+                process = os.fork()
+            if process == 0:
+                _serve(theirs, [ours, *self.pipes], function)
             theirs.close()
-            self.ends.append(ours)
-            self.ids.append(found)
+            self.pipes.append(ours)
+            self.ids.append(process)
 
     def map(self, requests: Iterable[Any]) -> list[Any]:
-        """work(request) of each, in their order. A request is made when a hand is free for it."""
+        """function(request) of each, in their order. A request is made when a process is free for it."""
         answers, left, busy = dict[int, tuple[bool, Any]](), enumerate(requests), dict[Any, int]()
-        free: list[Any] = list(self.ends)
+        free: list[Any] = list(self.pipes)
         while free:
-            for end, (index, request) in zip(free, islice(left, len(free)), strict=False):
-                end.send(request)
-                busy[end] = index
+            for pipe, (index, request) in zip(free, islice(left, len(free)), strict=False):
+                pipe.send(request)
+                busy[pipe] = index
             free = list[Any](wait(list(busy)) if busy else [])
-            for end in free:
-                answers[busy.pop(end)] = end.recv()
-        return [_received(answers[index]) for index in sorted(answers)]
+            for pipe in free:
+                answers[busy.pop(pipe)] = pipe.recv()
+        return [_result(answers[index]) for index in sorted(answers)]
 
     def stop(self) -> None:
-        """Ends them. Closing their pipes may not do: processes that were forked later hold copies of these ends."""
-        for end in self.ends:
-            end.close()
+        """Kills them. Closing their pipes may not do: processes that were forked later hold copies of these."""
+        for pipe in self.pipes:
+            pipe.close()
         for process in self.ids:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-        self.ends, self.ids = [], []
+        self.pipes, self.ids = [], []
 
 
-def spare() -> int:
-    """How many pool there is room for, beside the process itself."""
-    return min(MOST, len(os.sched_getaffinity(0)) - 1)
+def spare_processes() -> int:
+    """How many processes there is room for, beside this one."""
+    return min(MAX_PROCESSES, len(os.sched_getaffinity(0)) - 1)
 
 
-def _received(answer: tuple[bool, Any]) -> Any:
-    good, value = answer
-    if not good:
+def _result(answer: tuple[bool, Any]) -> Any:
+    ok, value = answer
+    if not ok:
         raise value
     return value
 
 
-def _serve(pipe: Connection[Any, Any], others: Ends, work: Callable[[Any], Any]) -> None:
-    """A hand's process: answers until the pipe closes. It never returns."""
+def _serve(pipe: Connection[Any, Any], others: Pipes, function: Callable[[Any], Any]) -> None:
+    """A forked process: answers until the pipe closes. It never returns."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for end in others:
-            end.close()
+        for other in others:
+            other.close()
         while True:
             request = pipe.recv()
             try:
-                answer = True, work(request)
+                answer = True, function(request)
             except Exception as error:
                 answer = False, error
             pipe.send(answer)

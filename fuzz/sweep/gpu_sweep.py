@@ -1,10 +1,10 @@
-"""GpuSweep: all values of a large sweep on a GPU, by parts of 2^24; only what is doubtful is looked at one by one.
+"""Sweeps all values on a GPU, by parts of 2^24; only doubtful values are looked at one by one.
 
-The float64 reference and all that is counted are functions that torch compiles (`screen`). They do not perturb the
+The float64 reference and all that is counted are functions that torch compiles (`gpu_screen`). They do not perturb the
 reference at every value: what float64 is uncertain about is measured at points of every block, and a value counts as
 certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of itself. The others,
 about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for that they stay
-undecided, and count as the further of the two numbers that may be due, so that the largest error told is none too
+undecided, and count as the further of the two numbers that may be due, so that the largest error shown is none too
 small.
 
 Nothing waits for the device within a strip of parts, and the host gets numbers, not values.
@@ -13,7 +13,7 @@ Nothing waits for the device within a strip of parts, and the host gets numbers,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,46 +26,48 @@ from torch import Tensor
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.oracles.comparison.elements import SYMPTOMS
-from fuzz.sweep.correct_rounding import CERTAIN, within
-from fuzz.sweep.counts import SweepCounts
-from fuzz.sweep.gpu_counts import drawn, of_stretches, of_values
+from fuzz.sweep.contract import Violations, find_violations, worst_values
+from fuzz.sweep.correct_rounding import CERTAIN, rounded_bounds
+from fuzz.sweep.counting import ComparedValues, bin_errors, count_values
+from fuzz.sweep.counts import Doubles, SweepCounts
 from fuzz.sweep.gpu_screen import (
     COUNTS,
     DOUBT,
     SIGN,
     Parts,
     by_stretch,
-    compiled,
-    largest,
-    parts_of,
-    screen_of,
-    sums_of,
-    unpacked,
-    words_of,
+    compile_for,
+    input_function,
+    largest_errors,
+    screen_function,
+    sum_function,
+    sum_stretches,
+    unpack,
 )
-from fuzz.sweep.measure import ComparedValues, KernelRunner, broken, shown
-from fuzz.sweep.plan import PART, in_order, place_of
+from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.plan import PART
+from fuzz.sweep.ranks import bits_at, rank_of
 
 SIZE = 1 << 24
 """Values, or pairs, of a part."""
 SPAN = 64
 """Parts of one request."""
 STRIP = 16
-"""Parts whose outputs are kept until what is doubtful has been picked from them."""
+"""Parts whose outputs are kept until doubtful values have been picked from them."""
 BLOCKS, POINTS = 256, 8
 """Blocks of a part along one argument, and points of each block at which float64's own error is measured."""
 RELATIVE = 2.0**-40
 MANY = 1 << 13
 """Doubtful values of a part from which on they stay undecided."""
-AT_ONCE = 1 << 22
+CHUNK = 1 << 22
 """Doubtful values that are looked at together."""
 
 Runs = list[tuple[int, int]]
-Watch = Callable[[str], AbstractContextManager[None]]
+"""First and last ranks of values with the wrong sign."""
+Timer = Callable[[str], AbstractContextManager[None]]
 
 
-def uninstrumented(_: str) -> AbstractContextManager[None]:
+def no_timer(_: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
@@ -80,18 +82,14 @@ class SelectedValues:
     def kind(self) -> DType:
         return named_dtype(DTYPE_NAMES[self.output.dtype])
 
-    def batches(self) -> Iterator[SelectedValues]:
-        for start in range(0, len(self.flat), AT_ONCE):
-            yield SelectedValues(self.flat[start : start + AT_ONCE], self.output[start : start + AT_ONCE])
-
-
-def joined(picked: list[SelectedValues]) -> SelectedValues:
-    return SelectedValues(torch.cat([one.flat for one in picked]), torch.cat([one.output for one in picked]))
+    @staticmethod
+    def join(selected: list[SelectedValues]) -> SelectedValues:
+        return SelectedValues(torch.cat([one.flat for one in selected]), torch.cat([one.output for one in selected]))
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Parts one after another: number of the first value, outputs and flags of all, what is counted of stretches."""
+    """Parts one after another: number of the first value, outputs and flags of all, counts and sums of stretches."""
 
     start: int
     output: Tensor
@@ -99,134 +97,136 @@ class Strip:
     counts: Tensor
     sums: Tensor
 
-    def picked(self, index: Tensor) -> SelectedValues:
-        return SelectedValues(index + self.start, self.output[index])
+    def select(self, indices: Tensor) -> SelectedValues:
+        return SelectedValues(indices + self.start, self.output[indices])
 
 
 @dataclass
 class GpuSweep:
-    """A kernel whose backend computes large parts. The three functions are made at the first part.
+    """Measures large parts of a kernel's plan. The three functions are compiled at the first part.
 
-    `watch` is told of each kind of work, for who measures where the time goes.
+    `timer` is entered around each kind of work, for a benchmark of where the time goes.
     """
 
-    kernel: KernelRunner
+    kernel: SweptKernel
     size: int = SIZE
     span: int = SPAN
-    watch: Watch = uninstrumented
+    timer: Timer = no_timer
     functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
     def parts(self) -> Parts:
-        return parts_of(self.kernel.plan, self.size)
+        return Parts.of(self.kernel.plan, self.size)
 
     @property
     def blocks(self) -> int:
         """Blocks of a part; of pairs one for each first value."""
         return max(1, self.size >> self.parts.kind.bits) if self.parts.pairs else BLOCKS
 
-    def spanned(self, number: int) -> SweepCounts:
+    def measure_span(self, number: int) -> SweepCounts:
         """Everything that is counted of a span of parts."""
         first, last = number * self.span, min((number + 1) * self.span, self.parts.count)
         self._name_output()
-        with self.watch("allowances"):
+        with self.timer("allowances"):
             allowances = self.allowances(first, last)
-        beside, runs, doubtful, worst, strips = SweepCounts(), Runs(), [], [], []
+        recounted, runs, doubtful, worst, strips = SweepCounts(), Runs(), [], [], []
         for start in range(first, last, STRIP):
             allowed = allowances[start - first : start - first + STRIP]
-            strip = self._strip(start, allowed)
-            with self.watch("picks"):
-                unsure, crowd, wrong = self._unsure(strip)
+            strip = self._measure_strip(start, allowed)
+            with self.timer("picks"):
+                few, many, wrong = self._find_doubtful(strip)
                 runs += wrong
-                doubtful.append(strip.picked(unsure))
-                worst.append(strip.picked(self._tops(strip)))
-            with self.watch("undecided"):
-                for some in torch.split(crowd, AT_ONCE) if len(crowd) else ():
-                    runs += self._bounded(beside, strip.picked(some), allowed, strip.start)
+                doubtful.append(strip.select(few))
+                worst.append(strip.select(self._worst_of_stretches(strip)))
+            with self.timer("undecided"):
+                for chunk in torch.split(many, CHUNK) if len(many) else ():
+                    runs += self._count_undecided(recounted, strip.select(chunk), allowed, strip.start)
             strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & SIGN) != 0))
-        tops = joined(worst)
-        with self.watch("table"):
+        tops = SelectedValues.join(worst)
+        with self.timer("table"):
             counts, sums, signs = (torch.cat(each) for each in zip(*strips, strict=True))
-            total = of_stretches(self.parts, first, counts, sums)
-            total.bins = drawn(self.parts, tops.flat, largest(counts, self.parts)[1], signs)
-        with self.watch("decide"):
-            runs += self._decide(beside, joined(doubtful))
-        total.add_beside(beside)
-        self._put_runs(total, runs, torch.tensor([first * self.size, last * self.size - 1]))
-        with self.watch("judge"):
+            total = sum_stretches(self.parts, first, counts, sums)
+            total.bins = self._bin(tops.flat, largest_errors(counts, self.parts)[1], signs)
+        with self.timer("decide"):
+            runs += self._decide(recounted, SelectedValues.join(doubtful))
+        total.add_recounted(recounted)
+        self._set_runs(total, runs, torch.tensor([first * self.size, last * self.size - 1]))
+        with self.timer("judge"):
             self._judge(total, tops)
         return total
 
     def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """One of the functions, compiled once."""
         if key not in self.functions:
-            self.functions[key] = compiled(make(), self.kernel.backend.name)
+            self.functions[key] = compile_for(self.kernel.backend.device, make())
         return self.functions[key]
 
     def _name_output(self) -> None:
         """Runs the kernel on a few values, so that the output's name is known."""
         if not self.kernel.rounding.output:
             flat = torch.arange(128, device=self.kernel.backend.device)
-            self.kernel.run(self.parts.tensors(self.parts.words(flat)))
+            self.kernel.run(self.parts.tensors(self.parts.bits(flat)))
 
     def allowances(self, first: int, last: int) -> Tensor:
         """What float64 is certain within, CERTAIN times its own error at some points, of shape (parts, 2, blocks, 1).
 
         In each block a share of the value, and an absolute amount. Along one argument values change little in a block,
-        so that the amount tells even where they cross 0; over a pair's second argument they change by any power of two.
+        so that the amount holds even where they cross 0; over a pair's second argument they change by any power of two.
         """
         step = self.size // (self.blocks * POINTS)
         flat = torch.arange(first * self.size + step // 2, last * self.size, step, device=self.kernel.backend.device)
-        found = self.kernel.rounding.expected(self.parts.doubles(flat), members=1, uncertainty=True)
-        assert found.uncertainty is not None
-        own = CERTAIN * found.uncertainty.nan_to_num(0.0, 0.0, 0.0)
-        share = torch.where(found.value != 0, own / found.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
-        share, own = (one.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for one in (share, own))
+        expected = self.kernel.rounding.expected(self.parts.doubles(flat), members=1, uncertainty=True)
+        assert expected.uncertainty is not None
+        error = CERTAIN * expected.uncertainty.nan_to_num(0.0, 0.0, 0.0)
+        share = torch.where(expected.value != 0, error / expected.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
+        share, error = (one.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for one in (share, error))
         if self.parts.pairs:
-            return torch.stack([share.clamp(min=RELATIVE), torch.zeros_like(own)], 1)
-        return torch.stack([torch.full_like(share, RELATIVE), own], 1)
+            return torch.stack([share.clamp(min=RELATIVE), torch.zeros_like(error)], 1)
+        return torch.stack([torch.full_like(share, RELATIVE), error], 1)
 
-    def _strip(self, start: int, allowances: Tensor) -> Strip:
+    def _measure_strip(self, start: int, allowances: Tensor) -> Strip:
         """Launches all that is done to some parts."""
         outputs, flags, counts, sums = [], [], [], []
         for part, allowance in enumerate(allowances, start):
             number = torch.full((1,), part, dtype=torch.int64, device=allowance.device)
-            with self.watch("inputs"):
-                tensors = self.parts.tensors(self._function("words", lambda: words_of(self.parts))(number))
-            with self.watch("kernel"):
-                output = self.kernel.launched(tensors).contiguous()
-            kind = named_dtype(DTYPE_NAMES[output.dtype])
-            with self.watch("screen"):
-                screen = self._function(kind.name, lambda kind=kind: screen_of(self.parts, self.kernel.rounding, kind))  # type: ignore[misc]
-                told = screen(number, output, allowance)
-            with self.watch("sums"):
-                each = self._function("sums", lambda: sums_of(self.parts))(*told)
+            with self.timer("inputs"):
+                tensors = self.parts.tensors(self._function("inputs", lambda: input_function(self.parts))(number))
+            with self.timer("kernel"):
+                output = self.kernel.launch(tensors).contiguous()
+            screen = self._screen(named_dtype(DTYPE_NAMES[output.dtype]))
+            with self.timer("screen"):
+                screened = screen(number, output, allowance)
+            with self.timer("sums"):
+                part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*screened)
             outputs.append(output)
-            flags.append(told[0])
-            counts.append(each[0])
-            sums.append(each[1])
-        with self.watch("picks"):
+            flags.append(screened[0])
+            counts.append(part_counts)
+            sums.append(part_sums)
+        with self.timer("picks"):
             stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
             return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
-    def _unsure(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
+    def _screen(self, kind: DType) -> Callable[..., Any]:
+        return self._function(kind.name, lambda: screen_function(self.parts, self.kernel.rounding, kind))
+
+    def _find_doubtful(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
         """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
-        index = ((strip.flags & DOUBT) != 0).nonzero().reshape(-1)
-        each = unpacked(strip.counts)[:, [COUNTS.index("doubt"), COUNTS.index("sign")]]
+        indices = ((strip.flags & DOUBT) != 0).nonzero().reshape(-1)
+        each = unpack(strip.counts)[:, [COUNTS.index("doubt"), COUNTS.index("sign")]]
         doubts, signs = each.reshape(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
-        runs = self._runs(strip) if any(signs) else Runs()
-        by_part, none = torch.split(index, doubts), index[:0]
+        runs = self._find_runs(strip) if any(signs) else Runs()
+        by_part, none = torch.split(indices, doubts), indices[:0]
         few = [one for one in by_part if len(one) <= MANY]
-        crowds = [one for one in by_part if len(one) > MANY]
-        return torch.cat([none, *few]), torch.cat([none, *crowds]), runs
+        many = [one for one in by_part if len(one) > MANY]
+        return torch.cat([none, *few]), torch.cat([none, *many]), runs
 
-    def _tops(self, strip: Strip) -> Tensor:
-        """The value with the largest error of each stretch."""
+    def _worst_of_stretches(self, strip: Strip) -> Tensor:
+        """The index of the value with the largest error of each stretch."""
         starts = torch.arange(len(strip.counts), device=strip.counts.device) * self.parts.stretch
-        return starts + largest(strip.counts, self.parts)[0]
+        return starts + largest_errors(strip.counts, self.parts)[0]
 
-    def _runs(self, strip: Strip) -> Runs:
-        """Runs of wrong signs along the first argument, as first and last places."""
+    def _find_runs(self, strip: Strip) -> Runs:
+        """Runs of wrong signs along the first argument."""
         wrong, width = (strip.flags & SIGN) != 0, 1
         if self.parts.pairs:
             width = min(1 << self.parts.kind.bits, self.size)
@@ -234,64 +234,69 @@ class GpuSweep:
         padded = torch.nn.functional.pad(wrong.to(torch.int8), (1, 1))
         edges = (padded[1:] != padded[:-1]).nonzero().reshape(-1)
         edges[1::2] -= 1
-        places = self.parts.places(edges * width + strip.start)[0].tolist()
-        return list(zip(places[::2], places[1::2], strict=True))
+        ranks = self.parts.ranks(edges * width + strip.start)[0].tolist()
+        return list(zip(ranks[::2], ranks[1::2], strict=True))
 
-    def _put_runs(self, total: SweepCounts, runs: Runs, ends: Tensor) -> None:
-        """Joins runs that overlap or touch, and gives them to the tally as values. `ends` are numbers of the span."""
-        low, high = self.parts.places(ends)[0].tolist()
-        together: Runs = []
+    def _set_runs(self, total: SweepCounts, runs: Runs, ends: Tensor) -> None:
+        """Joins runs that overlap or touch, and sets them as values. `ends` are the first and last number."""
+        low, high = self.parts.ranks(ends)[0].tolist()
+        joined: Runs = []
         for first, last in sorted(runs):
-            if together and first <= together[-1][1] + 1:
-                together[-1] = (together[-1][0], max(last, together[-1][1]))
+            if joined and first <= joined[-1][1] + 1:
+                joined[-1] = (joined[-1][0], max(last, joined[-1][1]))
             else:
-                together.append((first, last))
-        places = in_order(np.array(together, dtype=np.uint64).reshape(-1), self.parts.kind)
-        values = from_bits(places, self.parts.kind).astype(np.float64).tolist()
-        total.runs = list(zip(values[::2], values[1::2], strict=True))
-        total.open_first = bool(together) and together[0][0] == low
-        total.open_last = bool(together) and together[-1][1] == high
+                joined.append((first, last))
+        bits = bits_at(np.array(joined, dtype=np.uint64).reshape(-1), self.parts.kind)
+        values = from_bits(bits, self.parts.kind).astype(np.float64).tolist()
+        total.sign_runs = list(zip(values[::2], values[1::2], strict=True))
+        total.first_open = bool(joined) and joined[0][0] == low
+        total.last_open = bool(joined) and joined[-1][1] == high
 
-    def _decide(self, beside: SweepCounts, doubtful: SelectedValues) -> Runs:
+    def _decide(self, recounted: SweepCounts, doubtful: SelectedValues) -> Runs:
         """Counts the values that the screen's float64 could not be trusted with."""
         runs = Runs()
-        for some in doubtful.batches():
-            inputs = self.parts.doubles(some.flat)
-            low, high, settled = self.kernel.rounding.rounded(inputs, some.kind)
-            runs += self._count(beside, some, ComparedValues(inputs, some.output, low, high, some.kind))
-            beside.other["settled"] += settled
+        chunks = zip(torch.split(doubtful.flat, CHUNK), torch.split(doubtful.output, CHUNK), strict=True)
+        for flat, output in chunks if len(doubtful.flat) else ():
+            inputs = self.parts.doubles(flat)
+            low, high, settled = self.kernel.rounding.rounded(inputs, doubtful.kind)
+            runs += self._recount(recounted, flat, ComparedValues(inputs, output, low, high, doubtful.kind))
+            recounted.other["settled"] += settled
         return runs
 
-    def _bounded(self, beside: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:
+    def _count_undecided(self, recounted: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:
         """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""
         rounding, inputs = self.kernel.rounding, self.parts.doubles(some.flat)
         assert rounding.target.reference is not None
         value = rounding.target.reference(**inputs, **rounding.options)[rounding.output]
         block = (some.flat - start) // (self.size // self.blocks)
         share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
-        low, high, _ = within(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
-        return self._count(beside, some, ComparedValues(inputs, some.output, low, high, some.kind))
+        low, high, _ = rounded_bounds(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
+        return self._recount(recounted, some.flat, ComparedValues(inputs, some.output, low, high, some.kind))
 
-    def _count(self, beside: SweepCounts, some: SelectedValues, compared: ComparedValues) -> Runs:
-        """Counts some values apart; the places of wrong signs."""
-        tally, error, wrong = of_values(self.kernel, compared, compared.inputs[self.parts.swept[0]])
-        tally.bins = drawn(self.parts, some.flat, error, wrong)
-        beside.add(tally)
-        return [(place, place) for place in self.parts.places(some.flat[wrong])[0].tolist()]
+    def _recount(self, recounted: SweepCounts, flat: Tensor, compared: ComparedValues) -> Runs:
+        """Counts some values apart; the ranks of wrong signs."""
+        counts, error, wrong = count_values(self.kernel, compared)
+        counts.bins = self._bin(flat, error, wrong)
+        recounted.add(counts)
+        return [(rank, rank) for rank in self.parts.ranks(flat[wrong])[0].tolist()]
+
+    def _bin(self, flat: Tensor, error: Tensor, wrong: Tensor) -> Doubles:
+        shares = self.parts.ranks(flat)[0].double() / (1 << self.parts.kind.bits)
+        return bin_errors(shares, self.parts.doubles(flat)[self.parts.swept[0]], error, wrong)
 
     def _judge(self, total: SweepCounts, tops: SelectedValues) -> None:
         """Judges the values of largest error by the target's contract."""
         inputs = self.parts.doubles(tops.flat)
         low, high, _ = self.kernel.rounding.bounds(inputs, tops.kind)
-        wrong = broken(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
+        found = find_violations(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
         total.other["judged"] = len(tops.flat)
-        total.symptoms = Counter(SYMPTOMS[int(symptom) - 1] for symptom in wrong[1])
-        at, kind = wrong[0].to(low.device), self.parts.kind
-        flat, some = tops.flat[at].cpu(), {name: one[at].cpu() for name, one in inputs.items()}
-        words = tuple(in_order(one.numpy().astype(np.uint64), kind) for one in self.parts.places(flat))
-        x = some[self.parts.swept[0]].numpy()
-        seen = ComparedValues(some, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind, x)
-        found = shown(seen, words, kind, (torch.arange(len(flat)), *wrong[1:]), 0)
-        bits = 0 if self.parts.pairs else PART.bit_length() - 1
-        places = place_of(np.array([one.words[0] for one in found], dtype=words[0].dtype), kind)
-        total.worst = [replace(one, part=int(place) >> bits) for one, place in zip(found, places, strict=True)]
+        total.symptoms = Counter(found.names)
+        at, kind = found.indices.to(low.device), self.parts.kind
+        flat, broken = tops.flat[at].cpu(), {name: values[at].cpu() for name, values in inputs.items()}
+        compared = ComparedValues(broken, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind)
+        bits = tuple(bits_at(ranks.numpy().astype(np.uint64), kind) for ranks in self.parts.ranks(flat))
+        selected = Violations(torch.arange(len(flat)), found.symptoms, found.ratios)
+        worst = worst_values(self.kernel, compared, bits, selected, 0)
+        shift = 0 if self.parts.pairs else PART.bit_length() - 1
+        ranks = rank_of(np.array([value.bits[0] for value in worst], dtype=bits[0].dtype), kind)
+        total.worst = [replace(value, part=int(rank) >> shift) for value, rank in zip(worst, ranks, strict=True)]

@@ -1,4 +1,4 @@
-"""SweepPlan: which argument of which elementwise target is swept, what the others hold, and the words of every part.
+"""Plans a sweep: which argument of which elementwise target, what the others hold, and the bits of every part.
 
 A target is elementwise where it promises that rows do not depend on their batch, and a row is one element: every
 tensor has the batch as its only dim. So no declaration of its own is needed, and the invariance oracle examines it.
@@ -12,22 +12,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fuzz.backends import BACKENDS
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dtypes import Bits, DType, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.counts import BOUNDS
+from fuzz.sweep.ranks import bits_at, count_strata, rank_of, sample_all_strata, sample_with_edges
 from fuzz.target.indices import IndexArgument
 from fuzz.target.spec import OptionArgument, Target
 
-SWEPT = ("bfloat16", "float16", "float32")
+DTYPES = ("bfloat16", "float16", "float32")
 PART = 1 << 16
 """Elements of a part: what is computed at once."""
 SAMPLE = 10_000_000
-"""Values, or pairs, of a stratified sweep where none is told."""
-SIXTEEN = 16
-LARGE = 4
+"""Values, or pairs, of a stratified sweep where no number is given."""
+SMALL = 16
+"""Bits of the swept arguments up to which a sweep of all values is small."""
+GPU_REQUESTS = 4
 """Requests of a large sweep on a GPU, a quarter of all values each."""
 
 
@@ -35,8 +38,8 @@ LARGE = 4
 class SweepPlan:
     """What to sweep. `text` and `target` name the target; `swept` holds one argument, or the two of a pair.
 
-    `fixed` are the words of the other tensors, each with its dtype. `count` values are sampled, every sign and
-    exponent evenly; 0 stands for all there are.
+    `fixed` are dtype and bits of the other tensors. `count` values are sampled, every sign and exponent evenly; 0
+    stands for all there are. `edges` are ranks that a sample includes.
     """
 
     text: str
@@ -71,111 +74,66 @@ class SweepPlan:
         values = 1 << self.kind.bits
         if self.exhaustive:
             return values if self.pairs else max(1, values // PART)
-        return self._strata if not self.pairs else -(-self._firsts.size // max(1, PART // self._per_first))
+        return count_strata(self.kind) if not self.pairs else -(-self._first_values.size // self._rows)
 
     @property
     def large(self) -> bool:
         """Whether a GPU computes it by parts of its own."""
-        return self.exhaustive and self.backend == "cuda" and self.kind.bits * len(self.swept) > SIXTEEN
+        return self.exhaustive and runs_on_gpu(self.backend) and self.kind.bits * len(self.swept) > SMALL
 
     @property
     def requests(self) -> int:
-        """What a worker is asked for one after another."""
-        return LARGE if self.large else self.parts
+        """How many requests a worker gets, one after another."""
+        return GPU_REQUESTS if self.large else self.parts
 
-    def words(self, part: int) -> tuple[Bits, ...]:
-        """The words of each swept argument in one part, by the first one's value, NaN at both ends."""
+    def bits(self, part: int) -> tuple[Bits, ...]:
+        """The bits of each swept argument in one part, by the first one's value, NaN at both ends."""
         if self.pairs:
-            return self._pairs(part)
+            return self._pair_bits(part)
         if self.exhaustive:
             size = min(PART, 1 << self.kind.bits)
-            return (in_order(np.arange(part * size, (part + 1) * size, dtype=np.uint64), self.kind),)
-        return (sampled(part, self._each, self.kind, self.edges),)
+            return (bits_at(np.arange(part * size, (part + 1) * size, dtype=np.uint64), self.kind),)
+        each = max(1, -(-self.count // count_strata(self.kind)))
+        return (sample_with_edges(part, each, self.kind, self.edges),)
 
-    @property
-    def _strata(self) -> int:
-        """One for each sign and exponent."""
-        return 2 << self.kind.exponent_bits
-
-    @property
-    def _each(self) -> int:
-        return max(1, -(-self.count // self._strata))
-
-    def _pairs(self, part: int) -> tuple[Bits, ...]:
+    def _pair_bits(self, part: int) -> tuple[Bits, ...]:
         if self.exhaustive:
-            first = in_order(np.array([part], dtype=np.uint64), self.kind)
-            second = in_order(np.arange(1 << self.kind.bits, dtype=np.uint64), self.kind)
+            first = bits_at(np.array([part], dtype=np.uint64), self.kind)
+            second = bits_at(np.arange(1 << self.kind.bits, dtype=np.uint64), self.kind)
             return np.repeat(first, second.size), second
-        rows = max(1, PART // self._per_first)
-        firsts = self._firsts[part * rows : (part + 1) * rows]
-        each = max(1, self._per_first // self._strata)
-        seconds = [everywhere(each, self.kind, int(first) + 1) for first in firsts]
+        rows = self._rows
+        firsts = self._first_values[part * rows : (part + 1) * rows]
+        each = self._second_count // count_strata(self.kind)
+        seconds = [sample_all_strata(each, self.kind, int(first) + 1) for first in firsts]
         return np.repeat(firsts, seconds[0].size), np.concatenate(seconds)
 
     @property
-    def _firsts(self) -> Bits:
-        each = max(1, math.isqrt(self.count) // self._strata)
-        return everywhere(each, self.kind, 0)
+    def _first_values(self) -> Bits:
+        return sample_all_strata(max(1, math.isqrt(self.count) // count_strata(self.kind)), self.kind, 0)
 
     @property
-    def _per_first(self) -> int:
+    def _second_count(self) -> int:
         """Second values of each first one: as many a stratum as fit, at least one."""
-        return max(1, self.count // max(1, self._firsts.size) // self._strata) * self._strata
+        strata = count_strata(self.kind)
+        return max(1, self.count // max(1, self._first_values.size) // strata) * strata
 
-    def case(self, words: Mapping[str, tuple[int, ...]]) -> Case:
-        """The ordinary case of these words of the swept arguments."""
-        size = len(next(iter(words.values())))
+    @property
+    def _rows(self) -> int:
+        """First values of a part."""
+        return max(1, PART // self._second_count)
+
+    def case(self, bits: Mapping[str, tuple[int, ...]]) -> Case:
+        """The ordinary case of these bits of the swept arguments."""
+        size = len(next(iter(bits.values())))
         arguments = {}
         for name in self.order:
-            if name in words:
-                arguments[name] = Argument((self.batch,), self.dtype, Exact(words[name], self.dtype))
-            else:
-                dtype, word = self.fixed[name]
-                arguments[name] = Argument((self.batch,), dtype, Exact((word,) * size, dtype))
+            dtype, fixed = self.fixed.get(name, (self.dtype, 0))
+            arguments[name] = Argument((self.batch,), dtype, Exact(bits.get(name, (fixed,) * size), dtype))
         return Case(self.target, (Call({self.batch: size}, arguments, dict(self.options)),))
 
 
-def in_order(places: Bits, kind: DType) -> Bits:
-    """The words at these places of the order of values: negative NaN, -inf, .. -0, 0, .. inf, NaN."""
-    half, top = 1 << (kind.bits - 1), (1 << kind.bits) - 1
-    low = places < half
-    return np.where(low, top - places, places - np.uint64(half)).astype(kind.unsigned)
-
-
-def drawn(stratum: int, each: int, kind: DType, seed: int) -> Bits:
-    """`each` words of one sign and exponent, in the order of values, one in each part of it; the same for a seed."""
-    size = 1 << kind.mantissa
-    noise = np.random.Generator(np.random.Philox(key=[seed, stratum])).random(min(each, size))
-    fractions = ((np.arange(noise.size) + noise) * (size / noise.size)).astype(np.uint64)
-    places = np.minimum(fractions, size - 1) + np.uint64(stratum) * np.uint64(size)
-    return in_order(places, kind)
-
-
-def everywhere(each: int, kind: DType, seed: int) -> Bits:
-    """`each` words of every sign and exponent, in the order of values."""
-    size, strata = 1 << kind.mantissa, 2 << kind.exponent_bits
-    each = min(each, size)
-    noise = np.random.Generator(np.random.Philox(key=[seed, strata])).random((strata, each))
-    fractions = ((np.arange(each) + noise) * (size / each)).astype(np.uint64)
-    starts = np.arange(strata, dtype=np.uint64)[:, None] * np.uint64(size)
-    return in_order((np.minimum(fractions, size - 1) + starts).reshape(-1), kind)
-
-
-def sampled(stratum: int, each: int, kind: DType, edges: tuple[int, ...]) -> Bits:
-    """The same, with the ends of the stratum and its share of `edges`, which are places."""
-    size = 1 << kind.mantissa
-    start = stratum * size
-    inside = [place for place in edges if start <= place < start + size]
-    ends = np.array([start, start + 1, start + size - 2, start + size - 1, *inside], dtype=np.uint64)
-    words = np.concatenate([drawn(stratum, each, kind, 0), in_order(ends, kind)])
-    return in_order(np.unique(place_of(words, kind)), kind)
-
-
-def place_of(words: Bits, kind: DType) -> Bits:
-    """The places of words in the order of values: the inverse of `in_order`."""
-    half, top = np.uint64(1 << (kind.bits - 1)), np.uint64((1 << kind.bits) - 1)
-    wide = words.astype(np.uint64)
-    return np.where(wide >= half, top - wide, wide + half)
+def runs_on_gpu(backend: str) -> bool:
+    return BACKENDS[backend].device != "cpu"
 
 
 def make_plan(
@@ -193,22 +151,22 @@ def make_plan(
 ) -> SweepPlan:
     """The plan of what a person asked for. UsageError says what does not fit, in one line."""
     batch = elementwise_dim(target)
-    if dtype not in SWEPT:
-        raise UsageError(f"--dtype {dtype}: a sweep takes {', '.join(SWEPT)}")
-    chosen = swept_arguments(target, swept, pairs)
-    for name in chosen:
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype}: a sweep takes {', '.join(DTYPES)}")
+    names = choose_arguments(target, swept, pairs)
+    for name in names:
         if dtype not in target.tensors[name].dtypes:
             known = ", ".join(target.tensors[name].dtypes)
             raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {known}")
-    fixed, options = settled(target, chosen, dtype, dict(settings or {}))
-    bits = named_dtype(dtype).bits * len(chosen)
+    fixed, options = parse_settings(target, names, dtype, dict(settings or {}))
+    bits = named_dtype(dtype).bits * len(names)
     if count is None:
-        count = SAMPLE if bits > SIXTEEN and backend != "cuda" else 0
+        count = SAMPLE if bits > SMALL and not runs_on_gpu(backend) else 0
     if count < 0 or (not count and bits > 32):
         raise UsageError(f"--stratified {count}: a number of values, or 0 for all of them where they are 2^32 or less")
     return SweepPlan(
-        text, target.name, planted, backend, batch, dtype, chosen, tuple(target.tensors), fixed, options,
-        count if bits > SIXTEEN else 0, output, edges_of(target, named_dtype(dtype)),
+        text, target.name, planted, backend, batch, dtype, names, tuple(target.tensors), fixed, options,
+        count if bits > SMALL else 0, output, edge_ranks(target, named_dtype(dtype)),
     )  # fmt: skip
 
 
@@ -231,11 +189,11 @@ def elementwise_dim(target: Target) -> str:
     return batch
 
 
-def swept_arguments(target: Target, given: str, pairs: bool) -> tuple[str, ...]:
-    """One argument, or two for pairs: those asked for, else those in which the target is not linear come first."""
-    floats = [name for name, argument in target.tensors.items() if set(argument.dtypes) & set(SWEPT)]
+def choose_arguments(target: Target, names: str, pairs: bool) -> tuple[str, ...]:
+    """One argument, or two for pairs: those named, else those in which the target is not linear come first."""
+    floats = [name for name, argument in target.tensors.items() if set(argument.dtypes) & set(DTYPES)]
     order = sorted(floats, key=lambda name: name in target.linear)
-    wanted = [name.strip() for name in given.split(",")] if given else order[: 1 + pairs]
+    wanted = [name.strip() for name in names.split(",")] if names else order[: 1 + pairs]
     for name in wanted:
         if name not in floats:
             raise UsageError(f"{target.name} has no floating argument {name!r}; there are {', '.join(floats)}")
@@ -245,26 +203,31 @@ def swept_arguments(target: Target, given: str, pairs: bool) -> tuple[str, ...]:
     return tuple(wanted)
 
 
-def settled(
-    target: Target, swept: tuple[str, ...], dtype: str, given: dict[str, str]
+def parse_settings(
+    target: Target, swept: tuple[str, ...], dtype: str, settings: dict[str, str]
 ) -> tuple[dict[str, tuple[str, int]], dict[str, Scalar]]:
-    """What the tensors that are not swept hold, as (dtype, word), 1 by default; and the options."""
+    """Dtype and bits of the tensors that are not swept, 1 by default; and the options."""
     fixed: dict[str, tuple[str, int]] = {}
     for name, argument in target.tensors.items():
         if name not in swept:
             kind = named_dtype(dtype if dtype in argument.dtypes else argument.dtypes[0])
-            fixed[name] = (kind.name, int(to_bits(number(name, given.pop(name, "1")), kind)))
-    options = {
-        name: chosen(name, option, given.pop(name)) if name in given else option.choices[0]
-        for name, option in target.options.items()
-    }
-    if given:
+            fixed[name] = (kind.name, int(to_bits(parse_number(name, settings.pop(name, "1")), kind)))
+    options = parse_options(target, settings)
+    if settings:
         known = ", ".join([*fixed, *target.options]) or "nothing"
-        raise UsageError(f"--set {next(iter(given))}: no such argument to set; there is {known}")
+        raise UsageError(f"--set {next(iter(settings))}: no such argument to set; there is {known}")
     return fixed, options
 
 
-def number(name: str, text: str) -> float:
+def parse_options(target: Target, settings: dict[str, str]) -> dict[str, Scalar]:
+    """The target's options, each at its first choice where `settings` does not set it; those used are removed."""
+    return {
+        name: parse_option(name, option, settings.pop(name)) if name in settings else option.choices[0]
+        for name, option in target.options.items()
+    }
+
+
+def parse_number(name: str, text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -274,18 +237,18 @@ def number(name: str, text: str) -> float:
     return value
 
 
-def chosen(name: str, option: OptionArgument, text: str) -> Scalar:
-    """The choice of an option that this text spells, or another value of its kind."""
+def parse_option(name: str, option: OptionArgument, text: str) -> Scalar:
+    """The choice of an option that this text spells, or another value of its type."""
     for choice in option.choices:
         if str(choice) == text:
             return choice
     if type(option.choices[0]) is float:
-        return number(name, text)
+        return parse_number(name, text)
     raise UsageError(f"--set {name}={text}: not one of {', '.join(map(str, option.choices))}")
 
 
-def edges_of(target: Target, kind: DType) -> tuple[int, ...]:
-    """Places beside the ends of the regions and beside the target's constants."""
+def edge_ranks(target: Target, kind: DType) -> tuple[int, ...]:
+    """Ranks beside the ends of the regions and beside the target's constants."""
     values = [*BOUNDS, *target.constants, *(-value for value in target.constants)]
-    words = [word for value in values for word in neighbours(int(to_bits(value, kind)), 4, kind)]
-    return tuple(sorted({int(place) for place in place_of(np.array(words, dtype=kind.unsigned), kind)}))
+    bits = [pattern for value in values for pattern in neighbours(int(to_bits(value, kind)), 4, kind)]
+    return tuple(sorted({int(rank) for rank in rank_of(np.array(bits, dtype=kind.unsigned), kind)}))

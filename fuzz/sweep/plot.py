@@ -8,16 +8,10 @@ from fuzz.model.dtypes import from_bits
 from fuzz.report.plots.plot import Line, Marker, Plot, height
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_ulps
 from fuzz.sweep.counts import BINS, BOUNDS, NEAR, SweepCounts
-from fuzz.sweep.plan import SweepPlan, in_order
-from fuzz.sweep.report import fixed_values
+from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.ranks import bits_at
 
 KINDS = (("right", "right sign"), ("wrong", "wrong sign"))
-
-
-def plot_title(plan: SweepPlan) -> str:
-    bug = f" with {plan.planted}" if plan.planted else ""
-    fixed = "".join(f", {name} = {text}" for name, text in fixed_values(plan).items())
-    return f"{plan.target}{bug}, {plan.dtype} on {plan.backend}{fixed}"
 
 
 def make_plots(plan: SweepPlan, counts: SweepCounts) -> list[Plot]:
@@ -49,6 +43,6 @@ def _markers(y: Scale, kind: str, values: np.ndarray) -> list[Marker]:
 def _rank_ticks(plan: SweepPlan) -> Ticks:
     """Ticks at every sixteenth of the order of values, but for what is not finite."""
     shares = np.arange(16) / 16
-    values = from_bits(in_order((shares * (1 << plan.kind.bits)).astype(np.uint64), plan.kind), plan.kind)
+    values = from_bits(bits_at((shares * (1 << plan.kind.bits)).astype(np.uint64), plan.kind), plan.kind)
     pairs = zip(shares.tolist(), values.astype(np.float64).tolist(), strict=True)
     return tuple((share, format_tick(float(f"{value:.0e}"))) for share, value in pairs if np.isfinite(value))

@@ -1,99 +1,73 @@
-"""Search: a whole sweep by a worker, and its worst values as ordinary cases that end as findings in the corpus."""
+"""Runs a whole sweep by a worker, and makes ordinary cases of its worst values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
-from fuzz.report.progress import Progress
-from fuzz.run.fuzzer import Fuzzer, Result
-from fuzz.search.engines import EngineScheduler
-from fuzz.sweep.counts import SweepCounts
+from fuzz.run.fuzzer import Result
+from fuzz.sweep.counts import SweepCounts, WrongValue
 from fuzz.sweep.plan import SweepPlan
 from fuzz.worker.process import Worker, WorkerCrash
-from fuzz.worker.protocol import ReplicaGroup
 
 HANDLER = "fuzz.sweep.worker:make_handler"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2
 """Parts waiting at the worker, so that it never waits for the next."""
-CASES = 24
-"""Most cases of one value each that are made of what a sweep found wrong."""
-FAILED = 4
+MAX_CASES = 24
+"""Cases of one value each that are made of what a sweep found wrong."""
+MAX_FAILED = 4
 """Parts in which the kernel does not return after which a sweep ends."""
 
 
-def swept(plan: SweepPlan, memory: int, timeout: float, told: Callable[[SweepCounts, int], None]) -> SweepCounts:
-    """The tally of all parts. `told` is called after each with what there is so far and the number of requests done."""
+def run_sweep(plan: SweepPlan, memory: int, timeout: float, on_part: Callable[[SweepCounts, int], None]) -> SweepCounts:
+    """The counts of all parts. `on_part` gets after each what there is so far and the number of requests done."""
     total = SweepCounts()
     with Worker(HANDLER, plan, memory, timeout + PATIENCE) as worker:
-        upcoming = 0
+        submitted = 0
         for part in range(plan.requests):
-            while upcoming < min(plan.requests, part + AHEAD):
-                worker.submit(upcoming)
-                upcoming += 1
+            while submitted < min(plan.requests, part + AHEAD):
+                worker.submit(submitted)
+                submitted += 1
             while (answer := worker.receive(0.05)) is None:
                 continue
-            found = answer[1]
-            total.add(
-                SweepCounts(failed=[(part, describe(found.outcome))]) if isinstance(found, WorkerCrash) else found
-            )
-            told(total, part + 1)
-            if len(total.failed) >= FAILED:
+            counts = answer[1]
+            if isinstance(counts, WorkerCrash):
+                counts = SweepCounts(failed=[(part, describe(counts.outcome))])
+            total.add(counts)
+            on_part(total, part + 1)
+            if len(total.failed) >= MAX_FAILED:
                 break
     return total
 
 
-def cases_of(plan: SweepPlan, tally: SweepCounts) -> list[Case]:
+def make_cases(plan: SweepPlan, counts: SweepCounts) -> list[Case]:
     """Of each region and symptom the worst value as a case of its own; parts in which the kernel failed as a whole."""
-    made, seen = [], set()
-    for one in tally.worst:
-        if (one.region, one.symptom) not in seen:
-            seen.add((one.region, one.symptom))
-            made.append(plan.case({name: (word,) for name, word in zip(plan.swept, one.words, strict=True)}))
-    return [*made[:CASES], *(whole(plan, part * plan.parts // plan.requests) for part, _ in tally.failed[:1])]
+    worst: dict[tuple[int, str], WrongValue] = {}
+    for value in counts.worst:
+        worst.setdefault((value.region, value.symptom), value)
+    values = list(worst.values())[:MAX_CASES]
+    single = [plan.case({name: (bits,) for name, bits in zip(plan.swept, value.bits, strict=True)}) for value in values]
+    return [*single, *(part_case(plan, part * plan.parts // plan.requests) for part, _ in counts.failed[:1])]
 
 
-def whole(plan: SweepPlan, part: int) -> Case:
+def part_case(plan: SweepPlan, part: int) -> Case:
     """A part as one case."""
-    words = plan.words(part)
-    return plan.case({name: tuple(one.tolist()) for name, one in zip(plan.swept, words, strict=True)})
+    bits = plan.bits(part)
+    return plan.case({name: tuple(one.tolist()) for name, one in zip(plan.swept, bits, strict=True)})
 
 
-@dataclass
-class FixedCasesFuzzer(Fuzzer):
-    """A campaign whose cases are given, each asked of these sampled oracles and of those that examine every case."""
+def file_findings(plan: SweepPlan, counts: SweepCounts, file: Callable[[list[Case]], Result]) -> Result | None:
+    """Files the worst values as findings; None where nothing is wrong.
 
-    cases: list[Case] = field(default_factory=list)
-    sampled: tuple[str, ...] = ()
-
-    def _make_scheduler(self) -> EngineScheduler:
-        return EngineScheduler(())
-
-    def _groups(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
-        for index, case in enumerate(self.cases):
-            yield ReplicaGroup(case, (self.sampled,), index)
-
-
-class FindingsProgress(Progress):
-    """Tells of findings only: the command has told of itself."""
-
-    def on_start(self, *arguments: object) -> None: ...
-    def on_progress(self, *arguments: object) -> None: ...
-
-
-def findings(plan: SweepPlan, tally: SweepCounts, campaign: Callable[[list[Case]], FixedCasesFuzzer]) -> Result | None:
-    """What becomes of the worst values: confirmed, shrunk, merged and saved. None where nothing is wrong.
-
-    What does not show again when each value runs alone is asked once more with its whole part around it.
+    Where no value shows again when it runs alone, the whole part of the worst one is tried.
     """
-    cases = cases_of(plan, tally)
+    cases = make_cases(plan, counts)
     if not cases:
         return None
-    result = campaign(cases).run()
-    if result.bugs or not tally.worst:
+    result = file(cases)
+    if result.bugs or not counts.worst:
         return result
-    return campaign([whole(plan, tally.worst[0].part)]).run()
+    return file([part_case(plan, counts.worst[0].part)])

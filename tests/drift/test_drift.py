@@ -14,8 +14,8 @@ import torch
 
 from fuzz.cli import exit_code
 from fuzz.drift import BatchDrift, make_plan
-from fuzz.drift.measure import LayerStack, make_handler, measured, truth
-from fuzz.drift.runner import broken, cases_of
+from fuzz.drift.measure import LayerStack, make_handler, measure_batch, reference_layers
+from fuzz.drift.runner import breaks_promise, make_cases
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load
 
@@ -23,30 +23,30 @@ FUZZ = [sys.executable, "-m", "fuzz"]
 EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")
 
 
-def rows(text: str, size: int, **how: Any) -> BatchDrift:
+def measure(text: str, size: int, **how: Any) -> BatchDrift:
     plan = make_plan(load(text), text, backend="cpu", batches=(size,), **how)
     return make_handler(plan)(size)
 
 
 @pytest.mark.parametrize("residual", ["True", "False"])
 def test_a_batch_invariant_layer_keeps_its_bits_to_any_depth(residual: str) -> None:
-    found = rows("feed_forward", 33, layers=6, settings={"E": "40", "H": "24", "residual": residual})
-    assert [row.layer for row in found.rows] == [1, 2, 3, 4, 5, 6]
-    assert all(row.drift == row.differ == 0 and 0 < row.truth_error < row.envelope for row in found.rows)
+    found = measure("feed_forward", 33, layers=6, settings={"E": "40", "H": "24", "residual": residual})
+    assert [row.layer for row in found.layers] == [1, 2, 3, 4, 5, 6]
+    assert all(row.drift == row.differ == 0 and 0 < row.truth_error < row.envelope for row in found.layers)
 
 
 def test_torchs_own_layer_drifts_inside_the_envelope_and_more_with_depth() -> None:
-    found = rows(EAGER, 64, layers=12)
-    assert found.rows[-1].drift > found.rows[0].drift > 0 and not any(row.beyond for row in found.rows)
-    assert all(0 < row.truth_error < row.envelope for row in found.rows)
+    found = measure(EAGER, 64, layers=12)
+    assert found.layers[-1].drift > found.layers[0].drift > 0 and not any(row.beyond for row in found.layers)
+    assert all(0 < row.truth_error < row.envelope for row in found.layers)
 
 
 def test_split_k_drifts_where_the_number_of_splits_depends_on_the_rows() -> None:
     """K = 128 has 4 blocks: one row has 8 tiles, so that each block is a split; 128 rows have 64 tiles, one split."""
     how = dict(layers=3, settings={"K": "128", "N": "128"})
-    assert rows("matmul_invariant", 128, **how).first is None
-    drifting = rows("matmul_split_k", 128, **how)
-    assert drifting.first == 1 and not any(row.beyond for row in drifting.rows)
+    assert measure("matmul_invariant", 128, **how).first_different is None
+    drifting = measure("matmul_split_k", 128, **how)
+    assert drifting.first_different == 1 and not any(row.beyond for row in drifting.layers)
 
 
 def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_it() -> None:
@@ -57,11 +57,11 @@ def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_i
     stack = LayerStack(plan, target, target.launcher, backend("cpu"))
     layers = [stack.last_row(stack.tensors(layer, 4)) for layer in range(3)]
     by_hand = layers[0]["x"].double()
-    for expected in truth(stack, layers):
+    for expected in reference_layers(stack, layers):
         by_hand = torch.softmax(by_hand, -1)
         torch.testing.assert_close(expected.value, by_hand, rtol=1e-14, atol=0)
         assert (expected.spread > 0).all()
-    assert measured(stack, 4).first is None
+    assert measure_batch(stack, 4).first_different is None
 
 
 def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
@@ -77,11 +77,11 @@ def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
     how = dict(backend="cpu", batches=(9,), layers=2, planted="split_by_batch")
     plan = make_plan(load("matmul_invariant"), "matmul_invariant", **how)
     found = make_handler(plan)(9)
-    assert broken(plan, found.rows[0]) and cases_of(plan, [found])[0].key == plan.case(0, 9).key
+    assert breaks_promise(plan, found.layers[0]) and make_cases(plan, [found])[0].key == plan.case(0, 9).key
     assert isinstance(found.state, Exact)
-    still = replace(found.rows[0], differ=0)
-    later = BatchDrift((still, replace(found.rows[1], differ=1)), found.state)
-    assert cases_of(plan, [later])[0].last.arguments["a"].values == found.state
+    still = replace(found.layers[0], differ=0)
+    later = BatchDrift((still, replace(found.layers[1], differ=1)), found.state)
+    assert make_cases(plan, [later])[0].last.arguments["a"].values == found.state
 
 
 def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> None:

@@ -16,19 +16,31 @@ from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep import gpu_sweep as large
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool
-from fuzz.sweep.gpu_screen import STRETCHES, parts_of, screen_of, sums_of, words_of
+from fuzz.sweep.gpu_screen import STRETCHES, Parts, input_function, screen_function, sum_function
 from fuzz.sweep.gpu_sweep import GpuSweep
-from fuzz.sweep.measure import KernelRunner, measured
-from fuzz.sweep.plan import place_of
+from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.measure import measure_part
+from fuzz.sweep.ranks import rank_of
 from fuzz.target.loader import load, load_planted
 
-TABLE = ("count", "number", "ulps", "most", "ordinals", "most_ordinals", "over", "runs", "open_first", "open_last")
+TABLE = (
+    "count",
+    "values",
+    "ulp_sum",
+    "ulp_max",
+    "ordinal_sum",
+    "ordinal_max",
+    "over",
+    "sign_runs",
+    "first_open",
+    "last_open",
+)
 
 
-def kernel(plan: SweepPlan) -> KernelRunner:
+def kernel(plan: SweepPlan) -> SweptKernel:
     target = load(plan.text)
     launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
-    return KernelRunner(
+    return SweptKernel(
         plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision("cpu"), plan.options)
     )
 
@@ -46,8 +58,8 @@ def test_all_values_of_one_argument(target: str, dtype: str, bug: str | None) ->
     made = kernel(make_plan(load(target), target, dtype=dtype, backend="cpu", planted=bug))
     device, total = GpuSweep(made, size=1 << 13, span=4), SweepCounts()
     for number in range(2):
-        total.add(device.spanned(number))
-    whole = measured(made, 0)
+        total.add(device.measure_span(number))
+    whole = measure_part(made, 0)
     assert isinstance(whole, SweepCounts)
     alike(total, whole)
     assert bool(total.wrong) == bool(bug) and total.other["judged"] == 8 * STRETCHES
@@ -65,24 +77,24 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
     assert asked.large
     made = kernel(replace(asked, backend="cpu"))
     device, signs = GpuSweep(made, size=1 << 16, span=1), 0
-    places = place_of(np.array(X, dtype=np.float32).view(np.uint32), asked.kind)
+    places = rank_of(np.array(X, dtype=np.float32).view(np.uint32), asked.kind)
     for part in sorted({int(place) >> 16 for place in places})[1 if bug else 0 : 3 if bug else None]:
-        found, whole = device.spanned(part), measured(made, part)
+        found, whole = device.measure_span(part), measure_part(made, part)
         assert isinstance(whole, SweepCounts)
         # How many float64 leaves to mpmath depends on the noise that a value meets where it stands in its tensor.
         assert abs(found.other.pop("settled", 0) - whole.other.pop("settled", 0)) < 100
         alike(found, whole)
-        signs += len(found.runs)
+        signs += len(found.sign_runs)
     assert bool(signs) == bool(bug)
 
 
 def test_screens_compile_whole_and_once() -> None:
     """A GPU's compiler gets each as one graph, the same for every part; its answers are those of plain torch."""
     plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cuda", pairs=True)
-    parts, rounding = parts_of(plan, 1 << 17), kernel(replace(plan, backend="cpu")).rounding
+    parts, rounding = Parts.of(plan, 1 << 17), kernel(replace(plan, backend="cpu")).rounding
     rounding.output = "y"
     traced = CompileCounter()
-    functions = words_of(parts), screen_of(parts, rounding, plan.kind), sums_of(parts)
+    functions = input_function(parts), screen_function(parts, rounding, plan.kind), sum_function(parts)
     compiled = [torch.compile(one, backend=traced, fullgraph=True, dynamic=False) for one in functions]
     allowance = torch.full((2, 2, 1), 2.0**-40, dtype=torch.float64)
     for number in (torch.full((1,), 16000), torch.full((1,), 9000)):
@@ -145,14 +157,14 @@ def test_all_pairs_of_a_few_first_values(many: int, size: int, monkeypatch: pyte
     assert asked.large and asked.requests == 4 and asked.exhaustive
     made = kernel(replace(asked, backend="cpu"))
     number = (0x8000 + (127 - 60) * 128) // 2
-    found, total = GpuSweep(made, size=size, span=(1 << 17) // size).spanned(number), SweepCounts()
+    found, total = GpuSweep(made, size=size, span=(1 << 17) // size).measure_span(number), SweepCounts()
     for part in (2 * number, 2 * number + 1):
-        small = measured(made, part)
+        small = measure_part(made, part)
         assert isinstance(small, SweepCounts)
         total.add(small)
     if many:
         alike(found, total)
     else:
         assert found.other["undecided"] >= total.other["settled"] > 100 and not found.other["settled"]
-        np.testing.assert_array_equal(found.number, total.number)
-        assert (found.most >= total.most).all()
+        np.testing.assert_array_equal(found.values, total.values)
+        assert (found.ulp_max >= total.ulp_max).all()

@@ -19,9 +19,10 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, correct_rounding, make_plan
 from fuzz.sweep.correct_rounding import CorrectRounding
-from fuzz.sweep.measure import KernelRunner, measured
-from fuzz.sweep.report import text_of
-from fuzz.sweep.runner import cases_of, findings
+from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.measure import measure_part
+from fuzz.sweep.report import format_table
+from fuzz.sweep.runner import file_findings, make_cases
 from fuzz.sweep.worker import make_handler
 from fuzz.target.loader import load
 from fuzz.worker.channel import LastResponse
@@ -49,8 +50,8 @@ def command(*arguments: object) -> tuple[int, str, str]:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_good_kernels_are_within_one_unit_for_every_value(target: str, dtype: str) -> None:
     found = swept(target, dtype)
-    assert found.count == 1 << 16 and found.wrong == 0 and found.runs == []
-    assert float(found.most.max()) <= 1 and not found.over.any()
+    assert found.count == 1 << 16 and found.wrong == 0 and found.sign_runs == []
+    assert float(found.ulp_max.max()) <= 1 and not found.over.any()
     assert found.other["undecided"] == found.other["flushed"] == found.other["nonfinite"] == 0
 
 
@@ -69,7 +70,7 @@ def saturated_signs() -> list[float]:
 
 def test_a_saturating_erf_has_the_wrong_sign_from_minus_3_64_down() -> None:
     expected, found = saturated_signs(), swept("gelu_bw", "bfloat16", planted="erf_saturates")
-    assert found.runs == [(min(expected), max(expected))] == [(-13.75, -3.640625)]
+    assert found.sign_runs == [(min(expected), max(expected))] == [(-13.75, -3.640625)]
     assert found.other["sign"] == len(expected)
     assert found.other["nan"] == found.other["nan_differs"] == 254  # tl.maximum swallows NaN
     regions = {one["name"]: one for one in found.regions()}
@@ -82,7 +83,7 @@ def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
     """The kernel is right but for double rounding; its reference has no digits left from -6 to -13.5."""
     found = swept(f"{TOYS}:one_plus_erf", "bfloat16", settings={"y": "1"})
     assert found.other["settled"] > 200 and found.other["undecided"] == found.wrong == 0
-    assert float(found.most.max()) <= 1
+    assert float(found.ulp_max.max()) <= 1
 
 
 def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +91,7 @@ def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatc
     monkeypatch.setattr(correct_rounding, "SECONDS", 0.0)
     found = swept("silu", "bfloat16")
     assert (found.other["undecided"], found.other["settled"], found.wrong) == (256, 0, 0)
-    assert float(found.most.max()) == 1
+    assert float(found.ulp_max.max()) == 1
 
 
 def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
@@ -101,10 +102,10 @@ def test_flushed_subnormals_count_apart_where_the_backend_flushes() -> None:
     from fuzz.backends import backend
 
     for name, flushed, worst in (("cuda", 254, 0), ("cpu", 0, 127)):
-        kernel = KernelRunner(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision(name)))
-        found = measured(kernel, 0)
+        kernel = SweptKernel(plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision(name)))
+        found = measure_part(kernel, 0)
         assert isinstance(found, SweepCounts)
-        assert (found.other["flushed"], found.most.max()) == (flushed, worst)
+        assert (found.other["flushed"], found.ulp_max.max()) == (flushed, worst)
 
 
 def test_a_needle_in_one_bit_pattern_becomes_one_finding(tmp_path: Path) -> None:
@@ -124,35 +125,32 @@ def test_a_needle_in_one_bit_pattern_becomes_one_finding(tmp_path: Path) -> None
 
 def test_what_agrees_alone_is_asked_again_with_its_part_around_it() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="bfloat16", backend="cpu", planted="late")
-    handle, asked = make_handler(plan), []
+    handle, filed = make_handler(plan), []
     found = handle(0)
     assert isinstance(found, SweepCounts) and found.wrong == 1000
 
-    class Silent:
+    class NothingFound:
         bugs: tuple[()] = ()
 
-        def run(self) -> Silent:
-            return self
+    def file(cases: list[Case]) -> Any:
+        filed.append([case.last.dims["N"] for case in cases])
+        return NothingFound()
 
-    def campaign(cases: list[Case]) -> Any:
-        asked.append([case.last.dims["N"] for case in cases])
-        return Silent()
-
-    findings(plan, found, campaign)
-    assert asked == [[1], [1 << 16]]
+    file_findings(plan, found, file)
+    assert filed == [[1], [1 << 16]]
 
 
 def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
     plan = make_plan(load(f"{TOYS}:same"), f"{TOYS}:same", dtype="float16", backend="cpu", planted="dies")
     found = make_handler(plan)(0)
     assert isinstance(found, SweepCounts) and found.failed == [(0, "RuntimeError: the kernel is gone")]
-    assert [case.last.dims for case in cases_of(plan, found)] == [{"N": 1 << 16}]
-    assert "the kernel is gone" in text_of(plan, found) and exit_code(found, None) == 1
+    assert [case.last.dims for case in make_cases(plan, found)] == [{"N": 1 << 16}]
+    assert "the kernel is gone" in format_table(plan, found) and exit_code(found, None) == 1
 
 
 def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
     plan = make_plan(load("gelu_bw"), "gelu_bw", dtype="float32", backend="cpu", count=5120)
-    words = np.concatenate([plan.words(part)[0] for part in range(plan.parts)])
+    words = np.concatenate([plan.bits(part)[0] for part in range(plan.parts)])
     exponents = np.bincount((words >> np.uint32(23)).astype(np.int64), minlength=512)
     assert plan.parts == 512 and exponents.min() >= 10 and len(set(words.tolist())) == len(words)
     values = from_bits(words, plan.kind)
@@ -163,7 +161,7 @@ def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:
 
 def test_pairs_cover_every_exponent_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = make_plan(load("swiglu"), "swiglu", dtype="bfloat16", backend="cpu", pairs=True, count=1 << 18)
-    pairs = [plan.words(part) for part in range(plan.parts)]
+    pairs = [plan.bits(part) for part in range(plan.parts)]
     both = np.stack([np.concatenate(side) for side in zip(*pairs, strict=True)]) >> 7
     assert len(set(map(tuple, both.T.tolist()))) == 512 * 512
     monkeypatch.setattr(correct_rounding, "SECONDS", 1.0)
@@ -176,7 +174,7 @@ def test_a_binary_target_is_swept_with_the_other_argument_set() -> None:
         load(TOYS + ":one_plus_erf"), TOYS, dtype="bfloat16", backend="cpu", settings={"y": "3", "scale": "2.0"}
     )
     assert (plan.swept, plan.fixed, plan.options) == (("x",), {"y": ("bfloat16", 0x4040)}, {"scale": 2.0})
-    assert "every value of x in bfloat16, with y = 3.0, scale = 2.0" in text_of(plan, SweepCounts())
+    assert "every value of x in bfloat16, with y = 3.0, scale = 2.0" in format_table(plan, SweepCounts())
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,12 @@ def load_pyplot() -> Any:
     from matplotlib import pyplot
 
     return pyplot
+
+
+def plot_title(target: str, planted: str | None, dtype: str, backend: str, settings: Mapping[str, object]) -> str:
+    """What was measured, and with which settings."""
+    bug = f" with {planted}" if planted else ""
+    return f"{target}{bug}, {dtype} on {backend}" + "".join(f", {name} = {text}" for name, text in settings.items())
 
 
 def save_figure(path: Path, title: str, plots: Sequence[Plot]) -> None:

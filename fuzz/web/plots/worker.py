@@ -26,8 +26,8 @@ from fuzz.oracles.examine import set_up_process
 from fuzz.report.reproducer.script import script
 from fuzz.sweep import make_plan
 from fuzz.sweep.counts import NEAR
-from fuzz.sweep.measure import KernelRunner
-from fuzz.sweep.plan import elementwise_dim, swept_arguments
+from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.plan import choose_arguments, elementwise_dim
 from fuzz.sweep.ulps import ulps
 from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
 from fuzz.target.spec import Launcher, Target
@@ -129,7 +129,7 @@ class PlotWorker:
     def curve(self, entry: Entry, output: str) -> ErrorCurve:
         """The kernel at values around the finding's, the other arguments as they are there. UsageError where none."""
         call, index = entry.case.last, first_wrong(entry)
-        (swept,) = swept_arguments(self.target, "", False)
+        (swept,) = choose_arguments(self.target, "", False)
         elementwise_dim(self.target)
         dtype = call.arguments[swept].dtype
         held = {name: element(entry, name, index) for name in call.arguments}
@@ -139,7 +139,7 @@ class PlotWorker:
             self.target, self.config.target, dtype=dtype, backend=self.backend.name, planted=self.config.planted,
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
-        kernel = KernelRunner.of(plan, self.target, self.launcher, self.backend)
+        kernel = SweptKernel.of(plan, self.target, self.launcher, self.backend)
         words = sample_around(held[swept], plan.kind)
         tensors = kernel.make_tensors((words,))
         got = kernel.run(tensors).cpu()

@@ -1,0 +1,110 @@
+"""Judges swept values by the target's contract, as the accuracy oracle does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fuzz.model.dtypes import Bits, decimal
+from fuzz.model.recipes.torch_values import to_bits
+from fuzz.oracles.accuracy import NARROW_LARGE
+from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH
+from fuzz.reference.envelope import Expected, merge_members
+from fuzz.sweep.correct_rounding import Inputs
+from fuzz.sweep.counting import ComparedValues, regions_of
+from fuzz.sweep.counts import WORST, WrongValue
+from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.ulps import ordinals, ulps
+
+
+@dataclass(frozen=True)
+class Violations:
+    """Values that break the contract, on the host: their indices, symptoms (from 1) and ratios of error to bound."""
+
+    indices: Tensor
+    symptoms: Tensor
+    ratios: Tensor
+
+    @property
+    def names(self) -> list[str]:
+        return [SYMPTOMS[symptom - 1] for symptom in self.symptoms.tolist()]
+
+
+def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations:
+    """Where the target's contract is broken.
+
+    A result that is correctly rounded keeps every contract, so that only the others are judged. Inputs that are not
+    finite are judged where the target takes such.
+    """
+    got, want = compared.got, compared.want
+    suspect = ~(((got >= compared.low) & (got <= compared.high)) | (got.isnan() & want.isnan()))
+    for name, values in compared.inputs.items():
+        if name not in kernel.target.nonfinite:
+            suspect &= torch.isfinite(values)
+    indices = suspect.nonzero().reshape(-1)
+    symptoms = torch.zeros(len(indices), dtype=torch.int64, device=indices.device)
+    ratios = torch.zeros(len(indices), dtype=torch.float64, device=indices.device)
+    left, known = torch.arange(len(indices), device=indices.device), None
+    for stage in range(len(STAGES)):
+        if not len(left):
+            break
+        inputs = {name: values[indices[left]] for name, values in compared.inputs.items()}
+        known = _evaluate_stage(kernel, inputs, stage, known)
+        output = compared.output[indices[left]]
+        found = compare_elements(output, known, kernel.rounding.precision, kernel.target.contract)
+        symptoms[left], ratios[left] = found.symptom.long(), found.ratio
+        # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
+        keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
+        left, known = left[keep], _select(known, keep)
+    wrong = symptoms > 0
+    return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
+
+
+def _evaluate_stage(kernel: SweptKernel, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
+    """The reference with the envelope of a stage's members, as the accuracy oracle evaluates it."""
+    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
+    thorough = members >= THOROUGH
+    uncertain = thorough and after < THOROUGH
+    found = kernel.rounding.expected(inputs, members=members, after=after, uncertainty=uncertain, check_range=thorough)
+    return merge_members({"": known}, {"": found})[""] if known else found
+
+
+def _select(expected: Expected, keep: Tensor) -> Expected:
+    uncertainty = None if expected.uncertainty is None else expected.uncertainty[keep]
+    return replace(expected, value=expected.value[keep], spread=expected.spread[keep], uncertainty=uncertainty)
+
+
+def worst_values(
+    kernel: SweptKernel, compared: ComparedValues, bits: tuple[Bits, ...], violations: Violations, part: int
+) -> list[WrongValue]:
+    """The worst of each region and symptom. `compared` is on the host; `bits` are those of the swept arguments."""
+    kind, indices = kernel.plan.kind, violations.indices
+    x = compared.inputs[kernel.plan.swept[0]][indices].nan_to_num()
+    regions = regions_of(x, kind.smallest_normal).numpy()
+    symptoms, ratios = violations.symptoms.numpy(), violations.ratios.numpy()
+    order = np.lexsort((-ratios, symptoms, regions))
+    groups = np.stack([regions[order], symptoms[order]], 1)
+    counting = np.arange(len(order))
+    first = np.concatenate([[True], (groups[1:] != groups[:-1]).any(1)])[: len(order)]
+    rank = counting - np.maximum.accumulate(np.where(first, counting, 0))
+    worst = []
+    for i in order[rank < WORST]:
+        index = int(indices[i])
+        patterns = tuple(int(swept[index]) for swept in bits)
+        texts = describe_value(compared, index)
+        inputs = tuple(decimal(pattern, kind) for pattern in patterns)
+        symptom, ratio = SYMPTOMS[int(symptoms[i]) - 1], float(ratios[i])
+        worst.append(WrongValue(part, int(regions[i]), symptom, patterns, inputs, *texts, ratio))
+    return worst
+
+
+def describe_value(compared: ComparedValues, index: int) -> tuple[str, str, float, int]:
+    """(result, what is due, error in units in the last place, in ordinals) of one value."""
+    got, want, kind = compared.output[index : index + 1], compared.want[index : index + 1], compared.kind
+    rounded = want.to(got.dtype)
+    texts = decimal(int(to_bits(got)[0]), kind), decimal(int(to_bits(rounded)[0]), kind)
+    return *texts, float(ulps(got.double(), want, kind)), int((ordinals(got) - ordinals(rounded)).abs())
