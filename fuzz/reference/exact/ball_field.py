@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from functools import cmp_to_key
+from functools import cmp_to_key, partial
 from itertools import product
 from typing import Any
 
@@ -57,7 +57,8 @@ def power(x: Number, y: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {
-    "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
+    "add": lambda x, y: x + y, "sub": lambda x, y: arb(0) if x is y else x - y,
+    "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
     "pow": power, "remainder": lambda x, y: x - y * floor(x / y), "fmod": lambda x, y: x - y * trunc(x / y),
     "atan2": arb.atan2, "hypot": lambda x, y: (x * x + y * y).sqrt(),
     "neg": lambda x: -x, "abs": abs, "square": lambda x: x * x, "positive": lambda x: x, "reciprocal": lambda x: 1 / x,
@@ -83,10 +84,23 @@ GROWING = ("exp", "exp2", "expm1", "sinh", "cosh", "pow", "special_erfcx", "lgam
 """Functions whose results are infinite in torch where they are finite in truth."""
 
 
+REMEMBERED = 1 << 17
+"""Results that are kept, so that equal numbers are known to be equal."""
+CHEAP = ("add", "sub", "mul", "neg")
+"""Functions whose results are kept within one operation on tensors only: to look them up costs more."""
+
+
 class BallField(RealField):
-    """Numbers are balls, of type arb, or floats that are not finite. One object stands for one real number."""
+    """Numbers are balls, of type arb, or floats that are not finite.
+
+    One object stands for one real number, and the same function of the same numbers gives the same object. So numbers
+    that were computed alike are known to be equal.
+    """
 
     functions = FUNCTIONS
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Any, ...], tuple[Number, Sequence[Number]]] = {}
 
     def precision(self, digits: int) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = ctx.workdps(digits)
@@ -108,8 +122,24 @@ class BallField(RealField):
         return arb.pi()
 
     def sum(self, terms: Sequence[Number]) -> Number:
-        infinite = [x for x in terms if type(x) is not arb]
-        return sum(infinite) if infinite else sum(terms, arb(0))
+        key = ("sum", *map(id, terms))
+        if key not in self._known:
+            infinite = [x for x in terms if type(x) is not arb]
+            self._remember(key, sum(infinite) if infinite else sum(terms, arb(0)), terms)
+        return self._known[key][0]
+
+    def map(self, name: str, *arrays: Array) -> Array:
+        known: dict[tuple[int, ...], Number] = {}
+
+        def call_once(*x: Number) -> Number:
+            key = tuple(map(id, x))
+            y = known.get(key)
+            if y is None:
+                y = known[key] = self.call(name, *x)
+            return y
+
+        function = call_once if name in CHEAP else partial(self._call_known, name)
+        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
 
     def call(self, name: str, *x: Number) -> Number:
         for one in x:
@@ -117,6 +147,19 @@ class BallField(RealField):
                 return self.call_torch(name, *x)
         y = self.functions[name](*x)
         return y if y.is_finite() else super().call(name, *x)
+
+    def _call_known(self, name: str, *x: Number) -> Number:
+        """A function whose results are kept."""
+        key = (name, *map(self.identity, x))
+        known = self._known.get(key)
+        return known[0] if known is not None else self._remember(key, self.call(name, *x), x)
+
+    def _remember(self, key: tuple[Any, ...], y: Number, x: Sequence[Number]) -> Number:
+        """Keep a result by its arguments, which must live as long as their identities are keys."""
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = y, x
+        return y
 
     def call_finite(self, name: str, *x: Number) -> Number | None:
         y = self.functions[name](*x)
@@ -161,7 +204,7 @@ class BallField(RealField):
         return self.number(answer)
 
     def identity(self, x: Number) -> Any:
-        return x.man_exp() if x.is_exact() else id(x)
+        return x if type(x) is not arb or x.is_exact() else (id(x),)
 
     def sort(self, numbers: Iterable[Number]) -> list[Number]:
         pairs: list[Any] = [(x.mid(), x) for x in numbers]

@@ -194,8 +194,9 @@ def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> Exa
     """Outputs that balls prove; None where no precision is enough, or half of the time."""
     from fuzz.reference.exact.ball_field import BallField
 
-    field, deadline = BallField(), start + seconds / 2
+    deadline = start + seconds / 2
     for digits in _precisions(BALL_DIGITS, BALL_LIMIT_QUICK if quick else BALL_LIMIT):
+        field = BallField()
         with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
             try:
                 outputs = attempt(field, deadline)

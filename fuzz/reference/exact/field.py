@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class RealField(ABC):
     """Real numbers in the precision that is in force, with infinities and NaN."""
 
     functions: Mapping[str, Callable[..., Number]]
-    """By name: add, mul, div, `UNARY` and `BINARY`, for finite arguments."""
+    """By name: add, sub, mul, div, `UNARY` and `BINARY`, for finite arguments."""
 
     @abstractmethod
     def precision(self, digits: int) -> AbstractContextManager[Any]:
@@ -125,41 +125,26 @@ class RealField(ABC):
         return self.call_torch(name, *x)
 
     def array(self, values: Any) -> Array:
-        """An array of numbers from doubles and integers. Equal ones are one object, and so known to be equal."""
-        known: dict[Any, Number] = {}
+        """An array of numbers from doubles and integers."""
 
         def number(value: Any) -> Number:
-            plain = int(value) if isinstance(value, bool | int | np.integer | np.bool_) else float(value)
-            return known[plain] if plain in known else known.setdefault(plain, self.number(plain))
+            return self.number(int(value) if isinstance(value, bool | int | np.integer | np.bool_) else float(value))
 
         return np.asarray(np.frompyfunc(number, 1, 1)(np.asarray(values, dtype=object)), dtype=object)
 
     def map(self, name: str, *arrays: Array) -> Array:
-        """A function, element by element, over arrays that broadcast. The same arguments give the same object."""
-        known: dict[tuple[int, ...], Number] = {}
-
-        def apply(*x: Number) -> Number:
-            key = tuple(map(id, x))
-            y = known.get(key)
-            if y is None:
-                y = known[key] = self.call(name, *x)
-            return y
-
-        return np.asarray(np.frompyfunc(apply, len(arrays), 1)(*arrays), dtype=object)
+        """A function, element by element, over arrays that broadcast."""
+        return np.asarray(np.frompyfunc(partial(self.call, name), len(arrays), 1)(*arrays), dtype=object)
 
     def total(self, x: Array, axes: Sequence[int], keepdim: bool = False) -> Array:
-        """Sums over axes. The same terms give the same object."""
+        """Sums over axes."""
         if not axes:
             return x.copy()
         kept = [d for d in range(x.ndim) if d not in axes]
         rows = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), -1)
-        out, known = np.empty(rows.shape[:-1], dtype=object), dict[tuple[int, ...], Number]()
+        out = np.empty(rows.shape[:-1], dtype=object)
         for index in np.ndindex(*out.shape):
-            terms = rows[index].tolist()
-            key = tuple(map(id, terms))
-            if key not in known:
-                known[key] = self.sum(terms)
-            out[index] = known[key]
+            out[index] = self.sum(rows[index].tolist())
         return out.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else out
 
     def rank(self, arrays: Sequence[Array]) -> tuple[list[torch.Tensor], list[Number]]:

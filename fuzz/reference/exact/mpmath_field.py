@@ -48,7 +48,7 @@ def trunc(x: Number) -> Number:
 
 
 FUNCTIONS: dict[str, Callable[..., Number]] = {
-    "add": lambda x, y: x + y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
+    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "div": lambda x, y: x / y,
     "pow": power, "remainder": lambda x, y: x - y * mp.floor(x / y), "fmod": lambda x, y: x - y * trunc(x / y),
     "atan2": mp.atan2, "hypot": mp.hypot,
     "neg": lambda x: -x, "abs": abs, "square": lambda x: x * x,
@@ -104,9 +104,9 @@ class MpmathField(RealField):
         return total
 
     def call(self, name: str, *x: Number) -> Number:
-        if name != "add":
+        if name not in ("add", "sub"):
             return super().call(name, *x)
-        total = x[0] + x[1]  # mpmath adds infinities as torch does.
+        total = self.functions[name](*x)  # mpmath adds infinities as torch does.
         self._note_cancellation(total, x)
         return total
 
@@ -118,7 +118,6 @@ class MpmathField(RealField):
         return y if isinstance(y, mpf) else None
 
     def map(self, name: str, *arrays: Array) -> Array:
-        """As the base does, without its bookkeeping of equal objects: the order of numbers is known here."""
         function = self.functions[name] if name in NATIVE else partial(self.call, name)
         return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
 

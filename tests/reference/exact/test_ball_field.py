@@ -111,6 +111,16 @@ def test_a_tie_of_numbers_that_were_computed_alike_is_known() -> None:
     assert float(found.values["y"][2]) == pytest.approx(math.exp(0.7) / (math.exp(0.1) + 2 * math.exp(0.7)))
 
 
+def test_numbers_that_were_computed_alike_in_two_places_are_known_to_be_equal() -> None:
+    """Distributions of the same logits, each with its own softmax: their distance is 0, and so is its gradient."""
+
+    def distance(x: Tensor) -> Tensor:
+        return (torch.softmax(x, -1) - torch.softmax(x + 0, -1)).abs()
+
+    found = evaluate(lambda x: torch.sign(distance(x)) + torch.maximum(distance(x), x * 0), 0.1, 0.7, -2.0)
+    assert found.proof == "enclosure" and not any(found.values["y"].tolist())
+
+
 def test_a_number_that_no_format_holds_is_zero() -> None:
     """The difference is 0, which no ball proves; that it is below half the smallest subnormal number is proven."""
     found = evaluate(lambda x: torch.exp(torch.log(x)) - x, 3.0)

@@ -24,7 +24,7 @@ def additive(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     if name == "rsub":
         x, y = y, x
     y = y if alpha.item() == 1 else mode.field.map("mul", y, alpha)
-    return from_array(mode.field.map("add", x, y if name == "add" else mode.field.map("neg", y)))
+    return from_array(mode.field.map("add" if name == "add" else "sub", x, y))
 
 
 def multiply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -116,8 +116,7 @@ def linspace(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     """start + i*(end - start)/(steps - 1)."""
     field = mode.field
     start, end = mode.array(args[0]), mode.array(args[1])
-    span = field.map("add", end, field.map("neg", start))
-    parts = field.map("mul", field.array(list(range(args[2]))), span)
+    parts = field.map("mul", field.array(list(range(args[2]))), field.map("sub", end, start))
     return from_array(field.map("add", start, field.map("div", parts, field.array(max(args[2] - 1, 1)))))
 
 
