@@ -29,7 +29,7 @@ from .source import source
 from .tree import Kernel
 
 # Names of the C of one kernel that another one's has as well.
-FUNCTIONS = ("program", "launch", "release", "tags", "start", "together")
+FUNCTIONS = ("program", "launch", "release", "tags", "start", "launch_many")
 OBJECTS = ("work", "pointers")
 
 

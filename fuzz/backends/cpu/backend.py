@@ -1,4 +1,4 @@
-"""The `cpu` backend: Triton kernels compiled for the CPU by `fuzz.backends.cpu`, observed access by access."""
+"""Implements the `cpu` backend: Triton kernels are compiled for the CPU, and every access is checked."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 
 class CpuBackend:
-    """Kernels compiled for the CPU. `counting` says whether what they do is counted."""
+    """Runs kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
     name = "cpu"
     device = "cpu"
 
     def __init__(self) -> None:
         self.counting = False
-        self._numbers: list[int] = []
+        # What earlier calls of `collect_feedback` have returned.
+        self._feature_numbers: list[int] = []
         self._features: set[int] = set()
         self._constants = 0
 
@@ -48,28 +49,31 @@ class CpuBackend:
     def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         from fuzz.backends import cpu
 
-        did = (features(call.counted, cpu.counters.sites, self._numbers) for call in outcome.calls if call.counted)
-        fresh = set().union(*did) - self._features
-        self._features |= fresh
-        compared = tuple(cpu.constants.numbers[self._constants :])
-        self._constants += len(compared)
-        return tuple(sorted(fresh)), compared
+        sites, counted = cpu.counters.sites, [call.counted for call in outcome.calls if call.counted]
+        new = set().union(*(features(values, sites, self._feature_numbers) for values in counted)) - self._features
+        self._features |= new
+        constants = tuple(cpu.constants.numbers[self._constants :])
+        self._constants += len(constants)
+        return tuple(sorted(new)), constants
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
 
         memory = cpu.Memory(filled=True)
-        watched = cpu.observe(order, unwritten=memory, conflicts=True, overflow=True, counters=self.counting)
-        with cpu.active(), watched as log:
-            accesses = lambda: [_access(seen) for seen in log.violations]  # noqa: E731
+        observation = cpu.observe(order, unwritten=memory, conflicts=True, overflow=True, counters=self.counting)
+        with cpu.active(), observation as log:
             cpu.counters.clear()
-            kernels = lambda: list(log.launches)  # noqa: E731
             yield Session(
-                accesses, kernels, memory.after, log.launched, memory.allocations, read_counters=self._counted
+                accesses=lambda: [_access(violation) for violation in log.violations],
+                kernels=lambda: list(log.launches),
+                on_operation=memory.after_operation,
+                launches=log.recorded_launches,
+                shadowed=memory.allocations,
+                read_counters=self._read_counters,
             )
 
-    def _counted(self) -> bytes:
+    def _read_counters(self) -> bytes:
         from fuzz.backends import cpu
 
         return bytes(cpu.counters.values()) if self.counting else b""
@@ -91,13 +95,13 @@ class CpuBackend:
         return ""
 
 
-def _access(seen: Violation) -> Access:
-    seen = replace(seen, file=portable(seen.file))
-    kind = seen.kind if seen.problem == "out-of-bounds" else seen.problem
-    return Access(seen.argument, kind, str(seen), f"{seen.file}:{seen.line}")
+def _access(violation: Violation) -> Access:
+    violation = replace(violation, file=portable_path(violation.file))
+    kind = violation.kind if violation.problem == "out-of-bounds" else violation.problem
+    return Access(violation.argument, kind, str(violation), f"{violation.file}:{violation.line}")
 
 
-def portable(path: str) -> str:
+def portable_path(path: str) -> str:
     """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
     _, installed, inside = path.rpartition("site-packages/")
     if installed:

@@ -1,4 +1,4 @@
-"""What compiled kernels check and count. Each set of instruments is compiled and cached as a variant of its own."""
+"""Names what compiled kernels check and count. Each set of instruments is compiled and cached as its own variant."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def ordered(names: Iterable[str]) -> Instruments:
     return tuple(name for name in INSTRUMENTS if name in chosen)
 
 
-def device(instruments: Instruments) -> str:
-    """The device as Triton's caches in memory know it: one for each variant."""
+def device_name(instruments: Instruments) -> str:
+    """The device by which Triton's caches in memory know a variant."""
     return "cpu" if instruments == PLAIN else "cpu:" + "+".join(instruments)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import BACKENDS
-from fuzz.backends.cpu.backend import portable
+from fuzz.backends.cpu.backend import portable_path
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.oracles import SYMPTOMS
@@ -101,7 +101,7 @@ def test_what_kernels_do_inside_of_their_buffers(
         assert finding is None
         return
     assert finding is not None and (finding.symptom, finding.outputs) == (symptom, (argument,))
-    assert finding.source_line == f"{portable(__file__)}:{line}"
+    assert finding.source_line == f"{portable_path(__file__)}:{line}"
 
 
 def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,6 +119,6 @@ def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatc
 
 def test_paths_are_those_of_any_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert portable("/a/.venv/lib/python3.11/site-packages/kernels/ops/rope.py") == "kernels/ops/rope.py"
-    assert portable(str(tmp_path / "targets" / "mine.py")) == "targets/mine.py"
-    assert portable("/elsewhere/mine.py") == "/elsewhere/mine.py"
+    assert portable_path("/a/.venv/lib/python3.11/site-packages/kernels/ops/rope.py") == "kernels/ops/rope.py"
+    assert portable_path(str(tmp_path / "targets" / "mine.py")) == "targets/mine.py"
+    assert portable_path("/elsewhere/mine.py") == "/elsewhere/mine.py"

@@ -1,1 +1,1 @@
-"""What can be proved of a kernel before its C is written."""
+"""Proves what can be known of a kernel before its C is written."""

@@ -1,1 +1,1 @@
-"""Tree of operations -> C."""
+"""Generates the C of a kernel from its tree of operations."""

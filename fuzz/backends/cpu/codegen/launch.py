@@ -149,8 +149,8 @@ __attribute__((visibility("default"))) void *launch(const Slot *packed) {
 }
 __attribute__((visibility("default"))) void release(void *report) { free(report); }
 
-/* Launches alike, with a row of packed arguments each; tells of which there would have been a report. */
-__attribute__((visibility("default"))) void together(const Slot *packed, i64 slots, i64 count, u8 *reported) {
+/* Launches `count` times, with a row of packed arguments each; marks those that would have had a report. */
+__attribute__((visibility("default"))) void launch_many(const Slot *packed, i64 slots, i64 count, u8 *reported) {
     for (i64 n = 0; n < count; n++) {
         void *report = launch(packed + n * slots);
         reported[n] |= report != NULL;

@@ -1,1 +1,1 @@
-"""TTIR text -> tree of operations."""
+"""Parses TTIR text into a tree of operations."""

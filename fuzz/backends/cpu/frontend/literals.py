@@ -1,4 +1,4 @@
-"""Constants of TTIR -> C literals, exactly."""
+"""Writes constants of TTIR as C literals, exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`loc(...)` annotations of TTIR -> source lines."""
+"""Resolves the `loc(...)` annotations of TTIR to source lines."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Locations:
 
     def __init__(self, text: str) -> None:
         self.aliases = dict(ALIAS.findall(text))
-        self.known: dict[str, Location] = {}
+        self.resolved: dict[str, Location] = {}
 
     def resolve(self, text: str) -> Location:
-        if text not in self.known:
+        if text not in self.resolved:
             chain = self.chain(text)
-            own = [place for place in chain if LIBRARY not in place.file]
-            self.known[text] = (own or chain or [UNKNOWN])[0]
-        return self.known[text]
+            own = [location for location in chain if LIBRARY not in location.file]
+            self.resolved[text] = (own or chain or [UNKNOWN])[0]
+        return self.resolved[text]
 
     def chain(self, text: str) -> list[Location]:
         """Source lines from the innermost call outwards."""
@@ -42,5 +42,5 @@ class Locations:
             return self.chain(callee) + self.chain(caller)
         if text.startswith("fused"):
             parts = text[text.index("[") + 1 : text.rindex("]")].split(", ")
-            return [place for part in parts for place in self.chain(part)]
+            return [location for part in parts for location in self.chain(part)]
         return []

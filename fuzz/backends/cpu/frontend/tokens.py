@@ -1,4 +1,4 @@
-"""TTIR text -> tokens."""
+"""Splits TTIR text into tokens."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ class Tokens:
         self.position = 0
 
     def split(self) -> list[Token]:
-        found, at = [], 0
+        tokens, at = [], 0
         while at < len(self.text):
             match = PATTERN.match(self.text, at)
             if match is None:
                 raise MalformedIR(f"unknown character in TTIR: {self.line_at(at)!r}")
             if match.lastgroup != "space":
-                found.append(Token(str(match.lastgroup), match[0], at, match.end()))
+                tokens.append(Token(str(match.lastgroup), match[0], at, match.end()))
             at = match.end()
-        found.append(Token("end", "", at, at))
-        return found
+        tokens.append(Token("end", "", at, at))
+        return tokens
 
     def line_at(self, offset: int) -> str:
         start = self.text.rfind("\n", 0, offset) + 1
@@ -72,7 +72,7 @@ class Tokens:
         return token
 
     def accept(self, text: str) -> bool:
-        """Step over the token if it is this one."""
+        """Steps over the token if it is this one."""
         if self.next.text != text or self.next.kind == "string":
             return False
         self.position += 1

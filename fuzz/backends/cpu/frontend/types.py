@@ -1,4 +1,4 @@
-"""Types of TTIR values and what they are in C."""
+"""Represents the types of TTIR values, and what they are in C."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What each operation of TTIR becomes in C."""
+"""Defines the operations of TTIR: their syntax, their C, and the rules by which analyses treat them."""

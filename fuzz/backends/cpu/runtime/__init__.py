@@ -1,1 +1,1 @@
-"""C -> shared object, launched and observed as Triton's runtime expects."""
+"""Compiles the C of kernels, launches them as Triton's runtime expects, and observes what they do."""

@@ -1,4 +1,4 @@
-"""Making the backend Triton's active one, and back. Nothing is installed: it is a matter of this process."""
+"""Makes the backend Triton's active one, and undoes it. Nothing is installed: only this process changes."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from fuzz.backends.triton_host import autotune, fake_cuda
 from fuzz.backends.triton_host.dynamo import Finder, watch
 from fuzz.backends.triton_host.fake_cuda import Patch
 
-OURS = Backend(CPUCompiler, CPUDriver)
+CPU = Backend(CPUCompiler, CPUDriver)
 DRIVER = CPUDriver()
 # One for each `activate()` that is not undone yet.
-undo: list[ExitStack] = []
+activations: list[ExitStack] = []
 ABSENT = object()
 
 
 def activate() -> None:
-    """Let `kernel[grid](...)` run on the CPU from now on, and answer what launchers ask of a GPU."""
-    if undo and drivers._active is DRIVER:
-        undo.append(ExitStack())
+    """Runs `kernel[grid](...)` on the CPU from now on, and answers what launchers ask of a GPU."""
+    if activations and drivers._active is DRIVER:
+        activations.append(ExitStack())
         return
     with ExitStack() as stack:
         stack.callback(register, backends.get("cpu", ABSENT))
-        backends["cpu"] = OURS
-        ours = (*fake_cuda.PATCHES, *autotune.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
-        before = stack.enter_context(patched(ours))
+        backends["cpu"] = CPU
+        patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
+        before = stack.enter_context(patched(patches))
         stack.callback(watch(Finder(lambda: patched(before))))
-        undo.append(stack.pop_all())
+        activations.append(stack.pop_all())
 
 
 def deactivate() -> None:
-    """Undo the last `activate()`: everything is as it was before it."""
-    if not undo:
+    """Undoes the last `activate()`: everything is as it was before it. RuntimeError where none is left."""
+    if not activations:
         raise RuntimeError("the cpu backend is not active")
-    undo.pop().close()
+    activations.pop().close()
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def active() -> Iterator[None]:
 
 
 def register(backend: object) -> None:
-    """What Triton knows as the backend `cpu`."""
+    """Sets what Triton knows as the backend `cpu`, or removes it."""
     backends["cpu"] = backend
     if backend is ABSENT:
         del backends["cpu"]
@@ -61,21 +61,21 @@ def register(backend: object) -> None:
 
 @contextmanager
 def patched(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
-    """Other attributes for a block, which gets those of before."""
+    """Sets attributes inside a block, which gets patches that restore those of before."""
     before: list[Patch] = []
     try:
         for patch in patches:
             old = patch._replace(value=vars(patch.owner).get(patch.name, ABSENT))
-            put(patch)
+            apply(patch)
             before.append(old)
         yield before
     finally:
         for old in reversed(before):
-            put(old)
+            apply(old)
 
 
-def put(patch: Patch) -> None:
-    """Set an attribute, or remove it: an inherited one then shows again."""
+def apply(patch: Patch) -> None:
+    """Sets an attribute, or removes it: an inherited one then shows again."""
     if patch.value is ABSENT:
         delattr(patch.owner, patch.name)
     else:

@@ -1,4 +1,4 @@
-"""C -> shared object, with whatever C compiler the machine has."""
+"""Compiles C to a shared object, with whatever C compiler the machine has."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def compiler() -> list[str]:
 @functools.lru_cache
 def find_compiler(cc: str, path: str) -> tuple[str, ...]:
     for candidate in (shlex.split(cc), ["cc"], ["gcc"], ["clang"]):
-        found = shutil.which(candidate[0], path=path) if candidate else None
-        if found:
-            return (found, *candidate[1:])
+        program = shutil.which(candidate[0], path=path) if candidate else None
+        if program:
+            return (program, *candidate[1:])
     if importlib.util.find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "cc")
     raise NoCompiler(
@@ -62,11 +62,11 @@ def find_compiler(cc: str, path: str) -> tuple[str, ...]:
 
 def version() -> str:
     """What a compiled kernel depends on besides its source: this package, the compiler, its flags, the processor."""
-    return "-".join(("cpu", sources(), identity(tuple(compiler())), processor()))
+    return "-".join(("cpu", source_hash(), compiler_hash(tuple(compiler())), processor_hash()))
 
 
 @functools.lru_cache
-def sources() -> str:
+def source_hash() -> str:
     """A hash of this package's files."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.[pc]*")):
@@ -86,8 +86,8 @@ def flags(command: tuple[str, ...], characters: int) -> tuple[str, ...]:
 
 
 @functools.lru_cache
-def identity(command: tuple[str, ...]) -> str:
-    """The compiler without running it: its path, size and time of change, and the flags."""
+def compiler_hash(command: tuple[str, ...]) -> str:
+    """A hash of the compiler without running it: of its path, size and time of change, and the flags."""
     path = os.path.realpath(command[0])
     stat = os.stat(path)
     text = repr((command, path, stat.st_size, stat.st_mtime_ns, LEVELS, flags(command, 0)))
@@ -95,8 +95,8 @@ def identity(command: tuple[str, ...]) -> str:
 
 
 @functools.lru_cache
-def processor() -> str:
-    """The processor's features, as `-march=native` depends on them."""
+def processor_hash() -> str:
+    """A hash of the processor's features, on which `-march=native` depends."""
     text = platform.machine() + platform.processor()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -108,7 +108,10 @@ def processor() -> str:
 
 
 def build(c: str, name: str, characters: int = 0) -> bytes:
-    """Compile C to the bytes of a shared object, with the flags of so much C where it is many kernels' in one."""
+    """Compiles C to the bytes of a shared object, with the flags for `characters` where it holds many kernels.
+
+    Raises NoCompiler, CompilerFailed or CompilerTimeout.
+    """
     with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
         source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         source.write_text(c, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The device as Triton's runtime sees it."""
+"""Implements the device as Triton's runtime sees it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from triton.backends.driver import DriverBase
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
-from fuzz.backends.cpu.instruments import device
+from fuzz.backends.cpu.instruments import device_name
 from fuzz.backends.cpu.runtime.launcher import Launcher
-from fuzz.backends.cpu.runtime.observation import instruments
+from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.triton_host.fake_cuda import Patch
 from fuzz.backends.triton_host.knobs import knobs
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30
-really_load = CompiledKernel._init_handles
+load_unpatched = CompiledKernel._init_handles
 
 
 class Utilities:
@@ -42,7 +42,7 @@ class Utilities:
         }
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
-        """Load the bytes of a shared object: (module, function, registers, spills, threads at most)."""
+        """Loads the bytes of a shared object: (module, function, registers, spills, threads at most)."""
         handle, path = tempfile.mkstemp(prefix="cpu-kernel-", suffix=".so")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -50,7 +50,7 @@ class Utilities:
             library = ctypes.CDLL(path)
         finally:
             os.unlink(path)
-        return library, entry(library), 0, 0, UNLIMITED
+        return library, launch_function(library), 0, 0, UNLIMITED
 
     def unload_module(self, module: Any) -> None:
         """A kernel of the GPU that ends while this driver is active; Triton 3.9 asks the active driver."""
@@ -59,15 +59,15 @@ class Utilities:
 
 
 def load(kernel: CompiledKernel) -> None:
-    """Load a kernel that no driver is to unload: when it ends, another one may be active."""
-    really_load(kernel)
+    """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
+    load_unpatched(kernel)
     kernel._module_pid = None
 
 
 PATCHES = [Patch(CompiledKernel, "_init_handles", load)]
 
 
-def entry(library: ctypes.CDLL) -> Any:
+def launch_function(library: ctypes.CDLL) -> Any:
     """The function that runs a launch: packed arguments to the address of a report, which its `release` frees."""
     launch: Any = library.launch
     launch.restype = ctypes.c_void_p
@@ -75,9 +75,9 @@ def entry(library: ctypes.CDLL) -> Any:
     launch.release = library.release
     launch.release.restype = None
     launch.release.argtypes = [ctypes.c_void_p]
-    launch.together = library.together
-    launch.together.restype = None
-    launch.together.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    launch.launch_many = library.launch_many
+    launch.launch_many.restype = None
+    launch.launch_many.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
     return launch
 
 
@@ -95,7 +95,7 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         # Plain functions: these are called at every launch.
-        self.get_current_device: Callable[[], str] = lambda: device(instruments())
+        self.get_current_device: Callable[[], str] = lambda: device_name(current_instruments())
         self.get_current_stream: Callable[[Any], int] = lambda device: 0
         self.set_current_device: Callable[[Any], None] = lambda device: None
 
@@ -114,7 +114,7 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
         return torch.device("cpu")
 
     def get_device_interface(self) -> Any:
-        """What `hosts` answers for: timers and `synchronize`."""
+        """Timers and `synchronize`, which fake_cuda.py replaces."""
         return torch.cuda
 
     def get_device_capability(self, device: Any = None) -> tuple[int, int]:

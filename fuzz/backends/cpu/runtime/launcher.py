@@ -1,4 +1,4 @@
-"""From `kernel[grid](...)`'s arguments to a call of the compiled C, as fast as Python allows."""
+"""Calls the compiled C with the arguments of `kernel[grid](...)`, as fast as Python allows, and reads its reports."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.codegen.launch import HEADER
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
-from fuzz.backends.cpu.runtime.descriptors import expanded
-from fuzz.backends.cpu.runtime.observation import OBSERVED, Observation
+from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
+from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
 from fuzz.backends.cpu.runtime.recorded_launch import RecordedLaunch
-from fuzz.backends.cpu.runtime.shadow import NOTHING
+from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
     PROBLEMS,
     DeviceAssertion,
@@ -52,16 +52,16 @@ def extent(tensor: Any) -> Extent:
     return tensor.data_ptr(), span * tensor.element_size()
 
 
-def leaves(types: Any, path: str) -> Iterator[tuple[str, str]]:
+def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
     """Every non-constant argument as (type, Python expression), tuples flattened."""
     for index, kind in enumerate(types):
-        place = f"{path}[{index}]" if path else f"a{index}"
+        expression = f"{path}[{index}]" if path else f"a{index}"
         if isinstance(kind, tuple):
-            yield from leaves(kind, place)
+            yield from flatten(kind, expression)
         elif kind.startswith("tensordesc"):
-            yield from expanded(kind, place)
+            yield from expand_descriptor(kind, expression)
         elif kind != "constexpr":
-            yield kind, place
+            yield kind, expression
 
 
 def slot_format(kind: str) -> str:
@@ -74,51 +74,54 @@ def slot_format(kind: str) -> str:
 
 
 class Launcher:
-    """Built once for each compiled kernel; its `run` is called for each launch."""
+    """Is created once for each compiled kernel; its `run` is called for each launch."""
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
-        self.file = source_file(src)
+        self.file = kernel_file(src)
         self.sites = [CheckSite.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
         self.offset_locations: list[list[Any]] = metadata.offset_locations
         self.instruments = frozenset(metadata.instruments)
         constants.add(metadata.compared_numbers)
-        self.counted = 0
+        self.counter_address = 0
         if "counters" in self.instruments:
-            counted = [CounterSite.from_json(counter) for counter in metadata.counters]
-            self.counted = counters.allocate(metadata.hash, self.name, self.file, counted)
-        self.run = self.compiled(list(src.signature.values()))
+            counter_sites = [CounterSite.from_json(site) for site in metadata.counters]
+            self.counter_address = counters.allocate(metadata.hash, self.name, self.file, counter_sites)
+        self.run = self.compile_run(list(src.signature.values()))
 
-    def compiled(self, types: list[Any]) -> Callable[..., None]:
-        """A function that packs exactly these arguments."""
-        live = list(leaves(types, ""))
+    def compile_run(self, types: list[Any]) -> Callable[..., None]:
+        """A Python function that packs exactly these arguments and launches."""
+        live = list(flatten(types, ""))
         if len(live) != len(self.parameters):
             raise TypeError(f"kernel {self.name} has {len(self.parameters)} parameters, its signature {len(live)}")
         lines: list[str] = []
         packed: list[str] = []
         extents: list[str] = []
         pointers: list[int] = []
-        for number, (kind, place) in enumerate(live):
+        for number, (kind, expression) in enumerate(live):
             if kind.startswith("*"):
                 pointers.append(len(HEADER) + len(packed))
-                lines.append(f"    p{number}, n{number} = extent({place})")
+                lines.append(f"    p{number}, n{number} = extent({expression})")
                 packed += [f"p{number}", f"n{number}"]
                 if "unwritten" in self.instruments:
-                    lines.append(f"    s{number}, w{number} = shadow({place})")
+                    lines.append(f"    s{number}, w{number} = shadow({expression})")
                     packed += [f"s{number}", f"w{number}"]
                 extents.append(f"{number}: (p{number}, n{number})")
             else:
-                packed.append(place)
+                packed.append(expression)
         self.slots = tuple(pointers)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
-        source = SOURCE.format(arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines))
-        watched = "unwritten" in self.instruments
-        formats = (slot_format(kind) * (1 + (watched and kind.startswith("*"))) for kind, _ in live)
+        source = RUN_SOURCE.format(
+            arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines)
+        )
+        has_shadows = "unwritten" in self.instruments
+        formats = (slot_format(kind) * (1 + (has_shadows and kind.startswith("*"))) for kind, _ in live)
         layout = Struct(f"={len(HEADER)}q" + "".join(formats))
         space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
-        space |= {"observed": OBSERVED.get, "knobs": knobs, "counted": self.counted, "threads": self.threads}
+        space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
+        space["threads"] = self.threads
         exec(source, space)
         run: Callable[..., None] = space["run"]
         return run
@@ -127,33 +130,35 @@ class Launcher:
         """How many threads run the programs: one, unless the kernel was compiled for more."""
         if "threads" not in self.instruments:
             return 1
-        watch = OBSERVED.get()
-        return knobs.threads if watch is None else watch.threads
+        observation = OBSERVATION.get()
+        return knobs.threads if observation is None else observation.threads
 
-    def observed(self, function: Any, watch: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
-        """Run inside `observe()`."""
-        log = watch.log
+    def run_observed(self, function: Any, observation: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
+        """Launches inside `observe()`."""
+        log = observation.log
         log.launches.append(self.name)
-        order = watch.permutation(prod(grid))
-        left = watch.reports - len(log.violations)
+        order = observation.permutation(prod(grid))
+        left = observation.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
         packed = pack(address, max(left, 1), knobs.modes)
-        log.launched.append(RecordedLaunch(function, packed, self.slots, prod(grid), "unwritten" in self.instruments))
+        has_shadows = "unwritten" in self.instruments
+        log.recorded_launches.append(RecordedLaunch(function, packed, self.slots, prod(grid), has_shadows))
         report = function(packed)
         if report:
-            count, found, failure = self.read(function, report, grid, extents)
+            count, violations, failure = self.read_report(function, report, grid, extents)
             log.count += count
-            log.take(found, watch.reports)
+            log.add(violations, observation.reports)
             if failure:
                 raise DeviceAssertion(failure)
 
-    def fail(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
-        _, found, failure = self.read(function, report, grid, extents)
+    def raise_report(self, function: Any, report: int, grid: Grid, extents: Extents) -> None:
+        """Raises DeviceAssertion, OutOfBounds or MemoryFault for what a report says first."""
+        _, violations, failure = self.read_report(function, report, grid, extents)
         if failure:
             raise DeviceAssertion(failure)
-        raise (OutOfBounds if found[0].problem == "out-of-bounds" else MemoryFault)(found[0])
+        raise (OutOfBounds if violations[0].problem == "out-of-bounds" else MemoryFault)(violations[0])
 
-    def read(
+    def read_report(
         self, function: Any, report: int, grid: Grid, extents: Extents
     ) -> tuple[int, list[Violation], Failure | None]:
         """How many violations a report counts, those that it kept, and the assertion that ended it; frees it."""
@@ -164,14 +169,14 @@ class Launcher:
             raise MemoryError(f"no memory for what kernel {self.name} is to be checked with")
         records = list(RECORD.iter_unpack(data))
         failed = [record for record in records if PROBLEMS[record[0]] == "failed"]
-        found = [self.violation(record, grid, extents) for record in records if record not in failed]
-        return count, found, self.failure(failed[0], grid) if failed else None
+        violations = [self.violation(record, grid, extents) for record in records if record not in failed]
+        return count, violations, self.failure(failed[0], grid) if failed else None
 
     def failure(self, record: tuple[int, ...], grid: Grid) -> Failure:
         _, number, program, _, lane, _ = record
         site = self.sites[number]
-        file, place, index = self.shown(site.file), placed(program, grid), unravel(lane, site.shape)
-        return Failure(self.name, file, site.line, site.kind, site.message, place, index)
+        file, indexes = self.source_file(site.file), unravel(lane, site.shape)
+        return Failure(self.name, file, site.line, site.kind, site.message, grid_index(program, grid), indexes)
 
     def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
         problem, number, program, other, lane, address = record
@@ -179,38 +184,36 @@ class Launcher:
         argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
         offset = (address - extents[argument][0]) // site.size
         name = self.parameters[argument][0]
-        index, cause, beside = unravel(lane, site.shape), "", None
-        if kind == "overflow":
-            cause = self.cause(other, site)
-        elif other >= 0:
-            beside = placed(other, grid)
-        file, place = self.shown(site.file), placed(program, grid)
+        file, indexes = self.source_file(site.file), unravel(lane, site.shape)
+        is_overflow = kind == "overflow"
+        other_program = None if is_overflow or other < 0 else grid_index(other, grid)
         return Violation(
-            self.name, file, site.line, name, site.kind, place, index, offset, site.size, kind, beside, cause
-        )
+            self.name, file, site.line, name, site.kind, grid_index(program, grid), indexes, offset, site.size, kind,
+            other_program, self.overflow_cause(other, site) if is_overflow else "",
+        )  # fmt: skip
 
-    def shown(self, file: str) -> str:
+    def source_file(self, file: str) -> str:
         """Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file."""
         return self.file if basename(self.file) == basename(file) else file
 
-    def cause(self, number: int, site: CheckSite) -> str:
-        """The place of the arithmetic, where it is not that of the access."""
+    def overflow_cause(self, number: int, site: CheckSite) -> str:
+        """The line of the arithmetic that wrapped around, where it is not that of the access."""
         file, line = self.offset_locations[number]
-        return "" if (file, line) == (site.file, site.line) else f"{self.shown(file)}:{line}"
+        return "" if (file, line) == (site.file, site.line) else f"{self.source_file(file)}:{line}"
 
 
-def placed(program: int, grid: Grid) -> Program:
-    """The place in the grid of a program's number."""
+def grid_index(program: int, grid: Grid) -> Program:
+    """The index in the grid of a program's number."""
     return program % grid[0], program // grid[0] % grid[1], program // grid[0] // grid[1]
 
 
 def shadow(tensor: Any) -> tuple[int, int]:
-    """How far away a tensor's shadow is, and its poison."""
-    watch = OBSERVED.get()
-    return NOTHING if watch is None or watch.memory is None else watch.memory.shadow(tensor)
+    """The distance of a tensor's shadow from it, and its poison."""
+    observation = OBSERVATION.get()
+    return UNTRACKED if observation is None or observation.memory is None else observation.memory.shadow(tensor)
 
 
-def source_file(src: Any) -> str:
+def kernel_file(src: Any) -> str:
     """The file of the kernel's function, empty where Triton did not compile it from one."""
     code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
     return code.co_filename if code is not None else ""
@@ -230,19 +233,19 @@ def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-SOURCE = """
+RUN_SOURCE = """
 def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments}):
     if enter is not None:
         enter(metadata)
 {lines}
-    watch = observed()
-    if watch is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, threads(), counted{values}))
+    active = observation()
+    if active is None:
+        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, threads(), counters{values}))
         if report:
-            self.fail(function, report, (gx, gy, gz), {{{extents}}})
+            self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, threads(), counted{values})
-        self.observed(function, watch, arguments, (gx, gy, gz), {{{extents}}})
+        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, threads(), counters{values})
+        self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)
 """

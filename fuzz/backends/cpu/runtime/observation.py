@@ -1,4 +1,4 @@
-"""The observation of launches, and which instruments are on."""
+"""Observes launches: what is wrong with their accesses goes to a log instead of an exception."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class Log:
-    """What happened inside `observe()`: the first violations of all and of each place, how many there were, and the
-    kernels launched."""
+    """What happened inside `observe()`: the first violations of all and of each place, their number, and the names of
+    the kernels launched, in order."""
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
-    launched: list[RecordedLaunch] = field(default_factory=list)
+    recorded_launches: list[RecordedLaunch] = field(default_factory=list)
     count: int = 0
 
-    def take(self, found: Sequence[Violation], most: int) -> None:
-        """Up to so many of all, beyond them those of places that have none."""
-        places = {one.place for one in self.violations}
-        for one in found:
-            if len(self.violations) < most or one.place not in places:
-                self.violations.append(one)
-                places.add(one.place)
+    def add(self, violations: Sequence[Violation], most: int) -> None:
+        """Adds violations up to `most` in all, and beyond them the first of each place."""
+        places = {violation.place for violation in self.violations}
+        for violation in violations:
+            if len(self.violations) < most or violation.place not in places:
+                self.violations.append(violation)
+                places.add(violation.place)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """How launches are to run at the moment."""
+    """How launches run at the moment."""
 
     order: int | None
     reports: int
@@ -52,13 +52,13 @@ class Observation:
         return None if self.order is None or programs < 2 else permutation(self.order, programs)
 
 
-OBSERVED: ContextVar[Observation | None] = ContextVar("observed", default=None)
+OBSERVATION: ContextVar[Observation | None] = ContextVar("observation", default=None)
 
 
-def instruments() -> Instruments:
+def current_instruments() -> Instruments:
     """Those that launches have at the moment."""
-    watch = OBSERVED.get()
-    return knobs.instruments if watch is None else watch.instruments
+    observation = OBSERVATION.get()
+    return knobs.instruments if observation is None else observation.instruments
 
 
 @contextmanager
@@ -79,28 +79,30 @@ def observe(
     with `threads` that many programs run at once.
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
-    (a `Memory` is one that somebody else tells of torch's operations), `conflicts` and `races` compare programs of one
-    launch, `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
+    (a `Memory` is one whose owner calls its `after_operation`), `conflicts` and `races` compare programs of one launch,
+    `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`.
+
+    Raises ValueError where `threads` is below 1."""
     if threads < 1:
         raise ValueError(f"threads is at least 1, not {threads}")
-    asked = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
-    asked |= {"unwritten": unwritten is not False, "threads": threads > 1}
-    chosen = ordered([*knobs.instruments, *(name for name, wanted in asked.items() if wanted)])
-    memory, watching = watched(unwritten) if "unwritten" in chosen else (None, nullcontext())
+    wanted = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
+    wanted |= {"unwritten": unwritten is not False, "threads": threads > 1}
+    instruments = ordered([*knobs.instruments, *(name for name, is_wanted in wanted.items() if is_wanted)])
+    memory, tracking = track(unwritten) if "unwritten" in instruments else (None, nullcontext())
     log = Log()
-    token = OBSERVED.set(Observation(order, reports, threads, chosen, memory, log))
+    token = OBSERVATION.set(Observation(order, reports, threads, instruments, memory, log))
     try:
-        with watching:
+        with tracking:
             yield log
     finally:
-        OBSERVED.reset(token)
+        OBSERVATION.reset(token)
 
 
-def watched(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
-    """The memory to use, and what tells it of torch's operations."""
-    from fuzz.backends.cpu.runtime.shadow import Memory, Watching
+def track(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
+    """The memory to use, and a context in which it is called after every operation of torch."""
+    from fuzz.backends.cpu.runtime.shadow import Memory, OperationTracker
 
     if isinstance(memory, Memory):
         return memory, nullcontext()
     memory = Memory()
-    return memory, Watching(memory)
+    return memory, OperationTracker(memory)

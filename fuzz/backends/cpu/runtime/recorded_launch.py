@@ -12,7 +12,7 @@ import numpy
 from fuzz.backends.base import Pointer
 
 LENGTH, SHADOW = 1, 2
-"""How many slots behind an address its length stands, and where memory is watched the distance of its shadow."""
+"""How many slots behind an address its length stands, and where it has a shadow the distance of that."""
 ORDER, LIMIT = 3, 4
 """Slots of a launch: the address of the programs' order, and how many violations to keep."""
 
@@ -34,27 +34,30 @@ class RecordedLaunch:
     packed: bytes
     slots: tuple[int, ...]
     programs: int
-    watched: bool
+    has_shadows: bool
 
     @property
     def pointers(self) -> Sequence[Pointer]:
-        """The addresses that stand for any memory."""
+        """The arguments that are addresses of some memory."""
         values = numpy.frombuffer(self.packed, dtype=numpy.int64).tolist()
-        found = []
+        pointers = []
         for slot in self.slots:
             start, length = values[slot], values[slot + LENGTH]
-            shadow = slot + SHADOW if self.watched and values[slot + SHADOW] else 0
+            shadow = slot + SHADOW if self.has_shadows and values[slot + SHADOW] else 0
             if length:
-                found.append(Pointer(slot, start, start + length, shadow))
-        return found
+                pointers.append(Pointer(slot, start, start + length, shadow))
+        return pointers
 
-    def repeat(self, count: int, moved: Mapping[int, numpy.ndarray], order: int | None) -> numpy.ndarray:
-        """So many launches with moved addresses; 1 for those that have something to report."""
+    def repeat(self, count: int, offsets: Mapping[int, numpy.ndarray], order: int | None) -> numpy.ndarray:
+        """Launches `count` times. By slot, `offsets`, int64 (count), are added to the address that it holds.
+
+        Returns, uint8 (count), 1 for the launches that had something to report.
+        """
         packed = numpy.repeat(numpy.frombuffer(self.packed, dtype=numpy.int64)[None], count, 0)
         programs = None if order is None or self.programs < 2 else permutation(order, self.programs)
         packed[:, ORDER], packed[:, LIMIT] = 0 if programs is None else programs.ctypes.data, 1
-        for slot, away in moved.items():
-            packed[:, slot] += away
+        for slot, offset in offsets.items():
+            packed[:, slot] += offset
         reported = numpy.zeros(count, dtype=numpy.uint8)
-        self.function.together(packed.ctypes.data, packed.shape[1], count, reported.ctypes.data)
+        self.function.launch_many(packed.ctypes.data, packed.shape[1], count, reported.ctypes.data)
         return reported

@@ -1,11 +1,10 @@
-"""Memory that a launcher allocates and nobody has written yet.
+"""Tracks memory that a launcher allocates and that nobody has written yet.
 
-While a `Memory` is told of torch's operations, what `torch.empty` and its kin return is filled with poison and gets a
-shadow, one byte for each byte. An element is unwritten while its bits are those of the poison and its shadow is 0.
-Whoever writes other bits thereby writes it; kernels set the shadow where they store the bits of the poison, torch's own
-operations wherever they write. So only somebody else who writes the very bits of the poison (numpy, ctypes) is mistaken
-for one who wrote nothing.
-Elements of one byte are not watched: there the poison is a likely value.
+What `torch.empty` and similar operations return is filled with poison and gets a shadow of one byte for each byte. An
+element is unwritten while its bits are those of the poison and its shadow is 0. A write of other bits changes the
+former; kernels set the shadow where they store the bits of the poison, and torch's operations wherever they write. So
+only a write of the very bits of the poison by something else (numpy, ctypes) goes unnoticed.
+Elements of one byte are not tracked: there the poison is a likely value.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ UNFILLED = {
     aten.new_empty_strided.default,
 }
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
-# For memory that is not watched, a poison that data seldom equals.
-NOTHING = (0, 0x5A5A5A5A5A5A5A5A)
+# For memory that is not tracked, a poison that data seldom equals.
+UNTRACKED = (0, 0x5A5A5A5A5A5A5A5A)
 
 
-def pattern(dtype: torch.dtype) -> int:
+def repeated_poison(dtype: torch.dtype) -> int:
     """A dtype's poison as often as 8 bytes hold it, as a signed integer."""
     size = dtype.itemsize
     word = sum(POISON[DTYPE_NAMES[dtype]] << 8 * size * k for k in range(8 // size))
@@ -42,7 +41,7 @@ def pattern(dtype: torch.dtype) -> int:
 
 
 DTYPE_NAMES: dict[torch.dtype, str] = {getattr(torch, name): name for name in POISON}
-PATTERNS = {dtype: pattern(dtype) for dtype in DTYPE_NAMES}
+PATTERNS = {dtype: repeated_poison(dtype) for dtype in DTYPE_NAMES}
 
 
 @dataclass(frozen=True)
@@ -57,23 +56,23 @@ class Allocation:
 
 
 class Memory:
-    """Allocations that are watched. Whoever sees torch's operations has to tell of each by `after`; whoever fills what
-    they allocate with this very poison (../poison.py) need not have that done again."""
+    """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
+    that what they allocate has been filled with this very poison (backends/poison.py) before."""
 
     def __init__(self, filled: bool = False) -> None:
         self.allocations: list[Allocation] = []
         self.filled = filled
 
-    def after(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """An operation of torch has run."""
+    def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Tracks what an operation of torch allocated, and notes what it wrote."""
         if func in UNFILLED:
-            self.watch(result)
+            self.track(result)
         elif self.allocations and func._schema.is_mutable:
-            for tensor in written(func._schema, args, kwargs):
-                self.wrote(tensor)
+            for tensor in written_tensors(func._schema, args, kwargs):
+                self.mark_written(tensor)
 
-    def watch(self, tensor: torch.Tensor) -> None:
-        """Fill a dense tensor with poison and watch who reads it."""
+    def track(self, tensor: torch.Tensor) -> None:
+        """Fills a dense tensor with poison and tracks what is written of it."""
         size = tensor.element_size()
         if tensor.dtype not in PATTERNS or size == 1 or not tensor.is_cpu or not tensor.numel() or not is_dense(tensor):
             return
@@ -85,18 +84,18 @@ class Memory:
         shadow = numpy.zeros(length, numpy.uint8)
         self.allocations.append(Allocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
 
-    def wrote(self, tensor: torch.Tensor) -> None:
-        """Everything in the tensor has been written, by whom else than a kernel."""
+    def mark_written(self, tensor: torch.Tensor) -> None:
+        """Notes that something else than a kernel has written all of the tensor."""
         if not isinstance(tensor, torch.Tensor) or not tensor.is_cpu or not tensor.numel():
             return
-        found = self.holding(*extent(tensor))
-        if found is not None:
+        allocation = self.allocation_of(*extent(tensor))
+        if allocation is not None:
             size = tensor.element_size()
             strides = (*(stride * size for stride in tensor.stride()), 1)
-            start = found.shadow[tensor.data_ptr() - found.start :]
+            start = allocation.shadow[tensor.data_ptr() - allocation.start :]
             numpy.lib.stride_tricks.as_strided(start, (*tensor.shape, size), strides)[...] = 1
 
-    def holding(self, start: int, end: int) -> Allocation | None:
+    def allocation_of(self, start: int, end: int) -> Allocation | None:
         """The allocation that a range of addresses lies in."""
         for allocation in self.allocations:
             if allocation.start <= start and end <= allocation.end:
@@ -104,20 +103,20 @@ class Memory:
         return None
 
     def shadow(self, tensor: Any) -> tuple[int, int]:
-        """How far the shadow of a tensor is from it, and its poison; 0 where it is not watched."""
+        """The distance of a tensor's shadow from the tensor, 0 where it has none, and its poison."""
         if tensor is None or not self.allocations:
-            return NOTHING
-        at = tensor.data_ptr()
-        if not any(allocation.start <= at < allocation.end for allocation in self.allocations):
-            return NOTHING
-        found = self.holding(*extent(tensor)) if tensor.numel() else None
-        if found is None or found.tensor.element_size() != tensor.element_size():
-            return NOTHING
-        return found.shadow.ctypes.data - found.start, found.poison
+            return UNTRACKED
+        address = tensor.data_ptr()
+        if not any(allocation.start <= address < allocation.end for allocation in self.allocations):
+            return UNTRACKED
+        allocation = self.allocation_of(*extent(tensor)) if tensor.numel() else None
+        if allocation is None or allocation.tensor.element_size() != tensor.element_size():
+            return UNTRACKED
+        return allocation.shadow.ctypes.data - allocation.start, allocation.poison
 
 
-class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, tells of torch's operations."""
+class OperationTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, calls a memory after every operation of torch."""
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -132,11 +131,11 @@ class Watching(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.memory.after(func, args, kwargs or {}, result)
+        self.memory.after_operation(func, args, kwargs or {}, result)
         return result
 
 
-def written(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
+def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:
     """The tensors that an operation changes."""
     for number, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:

@@ -1,4 +1,4 @@
-"""The compiler as Triton sees it: options, passes, and the stages TTIR -> C -> shared object."""
+"""Implements the compiler as Triton sees it: options, passes, and the stages TTIR -> C -> shared object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from triton.backends.compiler import BaseBackend, GPUTarget
 
 from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.compiler import build, version
-from fuzz.backends.cpu.runtime.observation import instruments
+from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
 
 
@@ -88,13 +88,13 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         known = {field.name for field in fields(CPUOptions)}
-        given: dict[str, Any] = {"instruments": instruments()}
+        arguments: dict[str, Any] = {"instruments": current_instruments()}
         for name, value in options.items():
             if name in known and value is not None:
-                given[name] = tuple(value) if isinstance(value, list) else value
+                arguments[name] = tuple(value) if isinstance(value, list) else value
         # As for CUDA, debug mode also asserts that integers do not overflow.
-        given.setdefault("sanitize_overflow", bool(given.get("debug")))
-        return CPUOptions(**given)
+        arguments.setdefault("sanitize_overflow", bool(arguments.get("debug")))
+        return CPUOptions(**arguments)
 
     def pack_metadata(self, metadata: Any) -> Any:
         return metadata

@@ -32,9 +32,8 @@ class Violation:
 
     def __str__(self) -> str:
         source = linecache.getline(self.file, self.line).strip()
-        text = (
-            f"{self.what} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
-        )
+        where = f"{self.file}:{self.line}, program {self.program}, lane {self.lane}"
+        text = f"{self.description} in kernel {self.kernel} at {where}"
         return f"{text}: {source}" if source else text
 
     @property
@@ -43,7 +42,7 @@ class Violation:
         return self.problem, self.kernel, self.file, self.line, self.kind, self.argument
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         access = f"{self.kind} of {self.size} bytes at element {self.offset} of argument {self.argument!r}"
         other = "another program" if self.other is None else f"program {self.other}"
         match self.problem:
@@ -85,8 +84,8 @@ class Failure:
     lane: tuple[int, ...]
 
     def __str__(self) -> str:
-        what = "device_assert failed" if self.kind == "assert" else "tl.assume of what is false"
-        text = f"{what} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
+        problem = "device_assert failed" if self.kind == "assert" else "tl.assume of what is false"
+        text = f"{problem} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
         details = [self.message, linecache.getline(self.file, self.line).strip()]
         return ": ".join([text, *(detail for detail in details if detail)])
 

@@ -14,6 +14,7 @@ from triton.runtime.driver import driver as drivers
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.frontend.parser import parse
+from fuzz.backends.cpu.ops.table import OPERATIONS
 
 
 @triton.jit
@@ -191,7 +192,7 @@ module {
     ],
 )
 def test_known_text_is_parsed(op):
-    (function,) = parse(TTIR.replace("OP", op))
+    (function,) = parse(TTIR.replace("OP", op), OPERATIONS)
     assert [inner.name for inner in function.blocks[0].ops] == [op.split()[2], "tt.return"]
     assert str(function.blocks[0].ops[0].location) == "k.py:5"
 
@@ -215,7 +216,7 @@ def test_known_text_is_parsed(op):
 )
 def test_unknown_text_is_refused(op):
     with pytest.raises((cpu.UnsupportedOperation, cpu.MalformedIR)):
-        parse(TTIR.replace("OP", op))
+        parse(TTIR.replace("OP", op), OPERATIONS)
 
 
 @triton.jit
