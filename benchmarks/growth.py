@@ -30,11 +30,11 @@ from statistics import median
 from benchmarks.reliability.soak import Use, use
 from benchmarks.waves import waves
 from fuzz import corpus
+from fuzz.backends.base import ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
 from fuzz.oracles.examine import make_handler
-from fuzz.search.engines.random import ReplicaLimits
 from fuzz.worker.protocol import WorkerConfig
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -25,6 +25,8 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.base import ReplicaLimits
+from fuzz.backends.replay import trace
 from fuzz.model.case import Case
 from fuzz.model.oracles import sample_oracles
 from fuzz.model.recipes.torch_values import tensor
@@ -39,7 +41,7 @@ FIFTHS = 5
 """Stretches of each measurement, of which the median and the range are told."""
 SHAPES = {"small": ((1, 1 << 8),), "mixed": ((60, 1 << 8), (30, 1 << 11), (10, 1 << 14))}
 PARTS = {
-    "launch": (replicas.LaunchTrace, "replay"),
+    "launch": (trace.LaunchTrace, "replay"),
     "generation": (replicas, "replica_values"),
     "reference": (screening, "evaluate_stacked_reference"),
     "comparison": (screening, "compare_elements"),
@@ -49,7 +51,7 @@ PARTS = {
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 
 
-def waves(name: str, shapes: str, width: engine.ReplicaLimits) -> Iterator[ReplicaGroup]:
+def waves(name: str, shapes: str, width: ReplicaLimits) -> Iterator[ReplicaGroup]:
     """Plans of one call without huge layouts, each with its replicas."""
     drawn = engine.RandomEngine(load(name), 0)
     draw = drawn._drawer(SHAPES[shapes])
@@ -137,9 +139,7 @@ def shares(handle: Callable[[Any], Any], items: list[ReplicaGroup], device: str)
     return {part: round(seconds / whole, 3) for part, seconds in spent.items()}
 
 
-def measure(
-    name: str, backend: str, width: engine.ReplicaLimits, plans: int, seconds: float, shapes: str
-) -> dict[str, Any]:
+def measure(name: str, backend: str, width: ReplicaLimits, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
     handle = make_handler(WorkerConfig(name, None, backend))
     warm = list(itertools.islice(waves(name, shapes, width), plans))
     examined: Counter[str] = Counter()
@@ -218,7 +218,7 @@ def main() -> None:
             print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")
         return
     for shapes in [given.shapes] if given.shapes else SHAPES:
-        width = engine.ReplicaLimits(given.replicas, given.elements)
+        width = ReplicaLimits(given.replicas, given.elements)
         found = measure(given.target, given.backend, width, given.plans, given.seconds, shapes)
         print(json.dumps(found), flush=True)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import numpy as np
-
+from fuzz.model.case import Case
 from fuzz.model.outcome import Access, Returned
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -69,14 +72,47 @@ class Session:
     read_counters: Callable[[], bytes] = bytes
 
 
-class Backend(Protocol):
-    """How kernels run on one kind of device. `device` is torch's name for it."""
+class ReplicaLimits(NamedTuple):
+    """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans."""
+
+    replicas: int
+    elements: int
+    first: int = 1
+
+
+class Backend:
+    """How kernels run on one kind of device: what the rest of the project has to know of a device stands here.
+
+    A backend says what differs from a processor that runs launches at once and observes nothing.
+    """
 
     name: str
-    device: str
+    device = "cpu"
+    """torch's name of the device."""
+    selectable = True
+    """Whether a person can choose it; others only cross-check."""
+    is_accelerator = False
+    """Whether the device is beside the processor, with memory that processes share and where compilation pays."""
+    needs_durable_journal = False
+    """Whether a kernel can take the machine down, so that a campaign writes each group to disk before it runs."""
+    compiles_without_device = False
+    """Whether `compile_only` gives a backend."""
+    arithmetic = "libm"
+    """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
+    random_replicas = ReplicaLimits(32, 1 << 13)
+    """Replicas of a random plan: as many as cost little more than one where they run together."""
+    guided_replicas = ReplicaLimits(16, 1 << 13)
+    """Replicas of a plan of the other engines: fewer, because the next plan builds on what the first ones show."""
+    environment: Mapping[str, str] = MappingProxyType({})
+    """Variables that a process must be started with to use it."""
 
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
+        return ""
+
+    def cross_check_refusal(self, case: Case) -> str:
+        """Why this backend cannot cross-check a case, in a few words; empty where it can."""
+        return ""
 
     def prepare(self, counters: bool = False) -> None:
         """Sets up once, for good, what sessions would each set up: for a process that does nothing else.
@@ -84,21 +120,31 @@ class Backend(Protocol):
         With `counters` what kernels do is counted from then on, where the backend can.
         """
 
+    def compile_only(self) -> Backend:
+        """A backend that compiles what this one would launch, and needs no device. Its `prepare` may raise OSError or
+        RuntimeError where it cannot."""
+        raise NotImplementedError(self.name)
+
     def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
         """What is new for the search in this process: numbers of features of what kernels did in a run, and
         constants that kernels compare with. Nothing is returned twice."""
+        return (), ()
 
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
+        return nullcontext(Session())
 
     def uninstrumented(self) -> AbstractContextManager[None]:
         """Runs what is inside on this backend at full speed: a wrong access raises, if it is noticed at all."""
+        return nullcontext()
 
     def synchronize(self) -> None:
         """Waits until everything launched has ended, and raises what it raised."""
 
     def is_fatal(self, error: BaseException) -> bool:
         """Whether the process cannot go on after this error."""
+        return False
 
     def external_oom_reason(self, error: BaseException) -> str:
         """Why memory ran out through no fault of the kernel: other processes hold it. Empty where that is not known."""
+        return ""

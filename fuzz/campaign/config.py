@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError
 
@@ -90,8 +91,9 @@ class CampaignConfig(Strict):
     def _fits(self) -> CampaignConfig:
         if self.cluster == "local" and (self.gpus_per_worker or self.address):
             raise ValueError("address and gpus_per_worker are for cluster: ray")
-        if self.cluster == "ray" and "cuda" in self.backends and not self.gpus_per_worker:
-            raise ValueError("the backend cuda needs gpus_per_worker, such as 0.25")
+        accelerators = [name for name in self.backends if name in BACKENDS and BACKENDS[name].is_accelerator]
+        if self.cluster == "ray" and accelerators and not self.gpus_per_worker:
+            raise ValueError(f"the backend {accelerators[0]} needs gpus_per_worker, such as 0.25")
         return self
 
 

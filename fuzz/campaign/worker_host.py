@@ -46,8 +46,6 @@ BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
 PROGRESS_SECONDS = 0.5
 """Seconds between two events about progress."""
-DURABLE = ("cuda",)
-"""Backends whose kernels can take the machine down: each group is on disk before it runs."""
 
 
 @dataclass
@@ -119,9 +117,10 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     from fuzz.backends import backend
     from fuzz.target.seeds import seed_cases
 
-    name = backend(request.backend).name
+    device = backend(request.backend)
+    name = device.name
     suspects = _read_suspects(request)
-    journal = Journal(Path(request.journal), name in DURABLE, channel.copy_journal_line)
+    journal = Journal(Path(request.journal), device.needs_durable_journal, channel.copy_journal_line)
     options = RunOptions(
         request.target, request.planted or None, name, request.engine, request.seed, request.seconds, request.cases,
         corpus=Path(request.corpus), memory=request.memory, first_plan=request.plan, first_case=request.case,

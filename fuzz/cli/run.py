@@ -10,9 +10,11 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
+from fuzz.backends import backend as named_backend
+from fuzz.backends import check_name
 from fuzz.cli.console import errors, put_json
 from fuzz.cli.version import number
-from fuzz.errors import BackendError, UsageError
+from fuzz.errors import UsageError
 from fuzz.report.files import check, write
 from fuzz.report.items import items
 from fuzz.report.json import run_json
@@ -28,8 +30,6 @@ from fuzz.target.loader import BUILT_IN, LIBRARIES, load
 from fuzz.target.loader import load_planted as planted_bug
 from fuzz.target.spec import Target
 from fuzz.worker.process import preload
-
-BACKEND_NAMES = ("auto", "cpu", "cuda")
 
 
 def run(
@@ -93,8 +93,7 @@ def fuzz(asked: RunOptions, notification: str = "") -> Result:
 
 def checked_target(target: str, planted: str | None, backend: str) -> Target:
     """The target, once everything that names it is known to exist; meanwhile the server of workers starts."""
-    if backend not in BACKEND_NAMES:
-        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    check_name(backend)
     if reason := environment.unsupported():
         raise UsageError(reason)
     preload("fuzz.oracles.preload")
@@ -106,9 +105,7 @@ def checked_target(target: str, planted: str | None, backend: str) -> Target:
 
 def chosen_backend(name: str) -> str:
     """The backend's own name. BackendError where it cannot run here."""
-    from fuzz.backends import backend
-
-    return backend(name).name
+    return named_backend(name).name
 
 
 def versions() -> dict[str, str]:

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from fuzz.backends import check_name
 from fuzz.cli.console import errors
-from fuzz.cli.run import BACKEND_NAMES
 from fuzz.cli.store import URL, needs_service
 from fuzz.cli.version import number
-from fuzz.errors import BackendError, UsageError
+from fuzz.errors import UsageError
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
 
@@ -33,8 +33,7 @@ def serve(
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
     require_server()
-    if backend not in BACKEND_NAMES:
-        raise BackendError(f"unknown backend {backend!r}; known: {', '.join(BACKEND_NAMES)}")
+    check_name(backend)
     from fuzz.campaign.config import load_config
     from fuzz.web.server import run
     from fuzz.web.settings import Settings

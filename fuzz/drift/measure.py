@@ -44,9 +44,9 @@ class LayerStack:
     def precision(self) -> Precision:
         """The arithmetic of a layer; its results are kept in the plan's dtype, which may be the coarser one."""
         kind = named_dtype(self.plan.dtype)
-        coarse = kind.unit > make_precision(self.plan.backend, self.target.accumulate).u
+        coarse = kind.unit > make_precision(self.backend.arithmetic, self.target.accumulate).u
         accumulate = self.plan.dtype if coarse else self.target.accumulate
-        return make_precision(self.plan.backend, accumulate, self.target.dot)
+        return make_precision(self.backend.arithmetic, accumulate, self.target.dot)
 
     def tensors(self, layer: int, size: int) -> dict[str, Tensor]:
         """The arguments of one layer. Those with rows of the batch have as many as it."""

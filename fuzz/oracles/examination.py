@@ -86,7 +86,9 @@ class Examination:
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
         declared = self.target.accumulate
-        return make_precision(self.backend.name, working_dtype(declared, dtypes), self.target.dot, declared == "inputs")
+        return make_precision(
+            self.backend.arithmetic, working_dtype(declared, dtypes), self.target.dot, declared == "inputs"
+        )
 
     @cached_property
     def returned(self) -> Returned:

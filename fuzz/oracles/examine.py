@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import torch
 
+from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
@@ -111,11 +112,9 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
 
     It answers whether everything was compiled; what fails, fails again in the worker, which says how.
     """
-    from fuzz.backends.cuda.compile_only import CompileOnlyBackend
-
     os.nice(POLITE)
     target, launcher = loaded(config)
-    backend = CompileOnlyBackend()
+    backend = BACKENDS[config.backend].compile_only()
     try:
         backend.prepare()
     except (OSError, RuntimeError):

@@ -57,7 +57,6 @@ def diagnosis() -> Mapping[str, object]:
     from fuzz.backends import BACKENDS
 
     backends = {name: backend.unavailable_reason() or "ready" for name, backend in BACKENDS.items()}
-    backends["interpreter"] = "not a backend yet: Triton's own interpreter computes bfloat16 on its bit patterns"
     return {
         "machine": unsupported() or f"{sys.platform} {platform.machine()}",
         "python": platform.python_version(),

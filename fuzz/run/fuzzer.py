@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fuzz import corpus
+from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
@@ -113,7 +114,9 @@ class Fuzzer:
         worker = Worker(HANDLER, worker_config, self.options.worker_memory, self.target.timeout)
         limits = self.options.worker_memory, self.target.timeout
         pool = Pool(HANDLER, worker_config, *limits, self.options.workers)
-        precompiler = Precompiler.for_run(self.options.workers, worker_config, *limits)
+        precompiler = Precompiler.for_run(
+            self.options.workers, worker_config, *limits, only_compiles=BACKENDS[self.backend].compiles_without_device
+        )
         asked = self._make_scheduler()
         with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, asked:
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fuzz.backends import DEFAULT
 from fuzz.model.entry import Entry
 from fuzz.model.oracles import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
@@ -35,8 +36,8 @@ def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
 
 
 def own_backend(entry: Entry, other: str) -> str:
-    """The backend that an entry was seen on where that is the CPU's, which runs anywhere, or the other one."""
-    return "cpu" if entry.provenance.backend == "cpu" else other
+    """The backend that an entry was seen on where that is the default, which runs anywhere, or the other one."""
+    return DEFAULT.name if entry.provenance.backend == DEFAULT.name else other
 
 
 def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:

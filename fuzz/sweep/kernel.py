@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import check_outputs
@@ -34,7 +35,7 @@ class SweptKernel:
 
     @classmethod
     def of(cls, plan: SweepPlan, target: Target, launcher: Launcher, backend: Backend) -> SweptKernel:
-        arithmetic = make_precision(plan.backend, target.accumulate, target.dot)
+        arithmetic = make_precision(BACKENDS[plan.backend].arithmetic, target.accumulate, target.dot)
         return cls(plan, target, launcher, backend, CorrectRounding(target, plan.output, arithmetic, plan.options))
 
     @classmethod

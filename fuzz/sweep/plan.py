@@ -133,7 +133,7 @@ class SweepPlan:
 
 
 def runs_on_gpu(backend: str) -> bool:
-    return BACKENDS[backend].device != "cpu"
+    return BACKENDS[backend].is_accelerator
 
 
 def make_plan(

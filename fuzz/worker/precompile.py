@@ -23,8 +23,8 @@ from fuzz.worker.watchdog import POLL_SECONDS
 
 WARM_UP = "fuzz.oracles.examine:make_warm_up_handler"
 """The handler that runs a plan's first case."""
-COMPILERS = {"cuda": "fuzz.oracles.examine:make_compile_handler"}
-"""The handler that only compiles, by backend that has one."""
+COMPILE = "fuzz.oracles.examine:make_compile_handler"
+"""The handler that only compiles what a case launches."""
 MOST_AHEAD = 64
 """Plans drawn before their turn, at most: compiling a specialisation takes as long as running tens of plans."""
 QUEUE_DEPTH = 8
@@ -51,17 +51,20 @@ class Precompiler:
     _ahead: deque[tuple[Case, int]] = field(default_factory=deque)
 
     @classmethod
-    def for_run(cls, workers: int, config: WorkerConfig, memory: int, timeout: float) -> Precompiler:
-        """A precompiler for a run with so many workers, of which each may hold `memory` bytes for `timeout` seconds."""
+    def for_run(
+        cls, workers: int, config: WorkerConfig, memory: int, timeout: float, *, only_compiles: bool
+    ) -> Precompiler:
+        """A precompiler for a run with so many workers. Its processes have these limits, in bytes and seconds."""
         spare = len(os.sched_getaffinity(0)) - workers
-        compiles = config.backend in COMPILERS
-        handler = COMPILERS.get(config.backend, WARM_UP)
+        handler = COMPILE if only_compiles else WARM_UP
         most = (
-            min(spare - RESERVED_CPUS, MOST_COMPILERS) if compiles else min(spare // CPUS_PER_PROCESS, MOST_PROCESSES)
+            min(spare - RESERVED_CPUS, MOST_COMPILERS)
+            if only_compiles
+            else min(spare // CPUS_PER_PROCESS, MOST_PROCESSES)
         )
         count = max(min(spare, 1), most, 0)
         processes = tuple(Worker(handler, config, memory, timeout) for _ in range(count))
-        if compiles:
+        if only_compiles:
             return cls(processes, WAIT_SECONDS)
         # A worker begins with the first plan: a process would only compile the same at the same time.
         return cls(processes, _next=1)

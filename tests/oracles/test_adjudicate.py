@@ -27,7 +27,7 @@ from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare, size, tensor
 
-CPU = make_precision("cpu")
+CPU = make_precision("libm")
 N = size("N", 1, 64)
 NAN, INF = float("nan"), float("inf")
 Outputs = dict[str, torch.Tensor]

@@ -12,13 +12,15 @@ from itertools import islice
 
 import pytest
 
+from fuzz.backends import BACKENDS
+from fuzz.backends.base import ReplicaLimits
 from fuzz.model.case import SEED_STRIDE, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import CURRENT, Recipe
 from fuzz.search.engines import EngineScheduler, RandomEngine
-from fuzz.search.engines.random import FIRST_PLANS, NARROW, WIDTHS, ReplicaLimits
+from fuzz.search.engines.random import FIRST_PLANS
 from fuzz.search.statistics import LARGE
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -157,7 +159,7 @@ def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) 
         assert again.case(number).key == first.case(number).key
 
 
-@pytest.mark.parametrize("width", [NARROW, WIDTHS["cuda"]])
+@pytest.mark.parametrize("width", [BACKENDS["cpu"].random_replicas, BACKENDS["cuda"].random_replicas])
 def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_small_together(
     built_in: Target, width: ReplicaLimits
 ) -> None:

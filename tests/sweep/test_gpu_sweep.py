@@ -41,7 +41,7 @@ def kernel(plan: SweepPlan) -> SweptKernel:
     target = load(plan.text)
     launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
     return SweptKernel(
-        plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision("cpu"), plan.options)
+        plan, target, launcher, backend("cpu"), CorrectRounding(target, "", make_precision("libm"), plan.options)
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import cli, corpus
+from fuzz.backends import BACKENDS
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -17,7 +18,7 @@ from fuzz.run.replay import open_triage, reproduces
 from fuzz.target.loader import load
 from fuzz.triage.bug import known_bugs
 from fuzz.triage.conditions import non_defaults
-from fuzz.triage.cross_check import AGREES, DISAGREES, cross_check, interpreter_refusal, only_on_cpu
+from fuzz.triage.cross_check import AGREES, DISAGREES, cross_check, only_on_cpu
 from fuzz.worker.protocol import WorkerConfig
 
 WRONG = Finding("accuracy", ("dx",), "sign", "dx[0] is 1.0, should be -1.0")
@@ -72,7 +73,7 @@ def test_only_wrong_values_are_asked_about() -> None:
     ],
 )
 def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) -> None:
-    assert interpreter_refusal(case) == why
+    assert BACKENDS["interpreter"].cross_check_refusal(case) == why
 
 
 def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:

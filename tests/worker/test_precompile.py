@@ -37,6 +37,11 @@ def plans(case: Case, count: int) -> Iterator[tuple[Case, int]]:
         yield case.with_call(0, replace(case.last, dims={**case.last.dims, "N": number})), number
 
 
+def precompiler_beside(workers: int, *, only_compiles: bool = False) -> Precompiler:
+    """The precompiler of a run with so many workers."""
+    return Precompiler.for_run(workers, WorkerConfig("t", None, "cpu"), 8 << 30, 20.0, only_compiles=only_compiles)
+
+
 def alive(precompiler: Precompiler) -> bool:
     """Whether its processes run; one that died is replaced when the next plan is drawn."""
     return all(worker.pid is not None for worker in precompiler.workers)
@@ -62,8 +67,8 @@ def test_what_runs_plans_leaves_the_first_one_to_the_run(
 ) -> None:
     """Both would compile the same at the same time; what only compiles is done before the run's worker has started."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    for backend, left in (("cpu", True), ("cuda", False)):
-        precompiler = Precompiler.for_run(1, WorkerConfig("t", None, backend), 8 << 30, 20.0)
+    for left in (True, False):
+        precompiler = precompiler_beside(1, only_compiles=not left)
         submitted: list[int] = []
         submit = lambda plan, numbers=submitted: numbers.append(plan.last.dims["N"])  # noqa: E731
         monkeypatch.setattr(precompiler.workers[0], "submit", submit)
@@ -73,7 +78,9 @@ def test_what_runs_plans_leaves_the_first_one_to_the_run(
 
 def test_without_a_processor_to_spare_there_is_no_precompiler(case: Case) -> None:
     everyone = len(os.sched_getaffinity(0))
-    with Precompiler.for_run(everyone, WorkerConfig("t", None, "cpu"), 1 << 30, 1.0) as precompiler:
+    with Precompiler.for_run(
+        everyone, WorkerConfig("t", None, "cpu"), 1 << 30, 1.0, only_compiles=False
+    ) as precompiler:
         assert precompiler.workers == ()
         assert [number for _, number in precompiler.compile_ahead(plans(case, 200))] == list(range(200))
 
@@ -81,13 +88,13 @@ def test_without_a_processor_to_spare_there_is_no_precompiler(case: Case) -> Non
 def test_some_of_many_processors_are_for_precompiling(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, count in ((1, 0), (2, 1), (5, 1), (16, 3), (64, 4)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
-        assert len(Precompiler.for_run(1, WorkerConfig("t", None, "cpu"), 1 << 30, 1.0).workers) == count
+        assert len(precompiler_beside(1).workers) == count
 
 
 def test_all_processors_but_one_for_the_run_compile_for_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for processors, count in ((1, 0), (2, 1), (3, 1), (4, 2), (16, 14), (64, 16)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, n=processors: set(range(n)))
-        precompiler = Precompiler.for_run(1, WorkerConfig("t", None, "cuda"), 1 << 30, 1.0)
+        precompiler = precompiler_beside(1, only_compiles=True)
         assert len(precompiler.workers) == count and precompiler.wait_seconds > 0
         assert {worker.handler for worker in precompiler.workers} <= {"fuzz.oracles.examine:make_compile_handler"}
 

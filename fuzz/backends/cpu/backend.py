@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fuzz.backends.base import Session
+from fuzz.backends.base import Backend, Session
 from fuzz.backends.cpu.runtime.counters import features
 from fuzz.model.outcome import Access, Returned
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from fuzz.backends.cpu import Violation
 
 
-class CpuBackend:
+class CpuBackend(Backend):
     """Runs kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
     name = "cpu"
-    device = "cpu"
 
     def __init__(self) -> None:
         self.counting = False
@@ -84,15 +83,6 @@ class CpuBackend:
 
         with cpu.active():
             yield
-
-    def synchronize(self) -> None:
-        """Nothing: a launch has ended when it returns."""
-
-    def is_fatal(self, error: BaseException) -> bool:
-        return False
-
-    def external_oom_reason(self, error: BaseException) -> str:
-        return ""
 
 
 def _access(violation: Violation) -> Access:

@@ -6,18 +6,24 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from fuzz.backends.base import Session
-from fuzz.model.outcome import Returned
+from fuzz.backends.base import Backend, ReplicaLimits, Session
 
 REQUESTED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
 UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
 
-class Cuda:
+class CudaBackend(Backend):
     """Runs kernels on an NVIDIA GPU."""
 
     name = "cuda"
     device = "cuda"
+    is_accelerator = True
+    needs_durable_journal = True
+    compiles_without_device = True
+    arithmetic = "libdevice"
+    # Compiling a plan costs more than on a processor, and elements less: of the first plans too.
+    random_replicas = ReplicaLimits(512, 1 << 22, 32)
+    guided_replicas = ReplicaLimits(128, 1 << 20)
 
     def unavailable_reason(self) -> str:
         import torch
@@ -30,25 +36,19 @@ class Cuda:
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
         return ""
 
-    def prepare(self, counters: bool = False) -> None:
-        """Nothing: sessions need nothing."""
+    def compile_only(self) -> Backend:
+        from fuzz.backends.cuda.compile_only import CompileOnlyBackend
 
-    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        """Nothing: a GPU counts nothing, and the search reads the constants in the kernel's source."""
-        return (), ()
+        return CompileOnlyBackend()
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
-        from fuzz.backends.cpu.runtime.activation import patched
         from fuzz.backends.cuda.launch_recorder import record_launches
         from fuzz.backends.triton_host.autotune import PATCHES
+        from fuzz.backends.triton_host.patching import patched
 
         with patched(PATCHES), record_launches() as launches:
             yield Session(launches=launches)
-
-    @contextmanager
-    def uninstrumented(self) -> Iterator[None]:
-        yield
 
     def synchronize(self) -> None:
         import torch

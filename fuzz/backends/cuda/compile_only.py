@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -17,14 +17,13 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
 from triton.runtime.driver import driver as drivers
 
-from fuzz.backends.base import Session
-from fuzz.backends.cpu.runtime.activation import patched
+from fuzz.backends.base import Backend
 from fuzz.backends.cpu.runtime.driver import UNLIMITED, CPUDriver, Utilities
 from fuzz.backends.cuda.launch_loop import driver as cuda
 from fuzz.backends.triton_host import autotune
-from fuzz.backends.triton_host.fake_cuda import PATCHES, WARP, Patch
+from fuzz.backends.triton_host.fake_cuda import PATCHES, WARP
 from fuzz.backends.triton_host.knobs import knobs
-from fuzz.model.outcome import Returned
+from fuzz.backends.triton_host.patching import Patch, patched
 
 ATTRIBUTES = {
     "multiprocessor_count": 16, "max_shared_mem": 97, "max_num_regs": 12, "warpSize": 10, "sm_clock_rate": 13,
@@ -94,41 +93,18 @@ def refuse(*_: Any) -> None:
     raise RuntimeError("nothing runs on a GPU in a process that only compiles for it")
 
 
-class CompileOnlyBackend:
+class CompileOnlyBackend(Backend):
     """A backend that compiles for a GPU and does nothing else."""
 
     name = "cuda"
-    device = "cpu"
+    arithmetic = "libdevice"
 
     def __init__(self) -> None:
         self.patches = ExitStack()
 
-    def unavailable_reason(self) -> str:
-        """Empty: the backend `cuda`, for which this one compiles, gives the reason."""
-        return ""
-
     def prepare(self, counters: bool = False) -> None:
         """Sets up for good. Raises as `read_properties` does."""
         self.patches.enter_context(compile_only(read_properties()))
-
-    def collect_feedback(self, outcome: Returned) -> tuple[tuple[int, ...], tuple[float, ...]]:
-        return (), ()
-
-    @contextmanager
-    def session(self, order: int | None) -> Iterator[Session]:
-        yield Session()
-
-    def uninstrumented(self) -> Any:
-        return nullcontext()
-
-    def synchronize(self) -> None:
-        """Nothing runs."""
-
-    def is_fatal(self, error: BaseException) -> bool:
-        return False
-
-    def external_oom_reason(self, error: BaseException) -> str:
-        return ""
 
 
 @contextmanager

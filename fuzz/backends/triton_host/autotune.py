@@ -17,8 +17,8 @@ from weakref import WeakKeyDictionary
 from triton.runtime.autotuner import Autotuner, Config
 from triton.runtime.jit import JITFunction
 
-from fuzz.backends.triton_host.fake_cuda import Patch
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.backends.triton_host.patching import Patch
 
 Draw = tuple[int, int | None]
 caches: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()

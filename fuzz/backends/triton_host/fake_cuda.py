@@ -9,23 +9,16 @@ from __future__ import annotations
 import contextlib
 import time
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.backends.triton_host.patching import Patch
 
 WARP = 32
 really_available, really_synchronize = torch.cuda.is_available, torch.cuda.synchronize
 really_get_state, really_set_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
-
-
-class Patch(NamedTuple):
-    """One attribute that has another value while the backend is active."""
-
-    owner: Any
-    name: str
-    value: Any
 
 
 @dataclass(frozen=True)

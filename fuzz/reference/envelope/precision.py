@@ -76,7 +76,9 @@ _NUMPY = {
     "exp": Ulps(3), "exp2": Ulps(3), "log": Ulps(4), "log2": Ulps(4), "sigmoid": Ulps(4),
 }  # fmt: skip
 
-_TABLES = {"cpu": _CPU, "cuda": _CUDA, "interpreter": _NUMPY}
+_TABLES = {"libm": _CPU, "libdevice": _CUDA, "numpy": _NUMPY}
+_GPU = ("libdevice",)
+"""Tables of GPUs: float32 and bfloat16 subnormals are flushed there, and tensor cores truncate."""
 
 # (u, smallest subnormal, smallest normal, largest finite) of each dtype that a kernel may accumulate in.
 _FORMATS = {
@@ -96,21 +98,21 @@ def working_dtype(accumulate: str, dtypes: Iterable[str]) -> str:
 
 @lru_cache(maxsize=64)
 def make_precision(
-    backend: str, accumulate: str = "float32", dot: str = "ieee", flush_subnormals: bool = False
+    arithmetic: str, accumulate: str = "float32", dot: str = "ieee", flush_subnormals: bool = False
 ) -> Precision:
-    """The precision of a backend ("cpu", "cuda" or "interpreter") whose kernel accumulates in the named dtype.
+    """The precision of a kernel that accumulates in the named dtype, on a backend with this `Backend.arithmetic`.
 
-    With `flush_subnormals` every backend may lose subnormals, as PyTorch's own matrix products lose those of bfloat16.
-    The cuda backend flushes float32 and bfloat16 subnormals (ex2.approx.ftz, div.full, fast paths); the others, and
-    float16 and float64 everywhere, keep them. bfloat16 and float16 arithmetic is an operation rounded to that format.
+    With `flush_subnormals` any of them may lose subnormals, as PyTorch's own matrix products lose those of bfloat16.
+    A GPU flushes float32 and bfloat16 subnormals (ex2.approx.ftz, div.full, fast paths); the others, and float16 and
+    float64 everywhere, keep them. bfloat16 and float16 arithmetic is an operation rounded to that format.
     """
-    if backend not in _TABLES:
-        raise ValueError(f"backend {backend!r}: one of {', '.join(_TABLES)}")
+    if arithmetic not in _TABLES:
+        raise ValueError(f"arithmetic {arithmetic!r}: one of {', '.join(_TABLES)}")
     if accumulate not in _FORMATS:
         raise ValueError(f"accumulate {accumulate!r}: one of {', '.join(_FORMATS)}")
     if dot not in ("ieee", "tf32"):
         raise ValueError(f"dot {dot!r}: one of ieee, tf32")
     u, subnormal, normal, largest = _FORMATS[accumulate]
-    flushes = flush_subnormals or backend == "cuda" and accumulate in ("float32", "bfloat16")
-    eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[backend])
-    return Precision(u, eta, largest, ulps, dot, tensor_cores=backend == "cuda")
+    flushes = flush_subnormals or arithmetic in _GPU and accumulate in ("float32", "bfloat16")
+    eta, ulps = normal if flushes else subnormal, MappingProxyType(_TABLES[arithmetic])
+    return Precision(u, eta, largest, ulps, dot, tensor_cores=arithmetic in _GPU)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.backends import BACKENDS
+from fuzz.backends import BACKENDS, DEFAULT
 from fuzz.backends.execute import run
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import dtype as named_dtype
@@ -20,7 +20,7 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
     target, call = saved.target, saved.finding.call
     if target.reference is None:
         return {}
-    backend = BACKENDS[saved.entry.provenance.backend or "cpu"]
+    backend = BACKENDS[saved.entry.provenance.backend or DEFAULT.name]
     exam = Examination(target, target.launcher, saved.entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
     dtypes = output_dtypes(exam, call)

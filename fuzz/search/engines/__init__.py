@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
+from fuzz.backends import BACKENDS
 from fuzz.errors import UsageError
 from fuzz.search.engines.atheris.engine import AtherisEngine, StartProcess, missing
 from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import AGILE, FEW, Evolve
-from fuzz.search.engines.random import NARROW, WIDTHS, RandomEngine
+from fuzz.search.engines.evolve import Evolve
+from fuzz.search.engines.random import RandomEngine
 from fuzz.search.engines.scheduler import LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
 
@@ -41,12 +42,12 @@ def make_scheduler(
     check_engine(name)
     dictionary = Dictionary()
     dictionary.add(numbers)
-    agile = AGILE.get(backend, FEW)
+    device = BACKENDS[backend]
     engines: dict[str, Engine] = {
-        "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=WIDTHS.get(backend, NARROW)),
-        "evolve": Evolve(target, seed, dictionary, width=agile),
+        "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=device.random_replicas),
+        "evolve": Evolve(target, seed, dictionary, width=device.guided_replicas),
     }
     if not missing():
-        engines["atheris"] = AtherisEngine(target, seed, start_process, width=agile)
+        engines["atheris"] = AtherisEngine(target, seed, start_process, width=device.guided_replicas)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     return EngineScheduler(chosen, dictionary, LONG_LAG if name == "random" else LAG)

@@ -12,13 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
+from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.model.recipes import Recipe
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import MUTATIONS, WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.novelty import Cell, Novelty, cell_of, error
-from fuzz.search.engines.random import RandomEngine, ReplicaLimits, replica_count
+from fuzz.search.engines.random import RandomEngine, replica_count
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
@@ -36,10 +37,6 @@ MAX_ELITES = 1 << 10
 """Elites kept."""
 MAX_NOVEL = 1 << 8
 """Cases kept that did something new, the latest."""
-FEW = ReplicaLimits(16, 1 << 13)
-"""Replicas of a plan: other seeds of the same."""
-AGILE = {"cuda": ReplicaLimits(128, 1 << 20)}
-"""The same on a GPU; fewer than of a random plan, because what is learnt from the first ones improves the next."""
 
 
 @dataclass
@@ -66,7 +63,7 @@ class Evolve:
     dictionary: Dictionary
     name: str = "evolve"
     joins: int = JOINS
-    width: ReplicaLimits = FEW
+    width: ReplicaLimits = Backend.guided_replicas
     population: list[Individual] = field(default_factory=list)
     elites: dict[Cell, Individual] = field(default_factory=dict)
     novel: list[Individual] = field(default_factory=list)
@@ -152,7 +149,7 @@ class Evolve:
             del self.population[POPULATION:]
 
 
-def replicas(plan: Case, width: ReplicaLimits = FEW) -> int:
+def replicas(plan: Case, width: ReplicaLimits = Backend.guided_replicas) -> int:
     """How many replicas a plan has: one where nothing in it depends on a seed."""
     seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
     return replica_count(plan, width) if seeded else 1

@@ -13,10 +13,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
+from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
@@ -35,18 +36,6 @@ MAX_SEPARATE = 6
 """Most replicas of a plan whose replicas run one by one: of several calls, or with a huge layout."""
 
 
-class ReplicaLimits(NamedTuple):
-    """Most replicas of a plan, most elements that they may have together, and most replicas of the first plans."""
-
-    replicas: int
-    elements: int
-    first: int = 1
-
-
-NARROW = ReplicaLimits(32, 1 << 13)
-"""Replicas that cost little more than one where they run together."""
-WIDTHS = {"cuda": ReplicaLimits(512, 1 << 22, 32)}
-"""The same on a GPU, where compiling a plan costs more and elements less: of the first plans too."""
 GROUP_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
 
@@ -61,7 +50,7 @@ class RandomEngine:
     joins: int = 0
     dictionary: Dictionary = field(default_factory=Dictionary)
     first: int = 0
-    width: ReplicaLimits = NARROW
+    width: ReplicaLimits = Backend.random_replicas
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -108,7 +97,7 @@ class RandomEngine:
         return replica_count(plan, self.width._replace(replicas=self.width.first) if first else self.width)
 
 
-def replica_count(plan: Case, width: ReplicaLimits = NARROW) -> int:
+def replica_count(plan: Case, width: ReplicaLimits = Backend.random_replicas) -> int:
     """How many replicas of a plan are worth running together."""
     huge = any(value.layout.reach for value in plan.last.tensors.values())
     separate = huge or len(plan.calls) > 1

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import backend
-from fuzz.backends.cuda.backend import Cuda
+from fuzz.backends.cuda.backend import CudaBackend
 from fuzz.backends.cuda.launch_recorder import CudaLaunch
 from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.replay.trace import LaunchTrace, record_trace
@@ -21,7 +21,7 @@ from fuzz.oracles import examine
 from fuzz.oracles.replicas import replica_values
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
-from fuzz.worker.precompile import COMPILERS
+from fuzz.worker.precompile import COMPILE
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
 
@@ -45,7 +45,7 @@ def plans() -> Iterator[Case]:
 
 def test_what_is_compiled_ahead_is_not_compiled_again(cache: Path) -> None:
     case = next(plans())
-    with Worker(COMPILERS["cuda"], WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
+    with Worker(COMPILE, WorkerConfig(TARGET, None, "cuda"), 16 << 30, 120.0, {"FUZZ": "anew"}) as helper:
         assert helper.call(case) is True
     ahead = {path.parent for path in cache.rglob("*.cubin")}
     assert ahead
@@ -88,7 +88,7 @@ def doubled(x, out, n, B: tl.constexpr):
 
 
 def test_autotuners_take_a_drawn_configuration_and_launch_once() -> None:
-    with Cuda().session(None) as session:
+    with CudaBackend().session(None) as session:
         x = torch.ones(100, device="cuda")
         out = torch.empty_like(x)
         doubled[lambda meta: (triton.cdiv(100, meta["B"]),)](x, out, 100)

@@ -11,7 +11,7 @@ from formulas import FORWARD, NOT_DIFFERENTIABLE, inputs
 
 from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
 
-CPU = make_precision("cpu")
+CPU = make_precision("libm")
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from fuzz.reference.envelope import Divergence, Expected, evaluate, evaluate_backward, make_precision
 
-CPU = make_precision("cpu")
+CPU = make_precision("libm")
 COUNT, M, N = 3, 4, 5
 
 

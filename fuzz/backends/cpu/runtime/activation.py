@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from triton.backends import Backend, backends
@@ -12,13 +12,12 @@ from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
 from fuzz.backends.triton_host import autotune, fake_cuda
 from fuzz.backends.triton_host.dynamo import Finder, watch
-from fuzz.backends.triton_host.fake_cuda import Patch
+from fuzz.backends.triton_host.patching import ABSENT, Patch, patched
 
 CPU = Backend(CPUCompiler, CPUDriver)
 DRIVER = CPUDriver()
 # One for each `activate()` that is not undone yet.
 activations: list[ExitStack] = []
-ABSENT = object()
 
 
 def activate() -> None:
@@ -57,26 +56,3 @@ def register(backend: object) -> None:
     backends["cpu"] = backend
     if backend is ABSENT:
         del backends["cpu"]
-
-
-@contextmanager
-def patched(patches: Iterable[Patch]) -> Iterator[list[Patch]]:
-    """Sets attributes inside a block, which gets patches that restore those of before."""
-    before: list[Patch] = []
-    try:
-        for patch in patches:
-            old = patch._replace(value=vars(patch.owner).get(patch.name, ABSENT))
-            apply(patch)
-            before.append(old)
-        yield before
-    finally:
-        for old in reversed(before):
-            apply(old)
-
-
-def apply(patch: Patch) -> None:
-    """Sets an attribute, or removes it: an inherited one then shows again."""
-    if patch.value is ABSENT:
-        delattr(patch.owner, patch.name)
-    else:
-        setattr(patch.owner, patch.name, patch.value)

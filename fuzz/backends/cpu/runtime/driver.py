@@ -19,8 +19,8 @@ from triton.runtime.driver import driver as drivers
 from fuzz.backends.cpu.instruments import device_name
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
-from fuzz.backends.triton_host.fake_cuda import Patch
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.backends.triton_host.patching import Patch
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30

@@ -13,10 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
+from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
-from fuzz.search.engines.evolve import FEW, replicas
-from fuzz.search.engines.random import RandomEngine, ReplicaLimits
+from fuzz.search.engines.evolve import replicas
+from fuzz.search.engines.random import RandomEngine
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, WorkerConfig
 
@@ -67,7 +68,7 @@ class AtherisEngine:
     start_process: StartProcess
     name: str = "atheris"
     joins: int = JOINS
-    width: ReplicaLimits = FEW
+    width: ReplicaLimits = Backend.guided_replicas
     _process: Channel | None = None
     _requested: int = 0
     _replacements: int = 0
