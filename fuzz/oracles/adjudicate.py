@@ -48,13 +48,18 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
         )
     for name, unstable in find_reference_faults(exam, index, expected, exact, seconds).items():
         reference[name] = reference[name] | unstable
-    if any(bool(one.any()) for one in kernel.values()):
-        elements = tuple(add_exact_value(one, exact) for one in finding.elements)
+    if _any(kernel):
+        elements = tuple(add_exact_value(element, exact) for element in finding.elements)
         return Verdict("kernel", "", exact.digits, replace(finding, elements=elements), exact.proof)
-    if any(bool(one.any()) for one in reference.values()):
+    if _any(reference):
         wrong = reference_finding(exam, index, reference, expected, exact)
         return Verdict("reference", "", exact.digits, wrong, exact.proof)
     return Verdict("undecided", "", exact.digits, finding, exact.proof)
+
+
+def _any(masks: Mapping[str, torch.Tensor]) -> bool:
+    """Whether a mask of any output has an element."""
+    return any(bool(mask.any()) for mask in masks.values())
 
 
 def find_reference_faults(
@@ -68,20 +73,20 @@ def find_reference_faults(
     outputs = exam.returned.calls[index].outputs
     true = {name: to_float64(exact.values[name]) for name in expected}
     suspect = {
-        name: suspect_reference(outputs[name], one, exam.precision).cpu()
-        & reference_much_worse(outputs[name].cpu(), to_cpu(one), true[name])
-        for name, one in expected.items()
+        name: suspect_reference(outputs[name], output, exam.precision).cpu()
+        & reference_much_worse(outputs[name].cpu(), to_cpu(output), true[name])
+        for name, output in expected.items()
     }
     for seed in range(PERTURBATIONS):
-        if not any(bool(one.any()) for one in suspect.values()):
+        if not _any(suspect):
             break
         try:
             moved = evaluate_exact_outputs(exam, index, seconds, quick=True, perturbation=seed)
         except Unadjudicated:
-            return {name: torch.zeros_like(one) for name, one in suspect.items()}
-        for name, one in suspect.items():
+            return {name: torch.zeros_like(mask) for name, mask in suspect.items()}
+        for name, mask in suspect.items():
             explained = CONDITIONING * (to_float64(moved.values[name]) - true[name]).abs()
-            suspect[name] = one & ((to_cpu(expected[name]).value - true[name]).abs() > explained)
+            suspect[name] = mask & ((to_cpu(expected[name]).value - true[name]).abs() > explained)
     return suspect
 
 
@@ -94,7 +99,7 @@ def evaluate_exact_outputs(
     quick: bool = False,
     perturbation: int | None = None,
 ) -> ExactOutputs:
-    """The exact outputs of a call, or of one whose inputs differ a little. Unadjudicated where there are none."""
+    """The exact outputs of a call, with perturbed inputs if `perturbation` seeds one. May raise `Unadjudicated`."""
     try:
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
     except ImportError:
@@ -102,24 +107,24 @@ def evaluate_exact_outputs(
     target = exam.target
     assert target.reference is not None
     inputs, cotangents = reference_inputs(exam, index)
-    given: dict[str, Any] = {name: as_float64(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
-    given |= {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
+    arguments: dict[str, Any] = {n: as_float64(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}
+    arguments |= {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
     if perturbation is not None:
-        given = perturb_inputs(given, perturbation)
-    how: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
+        arguments = perturb_inputs(arguments, perturbation)
+    limits: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
     if target.exact is not None:
-        found = evaluate_elementwise(target.exact, given, **how)
+        exact = evaluate_elementwise(target.exact, arguments, **limits)
     elif target.differentiable:
-        arguments = exam.case.calls[index].arguments
-        joint = with_gradients(target.reference, tuple(cotangents), [n for n in arguments if arguments[n].is_float])
-        found = evaluate_exact(joint, given, **how)
+        declared = exam.case.calls[index].arguments
+        joint = with_gradients(target.reference, tuple(cotangents), [n for n in declared if declared[n].is_float])
+        exact = evaluate_exact(joint, arguments, **limits)
     else:
-        found = evaluate_exact(target.reference, given, **how)
+        exact = evaluate_exact(target.reference, arguments, **limits)
     outputs = exam.returned.calls[index].outputs
     for name, output in outputs.items():
-        if name not in found.values or found.values[name].shape != tuple(output.shape):
+        if name not in exact.values or exact.values[name].shape != tuple(output.shape):
             raise Unadjudicated(f"exact values have no output {name!r} of shape {tuple(output.shape)}")
-    return found
+    return exact
 
 
 def as_float64(x: torch.Tensor) -> torch.Tensor:
@@ -127,19 +132,19 @@ def as_float64(x: torch.Tensor) -> torch.Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def perturb_inputs(given: Mapping[str, Any], seed: int) -> dict[str, Any]:
+def perturb_inputs(inputs: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """Floating inputs changed by up to 2^-48 of themselves, at random."""
-    drawn = torch.Generator().manual_seed(seed)
-    out = dict(given)
-    for name, x in given.items():
+    generator = torch.Generator().manual_seed(seed)
+    perturbed = dict(inputs)
+    for name, x in inputs.items():
         if isinstance(x, torch.Tensor) and x.is_floating_point():
-            noise = torch.rand(x.shape, generator=drawn, dtype=torch.float64) * 2 - 1
-            out[name] = torch.where(torch.isfinite(x), x * (1 + noise * 2.0**-48), x)
-    return out
+            noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
+            perturbed[name] = torch.where(torch.isfinite(x), x * (1 + noise * 2.0**-48), x)
+    return perturbed
 
 
 def to_float64(exact: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Exact values as doubles; whole numbers as they are."""
+    """Exact values as doubles; integers and bools as they are."""
     if exact.dtype != object:
         return torch.from_numpy(np.array(exact))
     return torch.tensor([float(x) for x in exact.reshape(-1).tolist()], dtype=torch.float64).view(exact.shape)
@@ -177,11 +182,11 @@ def to_cpu(expected: Expected) -> Expected:
     return replace(expected, value=expected.value.cpu())
 
 
-def add_exact_value(one: Element, exact: ExactOutputs) -> Element:
+def add_exact_value(element: Element, exact: ExactOutputs) -> Element:
     """An element with its exact value."""
     from fuzz.reference.exact import format_number
 
-    return replace(one, exact=format_number(exact.values[one.output][one.index]))
+    return replace(element, exact=format_number(exact.values[element.output][element.index]))
 
 
 def reference_finding(

@@ -41,11 +41,11 @@ COTANGENT: Final = "cotangent of "
 
 @dataclass(frozen=True)
 class Expected:
-    """What a reference says of one output, element by element.
+    """The expected value of one output with its error bounds, element by element.
 
     value: float64 (or integer, bool), unperturbed. spread: float64, the largest distance of a member at working
     precision; inf where one left the range, is not finite where the value is, or is another integer.
-    uncertainty: the same for members at 2^-53, None if it was not evaluated. Of replicas, all have them as first dim.
+    uncertainty: the same for members at 2^-53, None if it was not evaluated. With replicas, all have them as first dim.
     """
 
     value: Tensor
@@ -68,29 +68,29 @@ def evaluate(
     """Call reference(**inputs) once on all members together, in groups where that would take too much memory.
 
     Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
-    default dtype is float64 meanwhile. Member i has
-    the same noise whatever `members` is: a call with fewer members gives a spread that is nowhere larger. Those up to
-    `after` are left out, for who has them from an earlier call: see `wider`.
-    With `replicas`, every tensor has them as first dim, which the reference does not see; each gets what it would get
-    alone, its integers like other values. Divergence where the reference asks for a value by which they may part.
-    What the reference raises goes to the caller; an operation whose rounding is not known raises `NoRule`.
+    default dtype is float64 meanwhile. Member i has the same noise whatever `members` is, so that a call with fewer
+    members gives a spread that is nowhere larger. Members up to `after` are left out, because an earlier call has
+    evaluated them: see `merge_members`. With `replicas`, every tensor has them as first dim, which the reference does
+    not see; each gets the values that it would get alone.
+    Raises `Divergence` if the reference asks for a value in which replicas may differ, and `NoRule` for an operation
+    whose rounding is not known. Exceptions of the reference are passed on.
     """
     if members <= after:
         raise ValueError(f"members={members}: at least one, and more than {after}")
-    left = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
+    remaining = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
     largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
-    size = max(1, min(len(left), LIMIT // max(largest, 1) - 1))
+    size = max(1, min(len(remaining), LIMIT // max(largest, 1) - 1))
     out: dict[str, Expected] = {}
-    while left:
+    while remaining:
         limit = LIMIT if size > 1 else None
-        group = MemberNoise(precision, tuple(left[:size]), seed, check_range, limit, replicas or 1)
+        group = MemberNoise(precision, tuple(remaining[:size]), seed, check_range, limit, replicas or 1)
         try:
             stacks = _run(reference, inputs, group, replicas is not None)
         except StackTooLarge:
             size = (size + 1) // 2
             continue
         out = merge_members(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
-        left = left[size:]
+        remaining = remaining[size:]
     return out
 
 
@@ -126,15 +126,15 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
     """A function of the inputs and the cotangents (by their names with a prefix) that returns outputs and gradients."""
 
     def joint(**arguments: Any) -> dict[str, Tensor]:
-        given = {name: arguments.pop(COTANGENT + name) for name in cotangents}
+        given_cotangents = {name: arguments.pop(COTANGENT + name) for name in cotangents}
         leaves = {name: arguments[name].requires_grad_() for name in wrt}
         # The reference gets copies: it may write into its arguments, which autograd forbids for leaves.
         outputs = check_outputs(reference, reference(**{**arguments, **{n: t.clone() for n, t in leaves.items()}}))
         # Which outputs there are may depend on an option.
-        ends = [n for n in given if n in outputs and outputs[n].requires_grad]
+        differentiable = [n for n in given_cotangents if n in outputs and outputs[n].requires_grad]
         grads: Any = [None] * len(leaves)
-        if ends and leaves:
-            heads, seeds = [outputs[n] for n in ends], [given[n] for n in ends]
+        if differentiable and leaves:
+            heads, seeds = [outputs[n] for n in differentiable], [given_cotangents[n] for n in differentiable]
             grads = torch.autograd.grad(heads, list(leaves.values()), seeds, allow_unused=True)
         pairs = zip(leaves.items(), grads, strict=True)
         return {**outputs, **{f"d{n}": torch.zeros_like(leaf) if g is None else g for (n, leaf), g in pairs}}
@@ -145,7 +145,7 @@ def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequenc
 
 @contextmanager
 def float64_defaults() -> Iterator[None]:
-    """torch as a reference finds it: new tensors are float64, attention is computed by its formula, autograd is on."""
+    """torch's settings while a reference runs: new tensors are float64, attention uses its formula, autograd is on."""
     flash, dtype = torch._C._get_flash_sdp_enabled(), torch.get_default_dtype()
     torch._C._set_sdp_use_flash(False)
     torch.set_default_dtype(torch.float64)  # arange(n)/n, zeros(n)
@@ -230,20 +230,20 @@ def _spread(others: Tensor, value: Tensor) -> Tensor:
     spread = (others - value).abs_().amax(1)
     if bool(torch.isfinite(spread).all()):
         return spread
-    alike = (others == value) | (torch.isnan(others) & torch.isnan(value))
-    apart = torch.where(alike, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
-    return apart.amax(1)
+    equal = (others == value) | (torch.isnan(others) & torch.isnan(value))
+    distance = torch.where(equal, 0.0, (others - value).abs()).nan_to_num_(torch.inf, torch.inf)
+    return distance.amax(1)
 
 
-def merge_members(one: Mapping[str, Expected], two: dict[str, Expected]) -> dict[str, Expected]:
-    """Of two groups of members, or of none and one: the larger spreads."""
-    if not one:
-        return two
-    return {name: _merge_output(e, two[name]) for name, e in one.items()}
+def merge_members(first: Mapping[str, Expected], second: dict[str, Expected]) -> dict[str, Expected]:
+    """The larger spreads of two groups of members; the first may be empty."""
+    if not first:
+        return second
+    return {name: _merge_output(e, second[name]) for name, e in first.items()}
 
 
 def _merge_output(a: Expected, b: Expected) -> Expected:
-    """Of two groups of members, one output."""
+    """The larger spreads of one output."""
     both = [u for u in (a.uncertainty, b.uncertainty) if u is not None]
     uncertainty = torch.maximum(*both) if len(both) == 2 else both[0] if both else None
     return Expected(a.value, torch.maximum(a.spread, b.spread), uncertainty)

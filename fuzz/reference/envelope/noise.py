@@ -1,4 +1,4 @@
-"""The perturbations: which members a stack holds, and one in-place rounding of all of them at once.
+"""Perturbs all members of a stack at once, in place, as the rounding of one step might.
 
 Noise comes from a fixed pool with one row a member. Step number s of an evaluation reads row i from an offset that
 depends on the seed and s alone, so that a member's noise does not depend on which other members are in the stack.
@@ -26,11 +26,11 @@ Noise = Callable[[str, float], Tensor]
 
 
 class StackTooLarge(BaseException):
-    """An operation's result exceeds the memory limit: evaluate in smaller groups. No reference may swallow it."""
+    """A result exceeds the memory limit: evaluate in smaller groups. A reference cannot catch it as an Exception."""
 
 
 class Divergence(BaseException):
-    """A reference asks for a value by which replicas may part: evaluate them one by one."""
+    """A reference asks for a value in which replicas may differ: evaluate them one by one."""
 
 
 def rounding_steps(n: float) -> float:
@@ -77,7 +77,7 @@ class MemberNoise:
         self.first_working = 1 + sum(i < 0 for i in ids)
         self.offset = (seed * 7919) % SPAN
         self.device = torch.device("cpu")
-        pools.begin()
+        pools.start_stack()
         self._pools: dict[tuple[str, float], Tensor] = {}
         self._strides: dict[torch.Size, tuple[int, ...]] = {}
         self.flush_to_zero = precision.eta == 2.0**-126
@@ -88,7 +88,7 @@ class MemberNoise:
         self.scale_down = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
 
     def unperturbed(self, t: Tensor) -> Tensor:
-        """The unperturbed member of a stacked tensor. Divergence where each replica has one of its own."""
+        """The unperturbed member of a stacked tensor. Raises `Divergence` where each replica has its own."""
         if self.replicas > 1:
             raise Divergence
         return t[0]

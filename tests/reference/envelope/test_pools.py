@@ -19,8 +19,8 @@ def test_large_pools_are_forgotten_when_nobody_asks_for_them() -> None:
     pools, ids = Pools(), tuple(range(FEW + 1))
     first = pools.get("tiny", 1.0, ids, 2.0**-24, CPU)
     for _ in range(PATIENCE):
-        pools.begin()
+        pools.start_stack()
     assert pools.get("tiny", 1.0, ids, 2.0**-24, CPU) is first
     for _ in range(PATIENCE + 1):
-        pools.begin()
-    assert not pools.many and torch.equal(pools.get("tiny", 1.0, ids, 2.0**-24, CPU), first)
+        pools.start_stack()
+    assert not pools.large and torch.equal(pools.get("tiny", 1.0, ids, 2.0**-24, CPU), first)

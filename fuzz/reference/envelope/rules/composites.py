@@ -1,4 +1,4 @@
-"""Composite operations: decomposed, so that each of their steps rounds. Formulas are the stable ones in common use.
+"""Formulas of composite operations: each of their steps rounds. They are the stable ones in common use.
 
 gelu is x*erfc(-x/sqrt 2)/2: a kernel that computes 1 + erf for deep negatives loses all digits, which is worth a
 finding. The tanh form keeps its literal 1 + tanh: it is the approximation's definition.

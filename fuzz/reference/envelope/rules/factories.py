@@ -1,4 +1,4 @@
-"""Factories, scalars out of tensors, and random operations, which are refused."""
+"""Rules of factories and of scalars taken out of tensors. Random operations are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANDOM = (
 
 
 @handles_plain
-def created(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def create(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """zeros, ones, empty, full: an EnsembleTensor, because the reference may write perturbed values into it later."""
     return mode.lift(func(*args, **kwargs))
 
@@ -63,7 +63,7 @@ def empty_strided(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], k
     return mode.lift(torch.zeros(args[0], **kwargs))
 
 
-def scalar(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def item(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`.item()`, `bool()`, `float()`: of member 0. A branch taken on it is taken by all members."""
     return mode.noise.unperturbed(args[0].stacked).item()
 
@@ -81,7 +81,7 @@ def constant(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
 
 
 @handles_plain
-def spaced(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def linspace(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """linspace: a product and a sum."""
     e = mode.lift(func(*args, **kwargs))
     mode.noise.round_(e.stacked, 2.0)
@@ -89,7 +89,7 @@ def spaced(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 
 
 @handles_plain
-def refused(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def refuse(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A reference is a function of its inputs."""
     raise NoRule(f"{func}: random operations are refused in a reference")
 
@@ -97,16 +97,16 @@ def refused(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
 def register() -> None:
     """State the rules of this module."""
     RULES.register(constant, *EXACT.split())
-    RULES.register(spaced, *ROUNDED.split())
-    RULES.register(created, *FROM_NOTHING.split())
+    RULES.register(linspace, *ROUNDED.split())
+    RULES.register(create, *FROM_NOTHING.split())
     RULES.register(like, *LIKE.split())
     RULES.register(new, *NEW.split())
     RULES.register(new_empty_strided, "new_empty_strided")
     RULES.register(empty_strided, "empty_strided")
-    RULES.register(scalar, "_local_scalar_dense", "item")
+    RULES.register(item, "_local_scalar_dense", "item")
     RULES.register(equal, "equal")
-    RULES.register(refused, *RANDOM.split())
+    RULES.register(refuse, *RANDOM.split())
     for name in RANDOM.split():
         packet = getattr(aten, name + "_", None)
         for overload in packet.overloads() if packet is not None else ():
-            RULES[getattr(packet, overload)] = refused
+            RULES[getattr(packet, overload)] = refuse

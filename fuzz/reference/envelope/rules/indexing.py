@@ -1,4 +1,4 @@
-"""Indexing: reading is exact; adding at indices is a chain of as many roundings as terms meet in an element."""
+"""Rules of indexing: reads are exact; a sum at indices rounds as often as terms meet in an element."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def _stacked(x: Any, count: int) -> Tensor:
     return t
 
 
-def collapse(index: Any) -> Any:
+def without_members(index: Any) -> Any:
     """An index on which all members agree, as a plain tensor; otherwise as it is."""
     if type(index) is EnsembleTensor and bool((index.stacked == index.stacked[:1]).all()):
         return index.stacked[0]
     return index
 
 
-def agreed(mode: EnsembleMode, index: Any, poison: list[Tensor]) -> Any:
-    """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `poison`."""
-    index = collapse(index)
+def leading_mask(mode: EnsembleMode, index: Any, disagreeing: list[Tensor]) -> Any:
+    """A boolean mask of member 0, for results whose shape depends on it; members that disagree go to `disagreeing`."""
+    index = without_members(index)
     if type(index) is EnsembleTensor and index.dtype in MASKS:
         lead = mode.noise.unperturbed(index.stacked)
-        poison.append((index.stacked != lead).flatten(1).any(1))
+        disagreeing.append((index.stacked != lead).flatten(1).any(1))
         return lead
     return index
 
 
-def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
+def poison_members(t: Tensor, disagreeing: list[Tensor]) -> Tensor:
     """NaN in floating members that would have had another shape: their spread is unbounded."""
-    for members in poison:
+    for members in disagreeing:
         if t.is_floating_point():
             t = torch.where(members.view(-1, *(1,) * (t.dim() - 1)), torch.nan, t)
     return t
@@ -60,24 +60,24 @@ def poisoned(t: Tensor, poison: list[Tensor]) -> Tensor:
 
 def index(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """x[indices], on all members at once."""
-    poison: list[Tensor] = []
-    indices = [None if i is None else agreed(mode, i, poison) for i in args[1]]
+    disagreeing: list[Tensor] = []
+    indices = [None if i is None else leading_mask(mode, i, disagreeing) for i in args[1]]
     x = _stacked(args[0], mode.noise.rows)
     if any(type(i) is EnsembleTensor for i in indices):
-        return wrap(mode, poisoned(read(mode, x, indices), poison))
+        return wrap(mode, poison_members(index_members(mode, x, indices), disagreeing))
     if _adjacent(indices):
-        return wrap(mode, poisoned(func(x, [None, *indices]), poison))
+        return wrap(mode, poison_members(func(x, [None, *indices]), disagreeing))
     rest = [i for i in indices if i is not None]
     lead = max(i.dim() for i in rest) if all(i.dtype != torch.bool for i in rest) else 1
-    return wrap(mode, poisoned(func(x, [None, *indices]).movedim(lead, 0), poison))
+    return wrap(mode, poison_members(func(x, [None, *indices]).movedim(lead, 0), disagreeing))
 
 
-def read(mode: EnsembleMode, x: Tensor, indices: Sequence[Any]) -> Tensor:
+def index_members(mode: EnsembleMode, x: Tensor, indices: Sequence[Any]) -> Tensor:
     """The stacked x[indices], where each member has indices of its own."""
     if any(i is not None and i.dtype in MASKS for i in indices):
-        found: Tensor = map_members(mode, aten.index.Tensor, (wrap(mode, x), list(indices)), {})
-        return found
-    own, lead = members_own(indices, len(x), x.device)
+        result: Tensor = map_members(mode, aten.index.Tensor, (wrap(mode, x), list(indices)), {})
+        return result
+    own, lead = indices_by_member(indices, len(x), x.device)
     t: Tensor = aten.index.Tensor(x, own)
     first = next(n for n, i in enumerate(indices) if i is not None)
     if not first or not _adjacent(list(indices)):
@@ -85,7 +85,7 @@ def read(mode: EnsembleMode, x: Tensor, indices: Sequence[Any]) -> Tensor:
     return t.movedim([*range(1, 1 + lead)], [*range(1 + first, 1 + first + lead)])
 
 
-def members_own(indices: Sequence[Any], rows: int, device: torch.device) -> tuple[list[Any], int]:
+def indices_by_member(indices: Sequence[Any], rows: int, device: torch.device) -> tuple[list[Any], int]:
     """Indices into a stacked tensor by which each member has its own, and how many dims they have together."""
     lead = max(i.dim() for i in indices if i is not None)
     member = torch.arange(rows, device=device).view(rows, *(1,) * lead)
@@ -108,16 +108,16 @@ def gather(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
 
 def index_select(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_select(x, dim, index)."""
-    chosen, rank = collapse(args[2]), args[0].dim()
+    indices, rank = without_members(args[2]), args[0].dim()
     if rank == 0:
-        return wrap(mode, map_members(mode, func, (args[0], args[1], chosen), {}))
+        return wrap(mode, map_members(mode, func, (args[0], args[1], indices), {}))
     x, dim = _stacked(args[0], mode.noise.rows), args[1] % rank + 1
-    if type(chosen) is EnsembleTensor:
-        return wrap(mode, x.gather(dim, along(chosen.stacked, dim, x.shape)))
-    return wrap(mode, x.index_select(dim, chosen))
+    if type(indices) is EnsembleTensor:
+        return wrap(mode, x.gather(dim, along_dim(indices.stacked, dim, x.shape)))
+    return wrap(mode, x.index_select(dim, indices))
 
 
-def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
+def along_dim(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
     """Each member's indices along a dim of a stacked tensor of that shape, as gather and scatter_add take them."""
     count = indices.numel() // len(indices)
     lined = indices.long().reshape(len(indices), *(count if d == dim else 1 for d in range(1, len(shape))))
@@ -126,27 +126,27 @@ def along(indices: Tensor, dim: int, shape: Sequence[int]) -> Tensor:
 
 def embedding(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """embedding(weight, indices, ...): rows of the weight."""
-    rows = collapse(args[1])
+    rows = without_members(args[1])
     w = _stacked(args[0], mode.noise.rows)
     if type(rows) is EnsembleTensor:
-        return wrap(mode, w.gather(1, along(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
+        return wrap(mode, w.gather(1, along_dim(rows.stacked, 1, w.shape)).view(len(w), *rows.shape, *w.shape[2:]))
     return wrap(mode, w.index_select(1, rows.reshape(-1)).view(w.shape[0], *rows.shape, *w.shape[2:]))
 
 
-def shaped_by_data(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_data_dependent(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_select, nonzero: the shape is member 0's."""
-    poison: list[Tensor] = []
-    last = agreed(mode, args[-1], poison)
+    disagreeing: list[Tensor] = []
+    last = leading_mask(mode, args[-1], disagreeing)
     if type(last) is EnsembleTensor:  # nonzero of values that differ: the same places unless some are zero in one only
         last = mode.noise.unperturbed(last.stacked)
     if len(args) == 1:
         return func(last)
-    return wrap(mode, poisoned(map_members(mode, func, (args[0], last), {}), poison))
+    return wrap(mode, poison_members(map_members(mode, func, (args[0], last), {}), disagreeing))
 
 
-def written(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def scatter(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """scatter, index_copy, index_fill, masked_scatter, take: exact; all but scatter member by member."""
-    if func in (aten.scatter.src, aten.scatter.value) and scatters(*args):
+    if func in (aten.scatter.src, aten.scatter.value) and has_equal_ranks(*args):
         rows, source = mode.noise.rows, args[3]
         source = _stacked(source, rows) if isinstance(source, Tensor) else source
         stacks = _stacked(args[0], rows), args[1] % args[0].dim() + 1, _stacked(args[2], rows)
@@ -159,40 +159,45 @@ def _accumulate(
 ) -> Any:
     """Result, sum of absolute terms and number of terms of an operation that adds args[source] into args[0]."""
     noise = mode.noise
-    t = added_to(mode, func, args, rest)
+    t = accumulate_members(mode, func, args, rest)
     if not t.is_floating_point():
         return wrap(mode, t)
     start, added = _stacked(args[0], noise.rows), unwrap(args[source])
     perturbed = added is not args[source]
     sizes = _with(args, start.abs(), source, added.abs(), perturbed)
     ones = _with(args, (start != 0).to(t.dtype), source, torch.ones_like(added), perturbed)
-    terms, count = added_to(mode, func, sizes, rest), added_to(mode, func, ones, rest)
+    terms, count = accumulate_members(mode, func, sizes, rest), accumulate_members(mode, func, ones, rest)
     if noise.flush_to_zero:
         # PTX ISA, `atom`: float32 additions to global memory flush subnormal operands and results.
         noise.flush_terms_(t, torch.minimum(terms, count * (noise.precision.eta / 4)))
     return wrap(mode, noise.add_error_(t, terms.mul_(sequential_steps(count)), 1.0))
 
 
-def scatters(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
+def has_equal_ranks(x: Tensor, dim: int, indices: Tensor, source: Any) -> bool:
     """Whether the operands of a scatter have dims, as many as each other: its rule shifts them all by one."""
     return 0 < x.dim() == indices.dim() and (not isinstance(source, Tensor) or source.dim() == x.dim())
 
 
-def added_to(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
+def accumulate_members(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], rest: tuple[Any, ...]) -> Tensor:
     """The stacked result of such an operation: of all members at once, or one after another."""
     rank, rows = args[0].dim(), mode.noise.rows
     if func is aten.index_put.default and not any(i is None or i.dtype in MASKS for i in args[1]):
-        own, lead = members_own(args[1], rows, args[0].device)
+        own, lead = indices_by_member(args[1], rows, args[0].device)
         return _stacked(args[0], rows).index_put(own, pad(args[2], lead + rank - len(args[1])), True)
-    if func is aten.scatter_add.default and scatters(*args) or func is aten.index_add.default and fits(*args):
-        dim, places, values = args[1] % rank + 1, _stacked(args[2], rows), _stacked(args[3], rows)
-        places = along(places, dim, values.shape) if func is aten.index_add.default else places
-        return _stacked(args[0], rows).scatter_add(dim, places, values)
-    found: Tensor = map_members(mode, func, (*args, *rest), {})
-    return found
+    if (
+        func is aten.scatter_add.default
+        and has_equal_ranks(*args)
+        or func is aten.index_add.default
+        and has_full_source(*args)
+    ):
+        dim, positions, values = args[1] % rank + 1, _stacked(args[2], rows), _stacked(args[3], rows)
+        positions = along_dim(positions, dim, values.shape) if func is aten.index_add.default else positions
+        return _stacked(args[0], rows).scatter_add(dim, positions, values)
+    result: Tensor = map_members(mode, func, (*args, *rest), {})
+    return result
 
 
-def fits(x: Tensor, dim: int, indices: Tensor, source: Tensor) -> bool:
+def has_full_source(x: Tensor, dim: int, indices: Tensor, source: Tensor) -> bool:
     """Whether the source of an index_add is as large as torch wants it to be."""
     return 0 < x.dim() == source.dim() and all(
         size == (indices.numel() if d == dim % x.dim() else x.shape[d]) for d, size in enumerate(source.shape)
@@ -201,10 +206,10 @@ def fits(x: Tensor, dim: int, indices: Tensor, source: Tensor) -> bool:
 
 def _with(args: tuple[Any, ...], start: Tensor, source: int, added: Tensor, stacked: bool) -> tuple[Any, ...]:
     """The arguments with another first argument and another source, both stacked (the source only if it was)."""
-    from fuzz.reference.envelope.rules.linear import stacked as wrapped
+    from fuzz.reference.envelope.rules.linear import wrap_stacked
 
     values = list(args)
-    values[0], values[source] = wrapped(start), wrapped(added) if stacked else added
+    values[0], values[source] = wrap_stacked(start), wrap_stacked(added) if stacked else added
     return tuple(values)
 
 
@@ -220,11 +225,11 @@ def index_add(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
 @rounds
 def index_put(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_put(x, indices, values, accumulate)."""
-    poison: list[Tensor] = []
-    indices = [None if i is None else agreed(mode, i, poison) for i in args[1]]
+    disagreeing: list[Tensor] = []
+    indices = [None if i is None else leading_mask(mode, i, disagreeing) for i in args[1]]
     if len(args) > 3 and args[3]:
         return _accumulate(mode, func, (args[0], indices, args[2]), 2, (True,))
-    return wrap(mode, poisoned(map_members(mode, func, (args[0], indices, args[2]), {}), poison))
+    return wrap(mode, poison_members(map_members(mode, func, (args[0], indices, args[2]), {}), disagreeing))
 
 
 @rounds
@@ -248,9 +253,9 @@ def register() -> None:
     RULES.register(gather, "gather.default")
     RULES.register(index_select, "index_select.default")
     RULES.register(embedding, "embedding.default")
-    RULES.register(shaped_by_data, "masked_select.default", "nonzero.default")
+    RULES.register(apply_data_dependent, "masked_select.default", "nonzero.default")
     RULES.register(
-        written, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take"
+        scatter, "scatter.src", "scatter.value", "index_copy.default", "index_fill", "masked_scatter.default", "take"
     )
     RULES.register(index_add, "index_add.default", "scatter_add.default")
     RULES.register(index_put, "index_put.default", "_unsafe_index_put.default")

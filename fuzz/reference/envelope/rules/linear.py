@@ -1,4 +1,4 @@
-"""Matrix products and other operations that are linear in their operands: perturbed by the sum of |products|."""
+"""Rules of matrix products and other linear operations: they are perturbed by the sum of |products|."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fuzz.reference.dispatch import rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
 
-__all__ = ["absolute", "register", "stacked"]
+__all__ = ["absolute", "register", "wrap_stacked"]
 
 TF32 = 2.0**-10
 """Error of tf32's 10 stored bits, of each operand of a product: tensor cores cut the other bits off, unrounded."""
@@ -22,7 +22,7 @@ HALF = 2.0**-14
 """The smallest normal number of float16; its subnormal ones are multiples of 2^-24."""
 
 
-def contract(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
+def multiply(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
     """Stacked (..., M, K) @ (..., K, N), perturbed by (rounding_steps(K) + 1) u sum|products|, or twice that."""
     noise = mode.noise
     t = torch.matmul(a, b)
@@ -30,7 +30,7 @@ def contract(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
     if k == 0 or not t.is_floating_point():
         return t
     if noise.precision.nan_below:
-        noise.mark_underflow_(t, _least(a).amin(-1, True) * _least(b).amin(-2, True))
+        noise.mark_underflow_(t, _magnitude_or_inf(a).amin(-1, True) * _magnitude_or_inf(b).amin(-2, True))
     if k == 1:
         noise.round_(t)
         factor = 0.0
@@ -38,16 +38,16 @@ def contract(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
         factor = (rounding_steps(k) + 1) * (2 if noise.precision.tensor_cores else 1)
     if noise.precision.dot == "tf32" and noise.precision.u == 2.0**-24:
         factor += 2 * TF32 / noise.precision.u
-    size = _aligned if noise.precision.tensor_cores else torch.abs
+    size = _aligned_magnitude if noise.precision.tensor_cores else torch.abs
     return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
 
 
-def _least(x: Tensor) -> Tensor:
+def _magnitude_or_inf(x: Tensor) -> Tensor:
     """|x|, infinite where it is 0."""
     return torch.where(x == 0, torch.inf, x.abs())
 
 
-def _aligned(x: Tensor) -> Tensor:
+def _aligned_magnitude(x: Tensor) -> Tensor:
     """|x| as tensor cores align products: by exponents as stored, where a subnormal has that of the smallest normal.
 
     What they cut off is a part of the largest of those, of products that cancel or are small by their digits alike.
@@ -60,24 +60,24 @@ def _aligned(x: Tensor) -> Tensor:
 @rounds
 def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
-    return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1])))
+    return wrap(mode, multiply(mode, unwrap(args[0]), unwrap(args[1])))
 
 
 @rounds
 def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
-    return wrap(mode, contract(mode, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
+    return wrap(mode, multiply(mode, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
 
 
 @rounds
 def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
     a, b = unwrap(args[0]).unsqueeze(-2), unwrap(args[1]).unsqueeze(-1)
-    return wrap(mode, contract(mode, a, b).squeeze(-1).squeeze(-1))
+    return wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1))
 
 
 @rounds
-def added(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def add_product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product."""
     start, a, b = args[:3]
     alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
@@ -92,12 +92,12 @@ def absolute(x: Any) -> Any:
     if isinstance(x, tuple | list):
         return type(x)(absolute(v) for v in x)
     if type(x) is EnsembleTensor:
-        return stacked(x.stacked.abs() if x.stacked.is_floating_point() else x.stacked)
+        return wrap_stacked(x.stacked.abs() if x.stacked.is_floating_point() else x.stacked)
     return x.abs() if isinstance(x, Tensor) and x.is_floating_point() else x
 
 
-def stacked(t: Tensor) -> EnsembleTensor:
-    """An EnsembleTensor only to be picked apart again by `map_members`."""
+def wrap_stacked(t: Tensor) -> EnsembleTensor:
+    """An EnsembleTensor as an argument of `map_members`, without a check of its size."""
     e: Any = Tensor._make_wrapper_subclass(EnsembleTensor, t.shape[1:], dtype=t.dtype, device=t.device)
     e.stacked = t
     return e  # type: ignore[no-any-return]
@@ -115,7 +115,7 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
     return max(int(weight.numel()) // max(int(weight.shape[0]), 1), 2)
 
 
-def looped(count: Any) -> Any:
+def apply_linear(count: Any) -> Any:
     """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation)."""
 
     @rounds
@@ -133,12 +133,12 @@ def looped(count: Any) -> Any:
     return rule
 
 
-def few(args: tuple[Any, ...]) -> int:
+def window_terms(args: tuple[Any, ...]) -> int:
     """Terms that meet in an element of the gradient of a pad or of a maximum pool: a window's worth."""
     return 16
 
 
-FEW = (
+WINDOWED = (
     "reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward replication_pad1d_backward "
     "replication_pad2d_backward replication_pad3d_backward max_pool2d_with_indices_backward "
     "upsample_nearest1d_backward upsample_nearest2d_backward"
@@ -155,9 +155,9 @@ def register() -> None:
     RULES.register(matrix, "mm.default", "bmm.default")
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
-    RULES.register(added, "addmm.default", "addmv.default", "baddbmm.default")
-    RULES.register(looped(convolution_terms), "convolution.default")
+    RULES.register(add_product, "addmm.default", "addmv.default", "baddbmm.default")
+    RULES.register(apply_linear(convolution_terms), "convolution.default")
     for name in LINEAR.split():
-        RULES.register(looped(terms), name)
-    for name in FEW.split():
-        RULES.register(looped(few), name)
+        RULES.register(apply_linear(terms), name)
+    for name in WINDOWED.split():
+        RULES.register(apply_linear(window_terms), name)

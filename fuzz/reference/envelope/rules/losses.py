@@ -1,4 +1,4 @@
-"""Normalisations and losses as formulas: layer, group and rms norm, cross entropy, squared and absolute errors."""
+"""Formulas of normalisations and losses: layer, group and rms norm, cross entropy, squared and absolute errors."""
 
 from __future__ import annotations
 

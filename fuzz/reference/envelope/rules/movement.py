@@ -1,4 +1,4 @@
-"""Data movement: exact. Views of an EnsembleTensor share its stacked memory, so that writes through them are seen."""
+"""Rules of data movement, which is exact. Views share stacked memory, so that writes through them are seen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fuzz.reference.envelope.ensemble import (
 __all__ = ["register"]
 
 
-def same(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_to_stack(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Operations that never look at a leading dim: tril, pads, fill."""
     return wrap(mode, func(args[0].stacked, *args[1:], **kwargs))
 
@@ -39,15 +39,15 @@ def clone(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 def view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """view, _unsafe_view, reshape."""
     t = args[0].stacked
-    size = _sized(args[1], args[0].numel())
+    size = _infer_size(args[1], args[0].numel())
     if func._schema.name == "aten::view":
         return wrap(mode, t.view(t.shape[0], *size))
     return wrap(mode, t.reshape(t.shape[0], *size))
 
 
-def _sized(given: list[int], numel: int) -> list[int]:
+def _infer_size(shape: list[int], numel: int) -> list[int]:
     """A size with its -1 computed: with a member dim in front of an empty tensor torch could not."""
-    size = list(given)
+    size = list(shape)
     if -1 in size:
         known = 1
         for s in size:
@@ -105,20 +105,20 @@ def squeeze(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     return wrap(mode, x.squeeze([d % rank + 1 for d in dims if x.shape[d % rank + 1] == 1]))
 
 
-def _filled(given: tuple[int, ...], *defaults: int) -> list[int]:
+def _with_defaults(values: tuple[int, ...], *defaults: int) -> list[int]:
     """Positional arguments with the trailing defaults that dispatch leaves out."""
-    return [*given, *defaults[len(given) :]]
+    return [*values, *defaults[len(values) :]]
 
 
 def diagonal(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """diagonal(x, offset=0, dim1=0, dim2=1)."""
     rank = args[0].dim()
-    offset, dim1, dim2 = _filled(args[1:], 0, 0, 1)
+    offset, dim1, dim2 = _with_defaults(args[1:], 0, 0, 1)
     return wrap(mode, args[0].stacked.diagonal(offset, dim1 % rank + 1, dim2 % rank + 1))
 
 
-def along(*places: int, extra: int = 0) -> Callable[..., Any]:
-    """Rule of an operation whose arguments at `places` are dims (or lists of dims) of its first argument, or of the
+def shift_dims(*positions: int, extra: int = 0) -> Callable[..., Any]:
+    """Rule of an operation whose arguments at `positions` are dims (or lists of dims) of its first argument, or of the
     result where `extra` is 1. Defaults are filled in from the schema."""
 
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -126,9 +126,9 @@ def along(*places: int, extra: int = 0) -> Callable[..., Any]:
         if rank == 0:
             return wrap_all(mode, map_members(mode, func, args, kwargs))
         values = [args[0].stacked, *args[1:]]
-        for a in func._schema.arguments[len(values) : max(places) + 1]:
+        for a in func._schema.arguments[len(values) : max(positions) + 1]:
             values.append(a.default_value)
-        for p in places:
+        for p in positions:
             dims = values[p]
             values[p] = dims % rank + 1 if isinstance(dims, int) else [d % rank + 1 for d in dims]
         return wrap_all(mode, func(*values, **kwargs))
@@ -139,7 +139,7 @@ def along(*places: int, extra: int = 0) -> Callable[..., Any]:
 def diag_embed(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """diag_embed(x, offset=0, dim1=-2, dim2=-1) of the result's dims."""
     rank = args[0].dim() + 1
-    offset, dim1, dim2 = _filled(args[1:], 0, -2, -1)
+    offset, dim1, dim2 = _with_defaults(args[1:], 0, -2, -1)
     return wrap(mode, torch.diag_embed(args[0].stacked, offset, dim1 % rank + 1, dim2 % rank + 1))
 
 
@@ -151,7 +151,7 @@ def roll(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     return wrap(mode, x.reshape(x.shape[0], -1).roll(args[1], 1).view(x.shape))
 
 
-def joined(extra: int) -> Callable[..., Any]:
+def concatenate(extra: int) -> Callable[..., Any]:
     """Rule of cat (extra 0) and stack (extra 1): plain tensors are repeated for every member."""
 
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,7 +166,7 @@ def joined(extra: int) -> Callable[..., Any]:
     return rule
 
 
-def parted(extra: int) -> Callable[..., Any]:
+def scatter_part(extra: int) -> Callable[..., Any]:
     """Rule of the *_scatter operations (x, source, dim, ...): a copy of x with a part replaced."""
 
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -221,13 +221,13 @@ def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     return mode.write(func, args[0], args[1])
 
 
-def resolved(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def return_argument(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Anything that returns its argument or a copy: lift_fresh, alias, detach."""
     x = unwrap(args[0])
     return wrap(mode, x.detach())
 
 
-SAME = "tril triu constant_pad_nd fill.Scalar zero"
+LEADING_DIM_BLIND = "tril triu constant_pad_nd fill.Scalar zero"
 FIXED_RANK = (
     "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d im2col "
     "max_pool2d_with_indices max_pool3d_with_indices upsample_nearest1d upsample_nearest2d pixel_shuffle "
@@ -237,9 +237,9 @@ FIXED_RANK = (
 
 def register() -> None:
     """State the rules of this module."""
-    RULES.register(same, *SAME.split())
+    RULES.register(apply_to_stack, *LEADING_DIM_BLIND.split())
     RULES.register(clone, "clone", "_to_copy", "contiguous")
-    RULES.register(resolved, "detach", "alias", "lift_fresh", "lift")
+    RULES.register(return_argument, "detach", "alias", "lift_fresh", "lift")
     RULES.register(view, "view.default", "_unsafe_view", "_reshape_copy", "view_copy.default", "_reshape_alias")
     RULES.register(dtype_view, "view.dtype")
     RULES.register(expand, "expand", "expand_copy")
@@ -251,15 +251,15 @@ def register() -> None:
     RULES.register(diagonal, "diagonal", "diagonal_copy")
     RULES.register(diag_embed, "diag_embed")
     RULES.register(roll, "roll")
-    RULES.register(joined(0), "cat")
-    RULES.register(joined(1), "stack")
-    RULES.register(along(1, 2), "transpose.int")
-    RULES.register(along(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
-    RULES.register(along(1, extra=1), "unsqueeze")
-    RULES.register(along(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
-    RULES.register(along(1), "unbind.int", "unbind_copy.int")
-    RULES.register(parted(0), "select_scatter", "slice_scatter")
-    RULES.register(parted(1), "diagonal_scatter")
+    RULES.register(concatenate(0), "cat")
+    RULES.register(concatenate(1), "stack")
+    RULES.register(shift_dims(1, 2), "transpose.int")
+    RULES.register(shift_dims(1), "select.int", "slice.Tensor", "flip", "unfold", "select_copy.int")
+    RULES.register(shift_dims(1, extra=1), "unsqueeze")
+    RULES.register(shift_dims(2), "split.Tensor", "split_with_sizes", "split_with_sizes_copy", "split_copy.Tensor")
+    RULES.register(shift_dims(1), "unbind.int", "unbind_copy.int")
+    RULES.register(scatter_part(0), "select_scatter", "slice_scatter")
+    RULES.register(scatter_part(1), "diagonal_scatter")
     RULES.register(backward_of_view, "select_backward", "slice_backward")
     RULES.register(diagonal_backward, "diagonal_backward")
     RULES.register(member_by_member, *FIXED_RANK.split())

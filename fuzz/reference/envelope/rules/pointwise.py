@@ -1,4 +1,4 @@
-"""Pointwise operations: exact selections, rounded mode, elementary functions with documented errors."""
+"""Rules of pointwise operations: exact selections, rounded mode, elementary functions with documented errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
 
-__all__ = ["inexact", "register"]
+__all__ = ["is_rounded_constant", "register"]
 
 # Selections, comparisons, signs and integer mode: the result is one of the operands, or a decision.
 EXACT = (
@@ -40,7 +40,7 @@ def _rounded_away(value: float) -> bool:
         return bool(np.isfinite(value) and float(np.float32(value)) != value)
 
 
-def inexact(mode: EnsembleMode, value: Any) -> bool:
+def is_rounded_constant(mode: EnsembleMode, value: Any) -> bool:
     """Whether an operand is a constant that the kernel has to round."""
     if type(value) is float:
         return mode.noise.precision.u > 2.0**-50 and _rounded_away(value)
@@ -50,11 +50,11 @@ def inexact(mode: EnsembleMode, value: Any) -> bool:
         and value.dim() == 0
         and value.is_floating_point()
     ):
-        return inexact(mode, float(value))
+        return is_rounded_constant(mode, float(value))
     return False
 
 
-def exact(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def apply_exactly(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The operation on aligned members, nothing else."""
     if len(args) == 1:
         return wrap(mode, func(args[0].stacked, **kwargs))
@@ -75,7 +75,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     if not t.is_floating_point():
         return wrap(mode, t)
     for constant in (x, y):
-        if inexact(mode, constant):
+        if is_rounded_constant(mode, constant):
             noise.round_constant_(t, abs(float(constant)))
     if type(x) is int or type(y) is int:
         return wrap(mode, noise.round_unless_integer(t, 1.0))
@@ -90,7 +90,7 @@ def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
     if t.is_floating_point() and (type(args[0]) is int or type(args[1]) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif t.is_floating_point():
-        noise.round_(t, 2.0 if inexact(mode, args[0]) or inexact(mode, args[1]) else 1.0)
+        noise.round_(t, 2.0 if is_rounded_constant(mode, args[0]) or is_rounded_constant(mode, args[1]) else 1.0)
     return wrap(mode, t)
 
 
@@ -103,7 +103,7 @@ def divide(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     t = torch.true_divide(x, y)
     if rounding_mode is not None and not (_floating(x) or _floating(y)):
         return wrap(mode, torch.div(x, y, rounding_mode=rounding_mode))
-    constants = inexact(mode, args[0]) + inexact(mode, args[1])
+    constants = is_rounded_constant(mode, args[0]) + is_rounded_constant(mode, args[1])
     noise.round_(t, 2 * noise.precision.error("div").base + constants)
     return wrap(mode, t if rounding_mode is None else t.floor_() if rounding_mode == "floor" else t.trunc_())
 
@@ -158,7 +158,7 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     if type(args[1]) is float and args[1] in (0.5, -0.5, -1.0):
         name = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}[args[1]]
         return wrap(mode, noise.round_function_(t, base, error(name)))
-    if inexact(mode, args[1]) or inexact(mode, args[0]):
+    if is_rounded_constant(mode, args[1]) or is_rounded_constant(mode, args[0]):
         noise.add_error_(t, torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).clone(), 1.0)
     return wrap(mode, noise.round_function_(t, None, error("pow")))
 
@@ -176,7 +176,7 @@ def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 def register() -> None:
     """State the rules of this module."""
-    RULES.register(exact, *EXACT.split())
+    RULES.register(apply_exactly, *EXACT.split())
     RULES.register(additive, *ROUNDED.split())
     RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
     RULES.register(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")

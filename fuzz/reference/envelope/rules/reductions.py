@@ -168,9 +168,9 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
     t = func(x, dim)
     if not t.is_floating_point():
         return wrap(mode, t)
-    place = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
+    roundings = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
     terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
-    return wrap(mode, noise.add_error_(t, terms.mul_(place), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
+    return wrap(mode, noise.add_error_(t, terms.mul_(roundings), 1.0, 0.0 if func is aten.cumsum.default else 1.0))
 
 
 @rounds
@@ -186,16 +186,16 @@ def selection(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwarg
     """amax, any, argmax, sort, topk, ...: member by member, nothing is rounded. One dim argument at most."""
     x, rank = args[0], args[0].dim()
     named = {a.name: i for i, a in enumerate(func._schema.arguments)}
-    place = named.get("dim")
+    position = named.get("dim")
     values = list(args)
-    while place is not None and len(values) <= place:
+    while position is not None and len(values) <= position:
         values.append(func._schema.arguments[len(values)].default_value)
-    one = place is not None and str(func._schema.arguments[place].type) == "Optional[int]"
-    if rank == 0 or place is None or one and values[place] is None:
+    optional = position is not None and str(func._schema.arguments[position].type) == "Optional[int]"
+    if rank == 0 or position is None or optional and values[position] is None:
         return wrap_all(mode, map_members(mode, func, args, kwargs))
-    dims = inner_dims(values[place], rank)
+    dims = inner_dims(values[position], rank)
     values[0] = x.stacked
-    values[place] = dims[0] if isinstance(values[place], int) else dims
+    values[position] = dims[0] if isinstance(values[position], int) else dims
     return wrap_all(mode, func(*values, **kwargs))
 
 

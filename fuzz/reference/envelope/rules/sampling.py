@@ -1,4 +1,4 @@
-"""The gradient of grid_sample, which torch does not decompose: bilinear, padded with zeros or by the border."""
+"""Formula of the gradient of grid_sample, which torch does not decompose: bilinear, with zeros or border padding."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["FORMULAS", "register"]
 
 def _source(x: Tensor, size: int, border: bool, align: bool) -> tuple[Tensor, Tensor]:
     """(position in pixels, its derivative) of a coordinate in [-1, 1]."""
-    place = (x + 1) * (0.5 * (size - 1)) if align else ((x + 1) * size - 1) * 0.5
+    position = (x + 1) * (0.5 * (size - 1)) if align else ((x + 1) * size - 1) * 0.5
     slope = torch.full_like(x, 0.5 * (size - 1) if align else 0.5 * size)
     if border:
-        slope = torch.where((place > 0) & (place < size - 1), slope, torch.zeros_like(slope))
-        place = torch.clamp(place, 0, size - 1)
-    return place, slope
+        slope = torch.where((position > 0) & (position < size - 1), slope, torch.zeros_like(slope))
+        position = torch.clamp(position, 0, size - 1)
+    return position, slope
 
 
-def _weight(place: Tensor, side: int) -> tuple[Tensor, Tensor]:
-    """(the neighbour on one side, its weight): floor(place) weighs 1 - fraction."""
-    low = torch.floor(place)
-    return low + side, (place - low if side else (low + 1) - place)
+def _weight(position: Tensor, side: int) -> tuple[Tensor, Tensor]:
+    """(the neighbour on one side, its weight): floor(position) weighs 1 - fraction."""
+    low = torch.floor(position)
+    return low + side, (position - low if side else (low + 1) - position)
 
 
 def grid_sampler_2d_backward(
@@ -45,13 +45,13 @@ def grid_sampler_2d_backward(
         for side_x in (0, 1):
             cx, weight_x = _weight(ix, side_x)
             inside = (cx >= 0) & (cx < w) & (cy >= 0) & (cy < h)
-            place = torch.where(inside, cy.to(torch.int64) * w + cx.to(torch.int64), 0)
-            place = place.reshape(n, 1, -1).expand(n, c, -1)
+            position = torch.where(inside, cy.to(torch.int64) * w + cx.to(torch.int64), 0)
+            position = position.reshape(n, 1, -1).expand(n, c, -1)
             part = torch.where(inside.unsqueeze(1), g * (weight_x * weight_y).unsqueeze(1), 0.0)
-            dx = dx.scatter_add(2, place, part.reshape(n, c, -1))
-            seen = torch.where(inside, (g * planes.gather(2, place).view(g.shape)).sum(1), 0.0)
-            along_x = along_x + seen * weight_y * (2 * side_x - 1)
-            along_y = along_y + seen * weight_x * (2 * side_y - 1)
+            dx = dx.scatter_add(2, position, part.reshape(n, c, -1))
+            gathered = torch.where(inside, (g * planes.gather(2, position).view(g.shape)).sum(1), 0.0)
+            along_x = along_x + gathered * weight_y * (2 * side_x - 1)
+            along_y = along_y + gathered * weight_x * (2 * side_y - 1)
     return dx.view(x.shape) if mask[0] else None, torch.stack([along_x * slope_x, along_y * slope_y], -1)
 
 
