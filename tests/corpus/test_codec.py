@@ -289,6 +289,13 @@ def test_findings_of_every_oracle_are_written(case: Case, oracle: str) -> None:
         assert entry.name.startswith("a_buffer_of_the_launcher+x_y-")
 
 
+def test_the_changed_argument_of_a_finding_is_written(case: Case) -> None:
+    entry = Entry(case, Finding("scaling", ("dx",), "scale", "m", change=("dy", 0.125)))
+    assert codec.loads(codec.dumps(entry).encode()) == entry
+    for wrong in ("[dy]", "[dy, often]", "dy"):
+        refusal(codec.dumps(entry).replace("[dy, 0.125]", wrong))
+
+
 def test_a_file_name_holds_no_path_and_stays_short(case: Case) -> None:
     name = Entry(case, Finding("bounds", ("../../etc", *(f"out{i}" for i in range(99))), "stray-write", "m")).name
     assert "/" not in name and ".." not in name and len(name) < 140

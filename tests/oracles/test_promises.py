@@ -139,7 +139,8 @@ def test_what_is_linear_scales_bit_by_bit() -> None:
         return dict(y=(2 * x).clamp(-3.0, 3.0).contiguous())
 
     limited = made(clamped, reference=lambda x: dict(y=(2 * x).clamp(-3.0, 3.0)), **linear)
-    assert ("scaling", "scale") in fired(limited, matrix(made(twice)))
+    finding = judged(limited, matrix(made(twice))).findings[-1]
+    assert (finding.oracle, finding.symptom, finding.change) == ("scaling", "scale", ("x", 8.0))
 
 
 def test_underflow_does_not_count_against_what_is_linear() -> None:

@@ -139,6 +139,11 @@ def test_exact_inputs_are_in_the_script(layernorm: Target) -> None:
     assert "eps=1e-05" in text and f"{(2, 3)}, {(1, 2)}" in text
 
 
+def test_the_script_of_a_seed_case_compares_with_the_reference(gelu: Target, case: Case) -> None:
+    text = script(Entry(case), gelu, None, "r")
+    assert "EXPECTED = {" in text and "for name in EXPECTED.keys()" in text
+
+
 def test_a_huge_case_is_refused_or_stays_readable(gelu: Target, case: Case) -> None:
     text = script(Entry(case), gelu, None, "r")
     assert len(text) < 20_000 and max(map(len, text.splitlines())) < 400
