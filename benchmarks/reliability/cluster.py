@@ -37,7 +37,7 @@ STARTS = 240.0
 
 
 @dataclass
-class Standing:
+class WorkerProgress:
     """Where one worker stands."""
 
     plans: int = 0
@@ -54,8 +54,8 @@ class MeasuredHosts(RayHosts):
     seconds: float = 0.0
     began: float = field(default_factory=time.monotonic)
     running: float = 0.0
-    now: dict[int, Standing] = field(default_factory=dict)
-    before: dict[int, Standing] = field(default_factory=dict)
+    now: dict[int, WorkerProgress] = field(default_factory=dict)
+    before: dict[int, WorkerProgress] = field(default_factory=dict)
     opened: float = 0.0
     closed: float = 0.0
 
@@ -65,13 +65,13 @@ class MeasuredHosts(RayHosts):
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         for number, event in super().collect(seconds):
             if type(event) is Progress and event.cases:
-                self.now[number] = Standing(event.plans, event.cases)
+                self.now[number] = WorkerProgress(event.plans, event.cases)
             if isinstance(event, Failure):
                 print(f"worker {number}: {event}", file=sys.stderr, flush=True)
             yield number, event
-        self._look()
+        self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         now = time.monotonic()
         if not self.running:
             if len(self.now) == self.workers:
@@ -79,28 +79,35 @@ class MeasuredHosts(RayHosts):
             elif now - self.began > STARTS:
                 raise KeyboardInterrupt
         elif not self.opened:
-            warm = all(one.plans >= self.warm for one in self.now.values())
+            warm = all(progress.plans >= self.warm for progress in self.now.values())
             if warm or now - self.running > self.patience:
                 self.opened, self.before = now, dict(self.now)
         elif now - self.opened > self.seconds:
             self.closed = self.closed or now
             raise KeyboardInterrupt
 
-    def rate(self, what: str) -> float:
+    def rate(self, unit: str) -> float:
         """Cases or plans a second, of all workers."""
-        gained = sum(getattr(one, what) - getattr(self.before[number], what) for number, one in self.now.items())
+        gained = sum(
+            getattr(progress, unit) - getattr(self.before[number], unit) for number, progress in self.now.items()
+        )
         return gained / (self.closed - self.opened)
 
 
-def configured(asked: argparse.Namespace, gpus: int, folder: Path) -> CampaignConfig:
-    share = 1 / asked.per_gpu
-    places = {"corpus": str(folder / "corpus"), "store": f"sqlite:///{folder / 'store'}", "folder": str(folder)}
-    keys = {"targets": [asked.target], "backends": [asked.backend], "slice": LONG, "budget": {"time": LONG}}
-    cluster = {"cluster": "ray", "gpus_per_worker": share, "workers": gpus * asked.per_gpu, "memory": asked.memory}
-    return parse_config({"name": f"gpus-{gpus}", **keys, **places, **cluster})
+def make_config(arguments: argparse.Namespace, gpus: int, folder: Path) -> CampaignConfig:
+    share = 1 / arguments.per_gpu
+    paths = {"corpus": str(folder / "corpus"), "store": f"sqlite:///{folder / 'store'}", "folder": str(folder)}
+    keys = {"targets": [arguments.target], "backends": [arguments.backend], "slice": LONG, "budget": {"time": LONG}}
+    cluster = {
+        "cluster": "ray",
+        "gpus_per_worker": share,
+        "workers": gpus * arguments.per_gpu,
+        "memory": arguments.memory,
+    }
+    return parse_config({"name": f"gpus-{gpus}", **keys, **paths, **cluster})
 
 
-def measure(asked: argparse.Namespace, gpus: int) -> MeasuredHosts:
+def measure(arguments: argparse.Namespace, gpus: int) -> MeasuredHosts:
     """A campaign on so many GPUs."""
     import ray
 
@@ -110,11 +117,11 @@ def measure(asked: argparse.Namespace, gpus: int) -> MeasuredHosts:
         # A machine whose memory grows as it is used seems full to Ray, which would end workers.
         os.environ["RAY_memory_monitor_refresh_ms"] = "0"
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-        config = configured(asked, gpus, folder)
+        config = make_config(arguments, gpus, folder)
         options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
         ray.init(num_gpus=gpus, num_cpus=config.workers, object_store_memory=200 << 20, **options)
         try:
-            limits = {"warm": asked.warm, "patience": asked.patience, "seconds": asked.seconds}
+            limits = {"warm": arguments.warm, "patience": arguments.patience, "seconds": arguments.seconds}
             share = {"gpus": config.gpus_per_worker, "cpus": config.cpus_per_worker}
             hosts = MeasuredHosts(folder, **share, workers=config.workers, **limits)
             state, _ = run_campaign(config, resume=False, say=lambda line: print(line, file=sys.stderr), hosts=hosts)
@@ -127,7 +134,7 @@ def measure(asked: argparse.Namespace, gpus: int) -> MeasuredHosts:
     return hosts
 
 
-def present() -> int:
+def count_gpus() -> int:
     """GPUs of this machine."""
     import torch
 
@@ -138,7 +145,7 @@ def line(gpus: int, hosts: MeasuredHosts, first: float | None) -> tuple[str, flo
     if not hosts.closed:
         return f"| {gpus} | {hosts.workers} | not measured: {len(hosts.now)} workers ran a case |  |  |  |  |", 0.0
     rate = hosts.rate("cases")
-    least = min(one.plans for one in hosts.before.values())
+    least = min(progress.plans for progress in hosts.before.values())
     cells = [f"{rate:.0f}", f"{rate / (first or rate):.2f}", f"{hosts.rate('plans'):.1f}"]
     return (
         f"| {' | '.join([str(gpus), str(hosts.workers), *cells, f'{hosts.running - hosts.began:.0f}', str(least)])} |",
@@ -156,12 +163,12 @@ def main() -> int:
     parser.add_argument("--target", default="layernorm_bw")
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--memory", default="16GiB", help="resident memory of one worker's process")
-    asked = parser.parse_args()
-    numbers = asked.gpus or [number for number in (1, 2, 4, 8) if number <= present()]
+    arguments = parser.parse_args()
+    numbers = arguments.gpus or [number for number in (1, 2, 4, 8) if number <= count_gpus()]
     print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|", flush=True)
     first: float | None = None
     for gpus in numbers:
-        text, rate = line(gpus, measure(asked, gpus), first)
+        text, rate = line(gpus, measure(arguments, gpus), first)
         first = first or rate or None
         print(text, flush=True)
     return int(first is None)

@@ -24,11 +24,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=400, help="of all four targets together")
     parser.add_argument("--backend", default="cuda")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fuzz-corrupt-") as text:
-        places = {"corpus": f"{text}/corpus", "store": f"sqlite:///{text}/store", "folder": f"{text}/state"}
-        keys = {"targets": [TARGETS], "backends": [asked.backend], "slice": "30s", "memory": "16GiB"}
-        config = parse_config({**keys, **places, "budget": {"cases": asked.cases}})
+        paths = {"corpus": f"{text}/corpus", "store": f"sqlite:///{text}/store", "folder": f"{text}/state"}
+        keys = {"targets": [TARGETS], "backends": [arguments.backend], "slice": "30s", "memory": "16GiB"}
+        config = parse_config({**keys, **paths, "budget": {"cases": arguments.cases}})
         state, outcome = run_campaign(config, resume=False, say=lambda line: print(line, file=sys.stderr))
         with state.store:
             findings = [(finding.target, finding.oracle) for finding in state.store.findings()]
@@ -37,7 +37,7 @@ def main() -> int:
     for name, job in jobs.items():
         oracles = ", ".join(oracle for target, oracle in findings if target == name)
         print(f"| `{name}` | {job.cases} | {job.deaths} | {oracles or 'none'} |")
-    held = Counter(findings) == Counter(DUE.items()) and all(job.cases >= asked.cases // 8 for job in state.jobs)
+    held = Counter(findings) == Counter(DUE.items()) and all(job.cases >= arguments.cases // 8 for job in state.jobs)
     return int(not (held and outcome == "finished" and not any(job.deaths for job in state.jobs)))
 
 

@@ -60,7 +60,7 @@ NAMES = {
 
 
 @dataclass
-class Tally:
+class FaultCounts:
     """What came of one kind of fault."""
 
     rounds: int = 0
@@ -74,15 +74,15 @@ class Tally:
 
 
 @dataclass
-class Round:
+class Trial:
     """One campaign in a folder of its own."""
 
     folder: Path
     store: str
-    dice: random.Random
+    rng: random.Random
     name: str = "faults"
     targets: str = "broken.py"
-    count: int = 8
+    target_count: int = 8
     cases: int = CASES
     more: dict[str, object] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -92,9 +92,9 @@ class Round:
 
     def configure(self) -> None:
         keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s", **self.more}
-        places = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
+        paths = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(json.dumps({**keys, **places, "name": self.name, "workers": 2, "memory": "1500MiB"}))
+        self.config.write_text(json.dumps({**keys, **paths, "name": self.name, "workers": 2, "memory": "1500MiB"}))
 
     @property
     def corpus(self) -> Path:
@@ -138,26 +138,30 @@ class Round:
 
     @property
     def least(self) -> int:
-        """The cases of the job that has run the fewest."""
+        """The cases of the job that has run the fewest; 0 where the campaign could not begin."""
         with Store(self.store) as store:
-            return min(job.cases for job in store.jobs(store.campaigns(name=self.name)[0].id))
+            campaigns = store.campaigns(name=self.name)
+            return min(job.cases for job in store.jobs(campaigns[0].id)) if campaigns else 0
 
-    def judge(self, tally: Tally) -> None:
+    def count(self, counts: FaultCounts) -> None:
         """Counts what is there at the end."""
-        found = [path.parent.name for path in corpus.entry_files([self.corpus])] if self.corpus.is_dir() else []
-        lost, doubled = self.count - len(set(found)), len(found) - len(set(found))
-        tally.rounds, tally.findings = tally.rounds + 1, tally.findings + len(set(found))
-        tally.lost, tally.doubled, tally.torn = tally.lost + lost, tally.doubled + doubled, tally.torn + self.torn()
+        targets = [path.parent.name for path in corpus.entry_files([self.corpus])] if self.corpus.is_dir() else []
+        lost, doubled = self.target_count - len(set(targets)), len(targets) - len(set(targets))
+        counts.rounds += 1
+        counts.findings += len(set(targets))
+        counts.lost += lost
+        counts.doubled += doubled
+        counts.torn += self.torn()
         if lost or doubled or self.running:
             kept = Path(tempfile.mkdtemp(prefix="fuzz-faults-kept-"))
             shutil.copytree(self.folder, kept, dirs_exist_ok=True)
-            tally.notes.append(f"{lost} lost, {doubled} doubled, still running: {self.running}; kept in {kept}")
+            counts.notes.append(f"{lost} lost, {doubled} doubled, still running: {self.running}; kept in {kept}")
 
-    def end(self, tally: Tally) -> None:
+    def end(self, counts: FaultCounts) -> None:
         """Lets the campaign end undisturbed, with as much more budget as faults took from some jobs, and counts."""
         if not self.running and self.process is not None and self.process.returncode not in (0, 1):
             self.start()
-        enough = min(ENOUGH, self.cases // (2 * self.count))
+        enough = min(ENOUGH, self.cases // (2 * self.target_count))
         for _ in range(3):
             if self.wait(LONGEST) or self.least >= enough:
                 break
@@ -165,23 +169,23 @@ class Round:
             self.configure()
             self.start()
         self.wait(LONGEST)
-        self.judge(tally)
+        self.count(counts)
         if self.running:
             self.kill()
 
 
 def children(pid: int) -> list[int]:
-    found = []
-    for place in Path("/proc").glob("[0-9]*/stat"):
+    pids = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            if int(place.read_text().rpartition(")")[2].split()[1]) == pid:
-                found.append(int(place.parent.name))
-    return found
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                pids.append(int(stat.parent.name))
+    return pids
 
 
-def below(pid: int) -> list[int]:
-    """Every process below one."""
-    return [each for child in children(pid) for each in (child, *below(child))]
+def descendants(pid: int) -> list[int]:
+    """Every process that a process has started, and so on."""
+    return [each for child in children(pid) for each in (child, *descendants(child))]
 
 
 def hosts(pid: int) -> list[int]:
@@ -192,56 +196,58 @@ def hosts(pid: int) -> list[int]:
 
 def workers(pid: int) -> list[int]:
     """What is below the hosts and has no process below itself."""
-    return [leaf for host in hosts(pid) for leaf in below(host) if not children(leaf)]
+    return [leaf for host in hosts(pid) for leaf in descendants(host) if not children(leaf)]
 
 
-def killing(find: Callable[[int], list[int]]) -> Callable[[Round], bool]:
-    def strike(one: Round) -> bool:
-        assert one.process is not None
-        found = find(one.process.pid)
-        if not found:
+def kill_process(find: Callable[[int], list[int]]) -> Callable[[Trial], bool]:
+    def inject(trial: Trial) -> bool:
+        assert trial.process is not None
+        pids = find(trial.process.pid)
+        if not pids:
             return False
         with suppress(ProcessLookupError):
-            os.kill(one.dice.choice(found), signal.SIGKILL)
+            os.kill(trial.rng.choice(pids), signal.SIGKILL)
         return True
 
-    return strike
+    return inject
 
 
-def end_campaign(one: Round) -> bool:
-    one.kill()
-    one.start()
+def kill_campaign(trial: Trial) -> bool:
+    trial.kill()
+    trial.start()
     return True
 
 
-def disturb(one: Round, tally: Tally, times: int, strike: Callable[[Round], bool], pause: tuple[float, float]) -> None:
-    """Strikes at random moments until so many strikes are done or the campaign ends."""
-    one.start()
+def inject_faults(
+    trial: Trial, counts: FaultCounts, times: int, inject: Callable[[Trial], bool], pause: tuple[float, float]
+) -> None:
+    """Injects faults at random moments until so many are done or the campaign ends."""
+    trial.start()
     done = 0
-    while done < times and one.wait(one.dice.uniform(*pause)):
-        if strike(one):
+    while done < times and trial.wait(trial.rng.uniform(*pause)):
+        if inject(trial):
             done += 1
-            tally.torn += one.torn()
-    tally.times += done
-    one.end(tally)
+            counts.torn += trial.torn()
+    counts.times += done
+    trial.end(counts)
 
 
-def strike_node(cluster: Nodes) -> Callable[[Round], bool]:
-    def strike(one: Round) -> bool:
-        cluster.kill(one.dice.randrange(len(cluster.there)))
+def kill_node(cluster: Nodes) -> Callable[[Trial], bool]:
+    def inject(trial: Trial) -> bool:
+        cluster.kill(trial.rng.randrange(len(cluster.there)))
         cluster.add(1)
         return True
 
-    return strike
+    return inject
 
 
-def strike_database(server: Postgres) -> Callable[[Round], bool]:
+def interrupt_database(server: Postgres) -> Callable[[Trial], bool]:
     import psycopg
 
-    def strike(one: Round) -> bool:
-        if one.dice.random() < 0.5:
+    def inject(trial: Trial) -> bool:
+        if trial.rng.random() < 0.5:
             server.stop()
-            time.sleep(one.dice.uniform(0.2, 4.0))
+            time.sleep(trial.rng.uniform(0.2, 4.0))
             server.start()
         else:
             with psycopg.connect(server.dsn("postgres"), autocommit=True) as connection:
@@ -249,73 +255,73 @@ def strike_database(server: Postgres) -> Callable[[Round], bool]:
                 connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}".encode())
         return True
 
-    return strike
+    return inject
 
 
-def full_disk(one: Round, tally: Tally) -> None:
+def fill_disk(trial: Trial, counts: FaultCounts) -> None:
     """Fills the file system that corpus, store and journals are on, then makes room again."""
-    ballast = one.folder / "ballast"
-    one.start()
-    one.wait(one.dice.uniform(3, 25))
+    ballast = trial.folder / "ballast"
+    trial.start()
+    trial.wait(trial.rng.uniform(3, 25))
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
             file.write(b"x" * 4096)
-    tally.times += 1
-    running = one.wait(60)
-    tally.silent += not running and "o space" not in said(one) and "isk is full" not in said(one)
-    tally.torn += one.torn()
+    counts.times += 1
+    running = trial.wait(60)
+    counts.silent += not running and "o space" not in log_text(trial) and "isk is full" not in log_text(trial)
+    counts.torn += trial.torn()
     if running:
-        one.kill()
+        trial.kill()
     ballast.unlink()
-    one.start()
-    one.end(tally)
+    trial.start()
+    trial.end(counts)
 
 
-def no_growth(one: Round, tally: Tally) -> None:
+def forbid_file_growth(trial: Trial, counts: FaultCounts) -> None:
     """Keeps every process of the campaign from writing to any file, then lets them."""
-    one.start()
-    one.wait(one.dice.uniform(3, 25))
-    assert one.process is not None
-    for pid in (one.process.pid, *below(one.process.pid)):
+    trial.start()
+    trial.wait(trial.rng.uniform(3, 25))
+    assert trial.process is not None
+    for pid in (trial.process.pid, *descendants(trial.process.pid)):
         with suppress(OSError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-    tally.times += 1
-    running = one.wait(60)
-    tally.torn += one.torn()
+    counts.times += 1
+    running = trial.wait(60)
+    counts.torn += trial.torn()
     if running:
-        one.kill()
-    one.start()
-    one.end(tally)
+        trial.kill()
+    trial.start()
+    trial.end(counts)
 
 
-def said(one: Round) -> str:
-    return (one.folder / f"{one.name}.log").read_text(errors="replace")
+def log_text(trial: Trial) -> str:
+    return (trial.folder / f"{trial.name}.log").read_text(errors="replace")
 
 
-def jumping(one: Round, tally: Tally) -> None:
-    one.start(sys.executable, str(Path(__file__)), "--jumping", str(one.config))
-    tally.times += 1
-    one.end(tally)
+def run_with_jumping_clock(trial: Trial, counts: FaultCounts) -> None:
+    trial.start(sys.executable, str(Path(__file__)), "--jumping", str(trial.config))
+    counts.times += 1
+    trial.end(counts)
 
 
-def two(one: Round, tally: Tally) -> None:
-    other = Round(one.folder, one.store, one.dice, "other")
-    one.start()
+def run_two_campaigns(trial: Trial, counts: FaultCounts) -> None:
+    other = Trial(trial.folder, trial.store, trial.rng, "other")
+    trial.start()
     other.start()
-    tally.times += 1
+    counts.times += 1
     other.wait(LONGEST)
-    one.end(tally)
+    trial.end(counts)
 
 
-def kernels(one: Round, tally: Tally) -> None:
-    deadly = Round(one.folder, one.store, one.dice, "kernels", "deadly.py", 5, 200)
+def run_deadly_kernels(trial: Trial, counts: FaultCounts) -> None:
+    deadly = Trial(trial.folder, trial.store, trial.rng, "kernels", "deadly.py", 5, 200)
     deadly.start()
-    tally.times += deadly.count
-    deadly.end(tally)
+    counts.times += deadly.target_count
+    deadly.end(counts)
 
 
 def run_jumping(config: Path) -> None:
-    """A campaign under a wall clock that nobody can trust."""
+    """A campaign under a wall clock that jumps."""
     from fuzz.campaign.config import load_config
     from fuzz.campaign.launch import run_campaign
     from fuzz.worker.clock import Clock
@@ -328,41 +334,46 @@ def run_jumping(config: Path) -> None:
     print(outcome, state.campaign.seconds)
 
 
-def rounds(kind: str, times: int, dice: random.Random, tally: Tally) -> Iterator[None]:
+def run_trials(kind: str, times: int, rng: random.Random, counts: FaultCounts) -> Iterator[None]:
     """Rounds of one kind of fault, until it was tried so many times."""
-    while tally.times < times:
+    while counts.times < times:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-faults-")))
             if kind == "full disk":
                 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)], check=True)
                 stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
             server = stack.enter_context(postgres()) if kind == "database" else None
-            one = Round(folder, server.database() if server else f"sqlite:///{folder / 'store.sqlite'}", dice)
+            trial = Trial(folder, server.database() if server else f"sqlite:///{folder / 'store.sqlite'}", rng)
             if kind == "node":
                 cluster = stack.enter_context(nodes(1, 1))
-                one.more = {"cluster": "ray", "address": cluster.address}
-                one.configure()
-                disturb(one, tally, times - tally.times, strike_node(cluster), (8, 20))
+                trial.more = {"cluster": "ray", "address": cluster.address}
+                trial.configure()
+                inject_faults(trial, counts, times - counts.times, kill_node(cluster), (8, 20))
             else:
-                strike(kind, one, tally, times - tally.times, server)
+                inject_kind(kind, trial, counts, times - counts.times, server)
         yield
 
 
-def strike(kind: str, one: Round, tally: Tally, left: int, server: Postgres | None) -> None:
+def inject_kind(kind: str, trial: Trial, counts: FaultCounts, left: int, server: Postgres | None) -> None:
     if kind == "campaign":
-        disturb(one, tally, left, end_campaign, (0.5, 20))
+        inject_faults(trial, counts, left, kill_campaign, (0.5, 20))
     elif kind == "host":
-        disturb(one, tally, left, killing(hosts), (1, 12))
+        inject_faults(trial, counts, left, kill_process(hosts), (1, 12))
     elif kind == "worker":
-        disturb(one, tally, left, killing(workers), (0.5, 3))
+        inject_faults(trial, counts, left, kill_process(workers), (0.5, 3))
     elif server is not None:
-        disturb(one, tally, left, strike_database(server), (1, 6))
+        inject_faults(trial, counts, left, interrupt_database(server), (1, 6))
     else:
-        others = {"full disk": full_disk, "file size limit": no_growth, "clock": jumping, "two campaigns": two}
-        {**others, "kernels": kernels}[kind](one, tally)
+        others = {
+            "full disk": fill_disk,
+            "file size limit": forbid_file_growth,
+            "clock": run_with_jumping_clock,
+            "two campaigns": run_two_campaigns,
+        }
+        {**others, "kernels": run_deadly_kernels}[kind](trial, counts)
 
 
-def shares(times: int) -> dict[str, int]:
+def times_by_kind(times: int) -> dict[str, int]:
     """How often each kind is tried: kills share `times`, the others are tried a few times each."""
     few = max(times // 25, 1)
     return {
@@ -373,17 +384,17 @@ def shares(times: int) -> dict[str, int]:
     } | dict.fromkeys(KINDS[4:], few)
 
 
-def line(kind: str, tally: Tally) -> str:
-    counts = tally.times, tally.rounds, tally.findings, tally.lost, tally.doubled, tally.torn
-    return f"| {NAMES[kind]} | " + " | ".join(map(str, counts)) + " |"
+def line(kind: str, counts: FaultCounts) -> str:
+    numbers = counts.times, counts.rounds, counts.findings, counts.lost, counts.doubled, counts.torn
+    return f"| {NAMES[kind]} | " + " | ".join(map(str, numbers)) + " |"
 
 
-def write(path: Path, tallies: dict[str, Tally]) -> None:
+def write(path: Path, counts_by_kind: dict[str, FaultCounts]) -> None:
     """Puts the lines into the document's table, in the place of earlier ones of the same faults."""
     text = path.read_text(encoding="utf-8")
     start, end = (text.index(mark) for mark in MARKS)
     old = {row.split(" | ")[0].removeprefix("| "): row for row in text[start:end].splitlines() if row.startswith("| ")}
-    old |= {NAMES[kind]: line(kind, tally) for kind, tally in tallies.items()}
+    old |= {NAMES[kind]: line(kind, counts) for kind, counts in counts_by_kind.items()}
     head = "| fault | times | campaigns | findings | lost | doubled | torn |\n|---|---|---|---|---|---|---|"
     body = "\n".join(old[NAMES[kind]] for kind in KINDS if NAMES[kind] in old)
     path.write_text(f"{text[:start]}{MARKS[0]}\n{head}\n{body}\n{text[end:]}", encoding="utf-8")
@@ -396,25 +407,27 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="the document whose table is written")
     parser.add_argument("--jumping", type=Path, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.jumping:
-        run_jumping(asked.jumping)
+    arguments = parser.parse_args()
+    if arguments.jumping:
+        run_jumping(arguments.jumping)
         return 0
-    tallies: dict[str, Tally] = {}
-    for kind in asked.kinds:
-        tally = Tally()
+    counts_by_kind: dict[str, FaultCounts] = {}
+    for kind in arguments.kinds:
+        counts = FaultCounts()
         try:
-            for _ in rounds(kind, shares(asked.times)[kind], random.Random(f"{asked.seed}/{kind}"), tally):
-                print(line(kind, tally), *tally.notes, file=sys.stderr, flush=True)
+            for _ in run_trials(
+                kind, times_by_kind(arguments.times)[kind], random.Random(f"{arguments.seed}/{kind}"), counts
+            ):
+                print(line(kind, counts), *counts.notes, file=sys.stderr, flush=True)
         except (subprocess.CalledProcessError, FileNotFoundError, pytest.skip.Exception) as error:
             print(f"{kind}: cannot be tried here: {error}", file=sys.stderr)
             continue
-        tallies[kind] = tally
-        if asked.write:
-            write(asked.write, tallies)
-    for kind, tally in tallies.items():
-        print(line(kind, tally), *tally.notes)
-    return int(any(tally.lost or tally.doubled or tally.torn for tally in tallies.values()))
+        counts_by_kind[kind] = counts
+        if arguments.write:
+            write(arguments.write, counts_by_kind)
+    for kind, counts in counts_by_kind.items():
+        print(line(kind, counts), *counts.notes)
+    return int(any(counts.lost or counts.doubled or counts.torn for counts in counts_by_kind.values()))
 
 
 if __name__ == "__main__":

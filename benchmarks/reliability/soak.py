@@ -66,12 +66,12 @@ def use(pid: int) -> Use:
 class Samples:
     """What was used at each moment, by the share of the work done then."""
 
-    taken: list[tuple[float, Use]] = field(default_factory=list)
+    samples: list[tuple[float, Use]] = field(default_factory=list)
 
     def near(self, share: float) -> Use:
         """The most that was used within 5 % of the work before that moment: single moments differ by chance."""
-        nearest = min(self.taken, key=lambda sample: abs(sample[0] - share))[1]
-        window = [used for done, used in self.taken if share - 0.05 <= done <= share] or [nearest]
+        nearest = min(self.samples, key=lambda sample: abs(sample[0] - share))[1]
+        window = [used for done, used in self.samples if share - 0.05 <= done <= share] or [nearest]
         return Use(max(used.memory for used in window), max(used.files for used in window))
 
     def line(self, name: str, amount: str) -> str:
@@ -85,26 +85,26 @@ class Samples:
         return late.memory <= ALLOWED * early.memory and late.files <= ALLOWED * early.files
 
 
-def real(cases: int, folder: Path) -> dict[str, Samples]:
+def run_real(cases: int, folder: Path) -> dict[str, Samples]:
     """A campaign of so many cases, looked at four times a second: its own process, and its host."""
     (folder / "soak.py").write_text(TARGETS)
     keys = {"targets": ["soak.py"], "budget": {"cases": cases}, "slice": "20s", "seeds": [0], "name": "soak"}
-    places = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
-    (folder / "soak.yaml").write_text(json.dumps({**keys, **places}))
-    found = {"campaign": Samples(), "host": Samples()}
+    paths = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
+    (folder / "soak.yaml").write_text(json.dumps({**keys, **paths}))
+    samples = {"campaign": Samples(), "host": Samples()}
     with (folder / "log").open("wb") as log:
         running = subprocess.Popen([FUZZ, "campaign", "soak.yaml"], cwd=folder, stderr=log)
         with running:
             while running.poll() is None:
                 time.sleep(0.25)
                 with suppress(OSError, ValueError, FuzzError):  # It starts, or it ends.
-                    look(running.pid, folder, cases, found)
+                    sample(running.pid, folder, cases, samples)
     if running.returncode != 0:
         raise SystemExit((folder / "log").read_text())
-    return found
+    return samples
 
 
-def look(pid: int, folder: Path, cases: int, found: dict[str, Samples]) -> None:
+def sample(pid: int, folder: Path, cases: int, samples: dict[str, Samples]) -> None:
     with Store(f"sqlite:///{folder / 'store.sqlite'}") as store:
         (campaign,) = store.campaigns()
         (host,) = [beat.pid for beat in store.heartbeats(campaign.id)] or [0]
@@ -112,7 +112,7 @@ def look(pid: int, folder: Path, cases: int, found: dict[str, Samples]) -> None:
     for name, process in (("campaign", pid), ("host", host)):
         used = use(process) if process else Use(0, 0)
         if used.memory:  # None has ended.
-            found[name].taken.append((done, used))
+            samples[name].samples.append((done, used))
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class SimulatedHosts(Hosts):
             yield number, Beat()
             yield from self._progress(number, request, self.clock.monotonic() - began)
         if self.clock.now[0] % 60 < seconds:
-            self.samples.taken.append((self.clock.now[0] / self.total, use(os.getpid())))
+            self.samples.samples.append((self.clock.now[0] / self.total, use(os.getpid())))
 
     def _progress(self, number: int, request: Slice, passed: float) -> Iterator[tuple[int, Event]]:
         counts = int(passed * 10), int(passed * 100), 0, 0.5, passed, (f"cell {request.plan % 300}",)
@@ -175,12 +175,12 @@ class SimulatedHosts(Hosts):
         return os.getpid()
 
 
-def simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
+def run_simulated(seconds: float, folder: Path) -> tuple[Samples, int]:
     """The loop of a campaign for so many simulated seconds; its samples, and the heartbeats that it took."""
     clock, samples = Ahead(), Samples()
-    places = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
+    paths = {"corpus": str(folder / "simulated"), "store": f"sqlite:///{folder / 'simulated.sqlite'}"}
     keys = {"targets": ["gelu_bw", "silu"], "budget": {"time": seconds}, "workers": 1, "name": "simulated"}
-    config = parse_config({**keys, **places, "folder": str(folder / "state")})
+    config = parse_config({**keys, **paths, "folder": str(folder / "state")})
     hosts = SimulatedHosts(clock, samples, seconds)
     state, _ = run_campaign(config, resume=False, say=lambda text: None, clock=clock, hosts=hosts)
     with state.store:
@@ -204,22 +204,22 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1_000_000, help="real cases, or 0")
     parser.add_argument("--seconds", type=float, default=36_000.0, help="simulated seconds, or 0")
     parser.add_argument("--write", type=Path, help="the document whose table is written")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     lines, holds = [], True
     with tempfile.TemporaryDirectory(prefix="fuzz-soak-") as text:
         folder = Path(text)
-        if asked.seconds:
-            samples, count = simulated(asked.seconds, folder)
-            lines.append(samples.line("a campaign's loop, simulated", f"{asked.seconds:.0f} s, {count} statistics"))
+        if arguments.seconds:
+            samples, count = run_simulated(arguments.seconds, folder)
+            lines.append(samples.line("a campaign's loop, simulated", f"{arguments.seconds:.0f} s, {count} statistics"))
             holds = holds and samples.holds
             print(lines[-1], flush=True)
-        for name, taken in real(asked.cases, folder).items() if asked.cases else ():
-            what = {"campaign": "a campaign's process", "host": "its host"}[name]
-            lines.append(taken.line(what, f"{asked.cases} cases"))
-            holds = holds and taken.holds
+        for name, samples in run_real(arguments.cases, folder).items() if arguments.cases else ():
+            label = {"campaign": "a campaign's process", "host": "its host"}[name]
+            lines.append(samples.line(label, f"{arguments.cases} cases"))
+            holds = holds and samples.holds
             print(lines[-1], flush=True)
-    if asked.write:
-        write(asked.write, lines)
+    if arguments.write:
+        write(arguments.write, lines)
     return int(not holds)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from fuzz.campaign.config import CampaignConfig
-from fuzz.campaign.events import EventHandler
+from fuzz.campaign.event_handler import EventHandler
 from fuzz.campaign.local_hosts import Hosts
+from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import Slice
-from fuzz.campaign.requests import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError

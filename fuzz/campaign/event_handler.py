@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.campaign import protocol
+from fuzz.campaign.planner import RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import Event, Replay
-from fuzz.campaign.requests import RequestPlanner, WorkerSlot
 from fuzz.campaign.state import CampaignState
 from fuzz.errors import CorpusError
 from fuzz.report.notify import finding_document
