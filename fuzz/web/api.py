@@ -165,7 +165,7 @@ def script(service: TheService, entry: TheEntry) -> PlainTextResponse:
     """A stand-alone program that shows the finding. The first time it is made, which takes seconds."""
     result = service.plot_cache.plot(entry)
     if not result.script:
-        raise ConflictError(result.no_script or result.data.why or "there is no script")
+        raise ConflictError(result.no_script or result.why or "there is no script")
     return PlainTextResponse(result.script)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Thread
 
 import numpy as np
 import pytest
@@ -106,34 +105,7 @@ def test_screens_compile_whole_and_once() -> None:
     assert traced.frame_count == 3
 
 
-def doubled(value: float) -> float:
-    return 2 * value
-
-
-def test_hands_share_out_work_in_order_and_tell_what_fails() -> None:
-    pool = ForkPool(doubled, 2)
-    try:
-        assert pool.map(range(7)) == [0, 2, 4, 6, 8, 10, 12] and pool.map([]) == []
-        with pytest.raises(TypeError):
-            pool.map([1, None, 3])
-        assert pool.map(iter([5])) == [10]
-    finally:
-        pool.stop()
-
-
-def test_hands_end_beside_others_forked_later() -> None:
-    """Those hold copies of the first ones' pipes."""
-    first, second = ForkPool(abs, 1), ForkPool(abs, 1)
-    stopping = Thread(target=first.stop, daemon=True)
-    stopping.start()
-    stopping.join(10)
-    ended = not stopping.is_alive()
-    assert second.map([-1, 2]) == [1, 2]
-    second.stop()
-    assert ended
-
-
-def test_hands_decide_what_one_process_decides() -> None:
+def test_a_pool_decides_what_one_process_decides() -> None:
     plan = make_plan(load("geglu"), "geglu", dtype="bfloat16", backend="cpu", pairs=True)
     rounding = kernel(plan).rounding
     rounding.output = "y"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import inf, nextafter
+from math import inf
 
-import mpmath
 import numpy as np
 import pytest
 import torch
@@ -13,10 +11,7 @@ import torch
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, ordinal, to_bits, ulps_between
 from fuzz.model.recipes.torch_values import from_bits as tensor_of
-from fuzz.sweep.correct_rounding import odd_double
-from fuzz.sweep.counting import regions_of
-from fuzz.sweep.counts import REGIONS, SweepCounts, find_runs
-from fuzz.sweep.ranks import bits_at, rank_of, sample_stratum, sample_with_edges
+from fuzz.sweep.ranks import bits_at, rank_of
 from fuzz.sweep.ulps import ordinals, rounded, ulps
 
 NAMES = ("bfloat16", "float16", "float32")
@@ -59,54 +54,3 @@ def test_the_reports_wrong_signs_are_as_many_steps_and_units_off() -> None:
     assert (ordinals(got) - ordinals(want)).tolist() == [0x39E4 + 0x3AC8, 29756 + 126] == [29742 + 126, 29882]
     want, got = want[0], got[0]
     assert float(ulps(got.double(), want.double(), named_dtype("bfloat16"))) == pytest.approx(257, abs=1)
-
-
-def test_rounding_to_odd_keeps_a_number_beside_a_tie_off_it() -> None:
-    kind, tie = named_dtype("bfloat16"), 1 + 2.0**-8
-    with mpmath.workdps(60):
-        above, below = mpmath.mpf(tie) + mpmath.mpf(2) ** -120, mpmath.mpf(tie) - mpmath.mpf(2) ** -120
-        doubles = torch.tensor([odd_double(above), odd_double(below), odd_double(mpmath.mpf(tie))], dtype=torch.float64)
-    assert float(above) == float(below) == tie
-    assert rounded(doubles, kind).tolist() == [1 + 2.0**-7, 1.0, 1.0]
-    assert odd_double(mpmath.mpf("inf")) == inf
-
-
-@pytest.mark.parametrize("name", ["bfloat16", "float16"])
-def test_every_word_has_one_place_and_places_are_in_the_order_of_values(name: str) -> None:
-    kind = named_dtype(name)
-    places = np.arange(1 << kind.bits, dtype=np.uint64)
-    words = bits_at(places, kind)
-    assert sorted(words.tolist()) == list(range(1 << kind.bits))
-    np.testing.assert_array_equal(rank_of(words, kind), places)
-    values = from_bits(words, kind)
-    assert (np.diff(values[~np.isnan(values)][1:-1]) >= 0).all()
-
-
-def test_a_stratum_is_one_sign_and_exponent_with_its_ends() -> None:
-    """Stratum 512 - 1 - 127 = 384 less than the middle: bfloat16 words 0xbf80 + .., -1 to -2."""
-    kind = named_dtype("float32")
-    values = from_bits(sample_with_edges(255 - 127, 50, kind, ()), kind)
-    assert len(values) >= 54 and (np.diff(values) > 0).all()
-    assert values[0] == nextafter(-2.0, 0) or values[0] == -2.0 + 2.0**-23
-    assert values[-1] == -1.0
-    assert len(set(sample_stratum(3, 1 << 30, named_dtype("bfloat16"), 0).tolist())) == 128
-
-
-def test_regions_of_bfloat16_have_the_reports_counts() -> None:
-    kind = named_dtype("bfloat16")
-    values = from_bits(np.arange(1 << 16, dtype=np.uint16), kind)
-    finite = torch.from_numpy(values[np.isfinite(values)].astype(np.float64))
-    region = regions_of(finite, kind.smallest_normal).numpy()
-    counts = dict(zip(REGIONS, np.bincount(region).tolist(), strict=True))
-    assert list(counts.values()) == [16095, 160, 256, 32003, 256, 160, 16096, 254]
-
-
-def test_runs_join_across_parts_only_where_both_touch_the_seam() -> None:
-    x = np.arange(4.0)
-    assert find_runs(x, np.array([True, True, False, True])) == [(0.0, 1.0), (3.0, 3.0)]
-    total = SweepCounts()
-    total.add(SweepCounts(sign_runs=[(0.0, 1.0), (3.0, 3.0)], first_open=True, last_open=True))
-    total.add(SweepCounts(sign_runs=[(4.0, 5.0)], first_open=True))
-    assert total.sign_runs == [(0.0, 1.0), (3.0, 5.0)] and not total.last_open
-    total.add(SweepCounts(sign_runs=[(8.0, 9.0)], first_open=True))
-    assert total.sign_runs[-1] == (8.0, 9.0) and Fraction(len(total.sign_runs)) == 3

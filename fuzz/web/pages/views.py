@@ -101,7 +101,7 @@ class EntryView:
 
     @cached_property
     def plots(self) -> list[Plot]:
-        return make_plots(self.result.data) if self.result else []
+        return make_plots(self.result) if self.result else []
 
     @property
     def script(self) -> str:
@@ -110,8 +110,8 @@ class EntryView:
     @property
     def missing(self) -> Iterator[str]:
         """Why there is no plot or no script."""
-        if self.result and self.result.data.why:
-            yield self.result.data.why
+        if self.result and self.result.why:
+            yield self.result.why
         elif self.result and not self.plots:
             yield "nothing to draw: every output has exactly the reference's values."
         if self.result and self.result.no_script:

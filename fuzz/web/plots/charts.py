@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from fuzz.report.plots.plot import Line, Marker, Plot, height, y_ticks
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_errors, scale_of_ulps, scale_of_values
-from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotData
+from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 
 LABELLED = 8
 """Elements whose index stands below them."""
@@ -16,17 +16,17 @@ LEGEND = (("wrong", "disagrees"), ("right", "agrees"))
 CURVE_LEGEND = (("right", "right sign"), ("wrong", "wrong sign"), ("here", "this case"))
 
 
-def make_plots(data: PlotData) -> list[Plot]:
+def make_plots(result: PlotResult) -> list[Plot]:
     """Of each output the error by element, wrong outputs first; then the error in ULP along inputs.
 
     An output without any error has no plot.
     """
-    inexact = [output for output in data.outputs if any(output.wrong) or any(output.errors)]
+    inexact = [output for output in result.outputs if any(output.wrong) or any(output.errors)]
     outputs = sorted(inexact, key=lambda output: not any(output.wrong))[:MAX_OUTPUTS]
     plots = [plot_elements(output) for output in outputs]
     wrong = [output for output in outputs if any(output.wrong)] or outputs[:1]
-    plots += [plot_curve(curve, wrong) for curve in data.curves]
-    with_curve = {(curve.output, curve.argument) for curve in data.curves}
+    plots += [plot_curve(curve, wrong) for curve in result.curves]
+    with_curve = {(curve.output, curve.argument) for curve in result.curves}
     for output in wrong:
         for name, values in output.inputs.items():
             varied = len({value for value in values if math.isfinite(value)}) > 1

@@ -11,7 +11,7 @@ from fuzz.errors import UsageError, one_line
 from fuzz.model.outcome import describe
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.web.plots.protocol import WORKER, PlotConfig, PlotData, PlotRequest, PlotResult
+from fuzz.web.plots.protocol import WORKER, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.process import InternalError, Worker, WorkerCrash, preload
 
 PATIENCE = 120.0
@@ -33,7 +33,7 @@ def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[P
 
 def died(fate: WorkerCrash) -> PlotResult:
     why = f"nothing to draw: {describe(fate.outcome)}"
-    return PlotResult(PlotData(why=why), no_script="the worker that makes it ended")
+    return PlotResult(why=why, no_script="the worker that makes it ended")
 
 
 def replay_command(path: object, target: str = "") -> str:
@@ -54,7 +54,7 @@ class PlotCache:
         if key in self.results:
             return self.results[key]
         if not self.lock.acquire(timeout=BUSY):
-            return PlotResult(PlotData(why="other entries are being drawn; try again in a minute"))
+            return PlotResult(why="other entries are being drawn; try again in a minute")
         try:
             return self.results.get(key) or self._run(key, indexed)
         finally:
@@ -63,12 +63,12 @@ class PlotCache:
     def _run(self, key: tuple[str, float], indexed: IndexedEntry) -> PlotResult:
         entry, error = indexed.read()
         if entry is None:
-            return PlotResult(PlotData(why=error))
+            return PlotResult(why=error)
         request = PlotRequest(indexed.path, entry, replay_command(indexed.path))
         try:
             (result,) = run_plots([request], self.config)
         except (UsageError, InternalError) as failure:
-            return PlotResult(PlotData(why=f"nothing to draw: {one_line(failure)[-300:]}"))
+            return PlotResult(why=f"nothing to draw: {one_line(failure)[-300:]}")
         self.results[key] = result
         while len(self.results) > CAPACITY:
             self.results.popitem(last=False)

@@ -78,18 +78,11 @@ class ErrorCurve:
 
 
 @dataclass(frozen=True)
-class PlotData:
-    """Everything that is plotted of one case; `why` says why there is nothing, or not more."""
+class PlotResult:
+    """What is plotted of one case, and its stand-alone program. `why` and `no_script` say why there is none."""
 
     outputs: tuple[OutputErrors, ...] = ()
     curves: tuple[ErrorCurve, ...] = ()
     why: str = ""
-
-
-@dataclass(frozen=True)
-class PlotResult:
-    """What a page shows of an entry beside its text. `no_script` says why there is no stand-alone program."""
-
-    data: PlotData
     script: str = ""
     no_script: str = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ from fuzz.sweep.plan import choose_arguments, elementwise_dim
 from fuzz.sweep.ulps import ulps
 from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
 from fuzz.target.spec import Launcher, Target
-from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotData, PlotRequest, PlotResult
+from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.channel import LastResponse
 from fuzz.worker.protocol import WorkerConfig
 
@@ -51,9 +51,9 @@ def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
             check_fits(request.entry.case, load(worker_config.target), request.path)
             return LastResponse(PlotWorker(worker_config, *set_up_process(worker_config)).run(request))
         except UsageError as error:
-            return LastResponse(PlotResult(PlotData(why=one_line(error)), no_script="its target cannot be run here"))
+            return LastResponse(PlotResult(why=one_line(error), no_script="its target cannot be run here"))
         except FatalError as fatal:
-            return LastResponse(PlotResult(PlotData(why=f"nothing to draw: {describe(fatal.outcome)}")))
+            return LastResponse(PlotResult(why=f"nothing to draw: {describe(fatal.outcome)}"))
 
     return handle
 
@@ -91,7 +91,8 @@ class PlotWorker:
 
     def run(self, request: PlotRequest) -> PlotResult:
         """Plots and script of one entry, each with the reason where there is none."""
-        return PlotResult(self.plot_data(request.entry), *self.script(request))
+        script, no_script = self.script(request)
+        return replace(self.measure(request.entry), script=script, no_script=no_script)
 
     def script(self, request: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
@@ -101,20 +102,21 @@ class PlotWorker:
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
 
-    def plot_data(self, entry: Entry) -> PlotData:
+    def measure(self, entry: Entry) -> PlotResult:
+        """What is plotted of an entry."""
         if entry.finding and entry.finding.symptom in FATAL_SYMPTOMS:
-            return PlotData(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
+            return PlotResult(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
         outcome = run(self.target, self.launcher, entry.case.calls, self.backend)
         if not isinstance(outcome, Returned):
-            return PlotData(why=f"nothing to draw: {describe(outcome)}")
+            return PlotResult(why=f"nothing to draw: {describe(outcome)}")
         if self.target.reference is None:
-            return PlotData(why="nothing to draw: the target has no reference")
+            return PlotResult(why="nothing to draw: the target has no reference")
         try:
             seen = make_context(Examination(self.target, self.launcher, entry.case, self.backend, outcome))
         except FuzzError as error:
-            return PlotData(why=f"nothing to draw: {one_line(error)}")
+            return PlotResult(why=f"nothing to draw: {one_line(error)}")
         outputs = tuple(output_errors(seen, output) for output in seen.got if seen.got[output].numel())
-        return PlotData(outputs, self.curves(entry), "" if outputs else "nothing to draw: no floating output")
+        return PlotResult(outputs, self.curves(entry), "" if outputs else "nothing to draw: no floating output")
 
     def curves(self, entry: Entry) -> tuple[ErrorCurve, ...]:
         """The error along the one argument of an elementwise target; none for others."""

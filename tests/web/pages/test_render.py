@@ -18,7 +18,7 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact
 from fuzz.web.pages.render import csp_hash, render_report
 from fuzz.web.pages.views import EntryView
-from fuzz.web.plots.protocol import PlotData, PlotResult
+from fuzz.web.plots.protocol import PlotResult
 
 HOSTILE = """</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&{{ 7 * 7 }}"""
 
@@ -102,7 +102,7 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     seen = Provenance.parse({"diagnosis": HOSTILE, "backend": HOSTILE, "verdict": "kernel", "digits": "50"})
     hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), provenance=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
-    study = PlotResult(PlotData(why=HOSTILE), HOSTILE, HOSTILE)
+    study = PlotResult(why=HOSTILE, script=HOSTILE, no_script=HOSTILE)
     made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fuzz.report.plots.plot import NOT_FINITE, Plot
 from fuzz.web.pages.render import render
 from fuzz.web.plots.charts import make_plots, unravel
-from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotData
+from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -32,40 +32,40 @@ def inside(plot: Plot) -> bool:
 @given(st.lists(st.tuples(st.floats(), FINITE, st.floats(min_value=0)), min_size=1, max_size=30))
 def test_elements_lie_inside_whatever_their_values(rows: list[tuple[float, float, float]]) -> None:
     got, want, bound = map(list, zip(*rows, strict=True))
-    for plot in make_plots(PlotData((output(got, want, bound, {"x": want}),))):
+    for plot in make_plots(PlotResult((output(got, want, bound, {"x": want}),))):
         assert inside(plot)
         assert not any(math.isnan(share) for line in plot.lines for point in line.points for share in point)
 
 
 def test_an_element_over_its_bound_lies_above_it_and_one_inside_below() -> None:
-    (drawn,) = make_plots(PlotData((output([1.0, 2.0], [1.0, 2.001], [1e-6, 1e-2], {}),)))
+    (drawn,) = make_plots(PlotResult((output([1.0, 2.0], [1.0, 2.001], [1e-6, 1e-2], {}),)))
     bounds = [y for _, y in drawn.lines[0].points[::2]]
     assert [marker.kind for marker in drawn.markers] == ["right", "right"]
     assert drawn.markers[1].y < bounds[1]
-    (drawn,) = make_plots(PlotData((output([1.0, 2.5], [1.0, 2.0], [1e-6, 1e-2], {}),)))
+    (drawn,) = make_plots(PlotResult((output([1.0, 2.5], [1.0, 2.0], [1e-6, 1e-2], {}),)))
     bounds = [y for _, y in drawn.lines[0].points[::2]]
     assert drawn.markers[1].kind == "wrong" and drawn.markers[1].y > bounds[1]
 
 
 def test_what_is_not_finite_lies_on_a_tick_of_its_own_at_the_top() -> None:
-    (drawn,) = make_plots(PlotData((output([math.nan, 1.0], [0.5, 1.0], [1e-6, 1e-6], {}),)))
+    (drawn,) = make_plots(PlotResult((output([math.nan, 1.0], [0.5, 1.0], [1e-6, 1e-6], {}),)))
     assert drawn.markers[0].y > 1
     assert (drawn.markers[0].y, "inf") in drawn.y_ticks
 
 
 def test_the_error_is_drawn_along_an_input_that_varies_and_not_along_one_that_does_not() -> None:
     same = output([1.0, 3.0], [1.0, 2.0], [0.1, 0.1], {"x": [-1.0, 4.0], "scale": [1.0, 1.0]})
-    assert [plot.title for plot in make_plots(PlotData((same,)))] == ["y: error by element", "y: ULP against x"]
+    assert [plot.title for plot in make_plots(PlotResult((same,)))] == ["y: error by element", "y: ULP against x"]
 
 
 def test_an_output_without_any_error_is_not_drawn() -> None:
-    assert make_plots(PlotData((output([1.0, 3.0], [1.0, 3.0], [0.1, 0.1], {"x": [-1.0, 4.0]}),))) == []
+    assert make_plots(PlotResult((output([1.0, 3.0], [1.0, 3.0], [0.1, 0.1], {"x": [-1.0, 4.0]}),))) == []
 
 
 def test_a_curve_takes_the_place_of_single_elements_and_marks_them() -> None:
     curve = ErrorCurve("y", "x", "float32", {"dy": "1.0"}, (-8.0, 0.0, 8.0), (1e9, 0.5, 0.0), (True, False, False))
     own = output([1.0], [2.0], [0.1], {"x": [-4.0]})
-    drawn = make_plots(PlotData((own,), (curve,)))[1]
+    drawn = make_plots(PlotResult((own,), (curve,)))[1]
     assert [marker.kind for marker in drawn.markers] == ["wrong", "right", "right", "here"]
     assert inside(drawn)
 
@@ -78,7 +78,7 @@ def test_places_have_the_index_of_the_array(flat: int, shape: tuple[int, ...], d
 def test_names_in_a_plot_are_text() -> None:
     hostile = '</svg><script>alert(1)</script>"'
     curve = ErrorCurve(hostile, hostile, hostile, {hostile: hostile}, (0.0, 1.0), (1.0, 2.0), (False, True))
-    text = render("plots_and_script.html", v=Shown(make_plots(PlotData((), (curve,)))))
+    text = render("plots_and_script.html", v=Shown(make_plots(PlotResult((), (curve,)))))
     assert "<script" not in text and text.count("</svg>") == 1
 
 

@@ -1,0 +1,33 @@
+"""Counts by region, and runs of wrong signs over the parts of a sweep."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits
+from fuzz.sweep.counting import regions_of
+from fuzz.sweep.counts import REGIONS, SweepCounts, find_runs
+
+
+def test_regions_of_bfloat16_have_the_reports_counts() -> None:
+    kind = named_dtype("bfloat16")
+    values = from_bits(np.arange(1 << 16, dtype=np.uint16), kind)
+    finite = torch.from_numpy(values[np.isfinite(values)].astype(np.float64))
+    region = regions_of(finite, kind.smallest_normal).numpy()
+    counts = dict(zip(REGIONS, np.bincount(region).tolist(), strict=True))
+    assert list(counts.values()) == [16095, 160, 256, 32003, 256, 160, 16096, 254]
+
+
+def test_runs_join_across_parts_only_where_both_touch_the_seam() -> None:
+    x = np.arange(4.0)
+    assert find_runs(x, np.array([True, True, False, True])) == [(0.0, 1.0), (3.0, 3.0)]
+    total = SweepCounts()
+    total.add(SweepCounts(sign_runs=[(0.0, 1.0), (3.0, 3.0)], first_open=True, last_open=True))
+    total.add(SweepCounts(sign_runs=[(4.0, 5.0)], first_open=True))
+    assert total.sign_runs == [(0.0, 1.0), (3.0, 5.0)] and not total.last_open
+    total.add(SweepCounts(sign_runs=[(8.0, 9.0)], first_open=True))
+    assert total.sign_runs[-1] == (8.0, 9.0) and Fraction(len(total.sign_runs)) == 3
