@@ -90,7 +90,7 @@ class CPUDriver(DriverBase):  # type: ignore[misc]
     """Runs kernels in this process, one program after another."""
 
     utils = Utilities()
-    launcher_cls = staticmethod(launcher)
+    launcher_cls: Any = staticmethod(launcher)
 
     def __init__(self) -> None:
         super().__init__()
