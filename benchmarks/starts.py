@@ -26,12 +26,11 @@ from multiprocessing import Queue, get_context
 from pathlib import Path
 
 from fuzz.model.entry import digest
-from fuzz.report.progress import Quiet
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
+from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
-from fuzz.triage.bug import Bug
 from fuzz.worker.process import preload
 
 SHARE = 0.9
@@ -51,13 +50,6 @@ class End:
     seconds: float
 
 
-class Start(Fuzzer):
-    """A run that asks no other witness, which would take most of its time."""
-
-    def cross_check_bug(self, bug: Bug) -> None:
-        """Nobody is asked."""
-
-
 def end(target: str, planted: str, seed: int, *, backend: str, seconds: float) -> End:
     """One start, in this process and workers of its own."""
     preload("fuzz.oracles.preload")
@@ -65,7 +57,10 @@ def end(target: str, planted: str, seed: int, *, backend: str, seconds: float) -
         most, limit = None if seconds else 1, seconds or LIMIT
         options = RunOptions(target, planted, backend, seed=seed, seconds=limit, max_findings=most)
         began = time.monotonic()
-        bugs = Start(options, load(target), backend, Path(folder), Quiet(), environment.versions()).run().bugs
+        where = load(target), backend, Path(folder)
+        # Cross-checks would take most of a start's time.
+        fuzzer = Fuzzer(options, *where, Watcher(), environment.versions(), with_cross_checks=False)
+        bugs = fuzzer.run().bugs
         took = time.monotonic() - began
     if not bugs:
         return End(seed, "nothing found", "", 0, took)

@@ -1,4 +1,4 @@
-"""Api: what a target's file uses. `target` turns a launcher into a Target that can be run from a plain function."""
+"""Provides what a target's file uses: `target` turns a launcher into a Target that can be run from a plain function."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuzz.target.spec import Launcher, declare
-from fuzz.target.spec import Target as Record
+from fuzz.target import spec
 
 if TYPE_CHECKING:
-    from fuzz.cli.replay import Replayed
+    from fuzz.model.entry import Entry
     from fuzz.run.options import RunOptions
+    from fuzz.run.replay import ReplayedEntry
 
 
-class Target(Record):
+class Target(spec.Target):
     """A declared target. Calling it calls the launcher."""
 
     def run(
@@ -35,88 +35,78 @@ class Target(Record):
         __tracebackhide__ = True
         from fuzz.run.options import RunOptions
 
-        asked = RunOptions(named(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
-        for text in failures(self, asked):
+        options = RunOptions(qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
+        for text in find_failures(self, options):
             raise AssertionError("\n" + text)
 
 
-def named(target: Record) -> str:
+def qualified_name(target: spec.Target) -> str:
     """The text by which another process loads the same target."""
     return f"{target.path.resolve()}:{target.name}"
 
 
-def failures(target: Record, asked: RunOptions) -> Iterator[str]:
+def find_failures(target: spec.Target, options: RunOptions) -> Iterator[str]:
     """What disagrees, each as one screen: saved entries, then findings of newly drawn cases."""
-    for result in replays(target, asked):
+    for result in replay_saved(target, options):
         if result.reproduced and result.entry.status != "accepted" or not result.passed:
-            yield replayed_text(result)
-    yield from drawn(target, asked)
+            yield replay_screen(result)
+    yield from fuzz_target(target, options)
 
 
-def replays(target: Record, asked: RunOptions) -> Iterator[Replayed]:
-    """The target's saved entries, run again; those of a planted bug only where that bug is asked for."""
+def replay_saved(target: spec.Target, options: RunOptions) -> Iterator[ReplayedEntry]:
+    """Replays the target's saved entries; those of a planted bug only where the options name that bug."""
     from fuzz import corpus
-    from fuzz.cli.replay import replayed
+    from fuzz.run.replay import replay_entries
+    from fuzz.run.setup import findings_folder
 
-    if asked.planted and asked.corpus is None:
+    if options.planted and options.corpus is None:
         return
-    folder = corpus_of(target, asked) / target.name
+    folder = findings_folder(target, options.planted, options.corpus) / target.name
     if folder.is_dir():
-        paths = [path for path in corpus.entry_files([folder]) if corpus.read(path).planted == (asked.planted or "")]
-        yield from replayed(paths, asked.backend, named(target))
+        paths = [path for path in corpus.entry_files([folder]) if corpus.read(path).planted == (options.planted or "")]
+        yield from replay_entries(paths, options.backend, qualified_name(target))
 
 
-def drawn(target: Record, asked: RunOptions) -> Iterator[str]:
-    """The findings of a campaign, but for accepted ones. Ctrl-C ends it and goes on to the caller."""
+def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
+    """The screens of a run's findings, but for accepted ones. Ctrl-C ends the run and goes on to the caller."""
     from fuzz import corpus
-    from fuzz.cli.run import chosen_backend
-    from fuzz.report.progress import Quiet
     from fuzz.run import environment
     from fuzz.run.fuzzer import Fuzzer
+    from fuzz.run.setup import choose_backend, start_worker_server, writable_findings_folder
+    from fuzz.run.watcher import Watcher
     from fuzz.target.loader import load_planted
-    from fuzz.worker.process import preload
 
-    preload("fuzz.oracles.preload")
-    if asked.planted:
-        load_planted(target, asked.planted)
-    folder = corpus_of(target, asked)
-    corpus.check_writable(folder)
-    backend = chosen_backend(asked.backend)
-    result = Fuzzer(asked, target, backend, folder, Quiet(), environment.versions()).run()
+    start_worker_server()
+    if options.planted:
+        load_planted(target, options.planted)
+    folder = writable_findings_folder(target, options.planted, options.corpus)
+    backend = choose_backend(options.backend)
+    result = Fuzzer(options, target, backend, folder, Watcher(), environment.versions()).run()
     if result.interrupted:
         raise KeyboardInterrupt
     for bug in result.bugs:
         entry = corpus.read(Path(bug.path))
         if entry.status != "accepted":
-            yield screen_of(entry, Path(bug.path))
+            yield entry_screen(entry, Path(bug.path))
 
 
-def corpus_of(target: Record, asked: RunOptions) -> Path:
-    """The folder of a target's entries."""
-    from fuzz.cli.run import default_folder
-
-    return asked.corpus or default_folder(target, asked.planted)
-
-
-def replayed_text(result: Replayed) -> str:
+def replay_screen(result: ReplayedEntry) -> str:
     """An entry that did not do what its status says, on one screen."""
-    from fuzz.cli.replay import told
-
-    return f"{result.path}: {told(result)}\n\n{screen_of(result.entry, result.path)}"
+    return f"{result.path}: {result.message}\n\n{entry_screen(result.entry, result.path)}"
 
 
-def screen_of(entry: Any, path: Path) -> str:
-    from fuzz.report.text import screen
+def entry_screen(entry: Entry, path: Path) -> str:
+    from fuzz.report.text import replay_command, screen
 
-    return screen(entry, str(path), f"fuzz replay {path}")
+    return screen(entry, str(path), replay_command(path))
 
 
-def target(**declaration: Any) -> Callable[[Launcher], Target]:
+def target(**declaration: Any) -> Callable[[spec.Launcher], Target]:
     """Declare the decorated launcher as a target; docs/targets.md lists every keyword. Raises TargetError."""
 
-    def decorate(launcher: Launcher) -> Target:
-        made = declare(launcher, cls=Target, **declaration)
-        assert isinstance(made, Target)
-        return made
+    def decorate(launcher: spec.Launcher) -> Target:
+        declared = spec.declare(launcher, cls=Target, **declaration)
+        assert isinstance(declared, Target)
+        return declared
 
     return decorate

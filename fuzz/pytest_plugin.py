@@ -1,4 +1,4 @@
-"""Plugin: pytest collects target files and corpus entries, where ``--fuzz-cases N`` asks for it.
+"""Collects target files and corpus entries as tests, where pytest is run with ``--fuzz-cases N``.
 
 A target in ``fuzz_*.py``, or in a file named on the command line, becomes a test that fuzzes N of its cases. An entry
 beside such a file, in a folder named ``corpus``, or in ``--fuzz-corpus`` becomes a test that replays it. With N = 0
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 FIRST_LINE = b"format: fuzz-case/"
-TAKEN = pytest.StashKey[set[Path]]()
+COLLECTED = pytest.StashKey[set[Path]]()
 """Entries that are collected already, so that one beside a target file and in a collected folder is one test."""
 
 
@@ -37,7 +37,7 @@ def _count(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[TAKEN] = set()
+    config.stash[COLLECTED] = set()
     folder = config.getoption("--fuzz-corpus")
     if folder is None:
         return
@@ -87,7 +87,7 @@ class TargetFile(pytest.File):
             raise self.CollectError(str(error)) from None
         for name, target in targets.items():
             folder = self.path.parent / "corpus" / name
-            for path in _untaken(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
+            for path in _uncollected(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
                 yield ReplayItem.from_parent(self, name=f"{name}/{path.name}", entry=path, target=f"{self.path}:{name}")
             if cases:
                 yield FuzzItem.from_parent(self, name=name, target=target, cases=cases)
@@ -97,14 +97,14 @@ class EntryFile(pytest.File):
     """One entry of a corpus: one test."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        for path in _untaken(self.config, [self.path]):
+        for path in _uncollected(self.config, [self.path]):
             yield ReplayItem.from_parent(self, name="replay", entry=path, target="")
 
 
-def _untaken(config: pytest.Config, paths: Any) -> Iterator[Path]:
+def _uncollected(config: pytest.Config, paths: Any) -> Iterator[Path]:
     for path in paths:
-        if path.resolve() not in config.stash[TAKEN]:
-            config.stash[TAKEN].add(path.resolve())
+        if path.resolve() not in config.stash[COLLECTED]:
+            config.stash[COLLECTED].add(path.resolve())
             yield path
 
 
@@ -130,13 +130,13 @@ class FuzzItem(_Item):
         self.target, self.cases = target, cases
 
     def runtest(self) -> None:
-        from fuzz.api import drawn, named
+        from fuzz.api import fuzz_target, qualified_name
         from fuzz.run.options import RunOptions
 
         option = self.config.getoption
         backend, seed, corpus = option("--fuzz-backend"), option("--fuzz-seed"), option("--fuzz-corpus")
-        asked = RunOptions(named(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
-        if screens := list(drawn(self.target, asked)):
+        options = RunOptions(qualified_name(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
+        if screens := list(fuzz_target(self.target, options)):
             raise Disagreement("\n\n".join(screens))
 
 
@@ -151,13 +151,13 @@ class ReplayItem(_Item):
         self.entry, self.target = entry, target
 
     def runtest(self) -> None:
-        from fuzz.api import replayed_text
-        from fuzz.cli.replay import replayed, told
+        from fuzz.api import replay_screen
+        from fuzz.run.replay import replay_entries
 
-        for result in replayed([self.entry], self.config.getoption("--fuzz-backend"), self.target):
+        for result in replay_entries([self.entry], self.config.getoption("--fuzz-backend"), self.target):
             if not result.passed:
-                raise Disagreement(replayed_text(result))
-            if result.elsewhere:
-                pytest.skip(told(result))
+                raise Disagreement(replay_screen(result))
+            if result.undecided:
+                pytest.skip(result.message)
             if result.reproduced:
-                pytest.xfail(told(result))
+                pytest.xfail(result.message)

@@ -15,6 +15,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, recipe
+from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
 
@@ -86,3 +87,11 @@ def entry(case: Case) -> Entry:
     seen = Element("dx", (1,), "0.5", "0x3f000000", "-0.5", bound="1e-09", ulps="3")
     found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 2 elements wrong", (seen,), disagreeing=1, compared=2)
     return Entry(case, found, planted="erf_saturates", provenance=Provenance(backend="cpu", rate=Rate(10, 10)))
+
+
+@pytest.fixture
+def two_cases(layernorm: Target) -> tuple[Case, Case]:
+    """A smaller case of layernorm_bw and a larger one."""
+    drawn = [RandomEngine(layernorm, 0).case(number) for number in range(40)]
+    small = sorted((case for case in drawn if len(case.calls) == 1), key=Case.elements)
+    return small[0], small[5]

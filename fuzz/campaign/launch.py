@@ -36,7 +36,7 @@ def run_campaign(
 
     `say` gets lines for people. UsageError for what is wrong with the configuration or with this machine.
     """
-    if reason := environment.unsupported():
+    if reason := environment.unsupported_reason():
         raise UsageError(reason)
     create_jobs(config, 0)
     local = config.cluster == "local" or hosts is not None

@@ -26,12 +26,12 @@ from fuzz.campaign.protocol import Replay, Request, Saved, Slice
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding
 from fuzz.report.json import finding_json
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
-from fuzz.run.replay import elsewhere, own_backend, reproduces, target_of
+from fuzz.run.replay import elsewhere, load_target_of, own_backend, reproduces
+from fuzz.run.watcher import Watcher
 from fuzz.search.coverage import cells, possible
 from fuzz.search.engines import ENGINES
 from fuzz.search.statistics import RunStatistics
@@ -49,7 +49,7 @@ PROGRESS_SECONDS = 0.5
 
 
 @dataclass
-class SliceWatcher:
+class SliceWatcher(Watcher):
     """Reports to the campaign what happens in a slice, and keeps the journal."""
 
     channel: HostChannel
@@ -97,14 +97,10 @@ class SliceWatcher:
     def on_saved(self, bug: Bug, replaced: str) -> None:
         self.channel.send(Saved(*_hit(bug), replaced, self.backend, dict(finding_json(bug))))
 
-    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
-    def on_shrunk(self, bug: Bug) -> None: ...
-    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...
-
 
 def _hit(bug: Bug) -> tuple[str, bool, bool, int, int]:
     """The fields of Hit."""
-    return bug.path, bug.known, bug.accepted, bug.hits, bug.first_index
+    return bug.path, bug.known, bug.accepted, bug.hits, bug.origin.index
 
 
 def run_slice(request: Slice, channel: HostChannel) -> None:
@@ -169,7 +165,7 @@ def _replay(request: Replay, path: str) -> protocol.Replayed:
     from fuzz.backends import backend
 
     entry = corpus.read(Path(path))
-    text, target = target_of(entry, Path(path), request.target)
+    text, target = load_target_of(entry, Path(path), request.target)
     name = backend(own_backend(entry, request.backend)).name
     disagrees = reproduces(entry, text, target, name)
     if elsewhere(entry, name, disagrees):

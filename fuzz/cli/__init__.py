@@ -1,4 +1,4 @@
-"""Cli: the `fuzz` command. Exit codes: 0 nothing found, 1 findings, 2 a usage error, 3 an internal error."""
+"""The `fuzz` command. Exit codes: 0 nothing found, 1 findings, 2 a usage error, 3 an internal error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import NoReturn
 from fuzz.cli.console import complain
 from fuzz.errors import FuzzError, one_line
 from fuzz.run import environment
-from fuzz.worker.process import InternalError, preload
+from fuzz.run.setup import start_worker_server
+from fuzz.worker.process import InternalError
 
 USAGE, INTERNAL = 2, 3
 
@@ -22,9 +23,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
-        if arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments and not environment.unsupported():
+        is_run = arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments
+        if is_run and not environment.unsupported_reason():
             # The server of workers takes more than a second to start; the commands are imported meanwhile.
-            preload("fuzz.oracles.preload")
+            start_worker_server()
         from fuzz.cli.app import app
 
         return int(app(arguments, standalone_mode=False, prog_name="fuzz") or 0)

@@ -1,4 +1,4 @@
-"""App: every command of the command line, in the order in which `fuzz --help` lists them."""
+"""Collects the commands of the command line, in the order in which `fuzz --help` lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Console: where the command line writes: results on standard output, everything else on standard error."""
+"""Writes what the command line prints: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fuzz import corpus as corpora
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.run import checked_target, chosen_backend, default_folder
+from fuzz.cli.options import BackendName, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
 from fuzz.drift import BatchDrift, DriftPlan, make_plan
 from fuzz.drift.plan import BATCHES
@@ -21,6 +20,7 @@ from fuzz.model.oracles import INVARIANCE
 from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep.findings import CaseFiler
 
 
@@ -34,21 +34,20 @@ def drift(
     ] = None,
     seed: Annotated[int, typer.Option(help="Of all weights and inputs.")] = 0,
     planted: Annotated[str | None, typer.Option(help="A planted bug instead of the good kernel.")] = None,
-    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
+    backend: BackendName = "auto",
+    corpus: FindingsFolder = None,
     plot: Annotated[Path | None, typer.Option(help="Draw drift, truth and envelope into this file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+    json: Json = False,
 ) -> int:
     """The last row of a batch against the same row alone, layer by layer, with the truth and the envelope."""
-    loaded = checked_target(target, planted, backend)
+    loaded = load_checked_target(target, planted, backend)
     if plot:
         check_plot_path(plot)
     plan = make_plan(
-        loaded, target, backend=chosen_backend(backend), layers=layers, batches=parse_sizes(batches), dtype=dtype,
+        loaded, target, backend=choose_backend(backend), layers=layers, batches=parse_sizes(batches), dtype=dtype,
         planted=planted, settings=parse_pairs(settings or []), seed=seed,
     )  # fmt: skip
-    folder = corpus or default_folder(loaded, planted)
-    corpora.check_writable(folder)
+    folder = writable_findings_folder(loaded, planted, corpus)
     options = RunOptions(target, planted, backend, seed=seed, corpus=folder)
     measured = run_drift(plan, options.worker_memory, report_progress)
     if plot:

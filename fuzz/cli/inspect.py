@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.options import Json
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
@@ -16,7 +17,7 @@ from fuzz.target.spec import Target
 
 
 def list_targets(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+    json: Json = False,
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
     targets = [found for path in built_in_files() for found in targets_in(load_module(path)).values()]
@@ -54,10 +55,10 @@ def described(target: Target) -> dict[str, Any]:
 
 
 def doctor(
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+    json: Json = False,
 ) -> int:
     """Say what this machine can run, and what is known to be wrong with it."""
-    found = environment.diagnosis()
+    found = environment.describe_machine()
     if json:
         put_json(found)
         return 0

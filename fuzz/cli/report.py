@@ -11,14 +11,16 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put
-from fuzz.cli.run import chosen_backend
+from fuzz.cli.options import EntriesTarget, PlotBackendName
 from fuzz.cli.store import URL, needs_service
-from fuzz.cli.version import number
 from fuzz.model.entry import STATUSES
 from fuzz.report.files import check, write
+from fuzz.report.text import replay_command
+from fuzz.run.environment import fuzz_version
+from fuzz.run.setup import choose_backend
 from fuzz.web.pages.render import Table, render_report
 from fuzz.web.pages.views import EntryView
-from fuzz.web.plots.client import replay_command, run_plots
+from fuzz.web.plots.client import run_plots
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest
 
 
@@ -28,8 +30,8 @@ def report(
     ] = "corpus",
     out: Annotated[Path, typer.Option(help="The HTML file to write.")] = Path("report.html"),
     store: Annotated[str, typer.Option(help="Where the campaign is: sqlite:///FILE or postgresql://HOST/NAME.")] = URL,
-    backend: Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")] = "auto",
-    target: Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")] = "",
+    backend: PlotBackendName = "auto",
+    target: EntriesTarget = "",
     plots: Annotated[bool, typer.Option(help="Run the cases again for plots and scripts.")] = True,
 ) -> int:
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
@@ -45,7 +47,7 @@ def report(
 
         title, paths, campaign_facts, tables = read_campaign(what, store)
     requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in paths]
-    config = PlotConfig(chosen_backend(backend), target, search_parents=True) if plots and requests else None
+    config = PlotConfig(choose_backend(backend), target, search_parents=True) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
     title = title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
@@ -71,5 +73,5 @@ def report_facts(views: Sequence[EntryView]) -> dict[str, str]:
         "findings": ", ".join(f"{count} {status}" for status, count in counts.items() if count) or "none",
         "targets": str(len({view.entry.case.target for view in views})),
         "written": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        "fuzz": number(),
+        "fuzz": fuzz_version(),
     }

@@ -10,44 +10,44 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import put
-from fuzz.cli.run import chosen_backend
+from fuzz.cli.options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.oracles import PARITY
-from fuzz.report.text import screen
-from fuzz.run.replay import open_triage, target_of
+from fuzz.report.text import replay_command, screen
+from fuzz.run.replay import load_target_of, open_triage
+from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
 from fuzz.triage.bug import Bug
-from fuzz.worker.process import preload
 
 
 def show(
-    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    path: EntryPath,
     script: Annotated[bool, typer.Option("--script", help="Print a stand-alone program that shows it.")] = False,
     good: Annotated[bool, typer.Option("--good", help="In the program, the good kernel for the planted one.")] = False,
-    target: Annotated[str, typer.Option(help="The file of its target, where it is not beside the corpus.")] = "",
+    target: EntryTarget = "",
 ) -> int:
     """Show one saved case on one screen, or as a stand-alone program."""
     entry = corpus.read(path)
-    repeat = f"fuzz replay {path}" + (f" --target {target}" if target else "")
+    repeat = replay_command(path, target)
     if not script:
         put(screen(entry, str(path), repeat))
         return 0
     from fuzz.report.reproducer.script import script as program
 
-    _, loaded = target_of(entry, path, target)
+    _, loaded = load_target_of(entry, path, target)
     plant = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
     put(program(entry, loaded, plant, repeat))
     return 0
 
 
 def shrink(
-    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    path: EntryPath,
     seconds: Annotated[float, typer.Option(help="How long to go on.")] = 60.0,
-    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    target: Annotated[str, typer.Option(help="The file of its target, where it is not beside the corpus.")] = "",
+    backend: BackendName = "auto",
+    target: EntryTarget = "",
 ) -> int:
     """Go on shrinking a saved case; the entry is replaced where a smaller case shows the same."""
     if seconds <= 0:
@@ -55,33 +55,34 @@ def shrink(
     entry = corpus.read(path)
     if entry.finding is None:
         raise UsageError(f"{path} is a seed case; there is no finding to keep while it shrinks")
-    preload("fuzz.oracles.preload")
-    text, loaded = target_of(entry, path, target)
-    with open_triage(entry, text, loaded, chosen_backend(backend)) as triage:
+    start_worker_server()
+    text, loaded = load_target_of(entry, path, target)
+    with open_triage(entry, text, loaded, choose_backend(backend)) as triage:
         bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
         if bug is None:
             raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
         triage.shrink(bug, Budget(seconds=seconds))
-    bug.only_on_cpu = entry.finding.oracle == PARITY.name
+    bug.least = replace(bug.least, only_on_cpu=entry.finding.oracle == PARITY.name)
     smaller = sort_key(bug.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
-    if not smaller or bug.verdict.name == "undecided":
+    if not smaller or bug.is_undecided:
         put(f"{path} is as small as it gets ({bug.executions} executions)")
         return 0
-    shorter = moved(path, entry, bug)
-    put(f"{shorter} replaces {path} ({bug.executions} executions)")
+    put(f"{replace_entry(path, entry, bug)} replaces {path} ({bug.executions} executions)")
     return 0
 
 
-def moved(path: Path, entry: Entry, bug: Bug) -> Path:
+def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
     """Saves the smaller case in place of the larger one; an entry of that name that exists keeps its status."""
-    cross_checks = bug.cross_checks or entry.provenance.cross_checks
-    seen = replace(entry.provenance, verdict=bug.verdict, diagnosis=bug.diagnosis, cross_checks=cross_checks)
-    smaller = replace(entry, case=bug.case, finding=bug.reported_finding, provenance=seen)
+    cross_checks = bug.least.cross_checks or entry.provenance.cross_checks
+    provenance = replace(
+        entry.provenance, verdict=bug.least.verdict, diagnosis=bug.least.diagnosis, cross_checks=cross_checks
+    )
+    smaller = replace(entry, case=bug.case, finding=bug.least.reported_finding, provenance=provenance)
     return corpus.save(path.parent, smaller, path)
 
 
 def mark(
-    path: Annotated[Path, typer.Argument(help="A corpus entry.")],
+    path: EntryPath,
     status: Annotated[str, typer.Argument(help="open, fixed or accepted.")],
     why: Annotated[str, typer.Option(help="The reason, kept in the entry.")],
 ) -> int:

@@ -9,9 +9,10 @@ import typer
 
 from fuzz.backends import check_name
 from fuzz.cli.console import errors
+from fuzz.cli.options import PlotBackendName
 from fuzz.cli.store import URL, needs_service
-from fuzz.cli.version import number
 from fuzz.errors import UsageError
+from fuzz.run.environment import fuzz_version
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
 
@@ -29,7 +30,7 @@ def serve(
     configs: Annotated[list[Path] | None, typer.Option(help="A folder of campaign files; may be repeated.")] = None,
     targets: Annotated[list[Path] | None, typer.Option(help="A folder of targets; may be repeated.")] = None,
     store: Annotated[str, typer.Option(help="sqlite:///FILE or postgresql://HOST/NAME.")] = "",
-    backend: Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")] = "auto",
+    backend: PlotBackendName = "auto",
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
     require_server()
@@ -46,7 +47,7 @@ def serve(
         config_paths, tuple(targets or ()), host, port, token, backend,
     )  # fmt: skip
 
-    return run(settings, number(), lambda address: errors.print(f"serving {address}", highlight=False))
+    return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}", highlight=False))
 
 
 def require_server() -> None:

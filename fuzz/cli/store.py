@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import put, put_json
+from fuzz.cli.options import Json, StoreUrl
 from fuzz.errors import CorpusError, UsageError
 
 URL = "sqlite:///.fuzz/store.sqlite"
@@ -21,8 +22,8 @@ def rebuild(
     corpus: Annotated[Path, typer.Option(help="The folder of entries, which is the truth of findings.")] = Path(
         "corpus"
     ),
-    url: Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://HOST/NAME.")] = URL,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+    url: StoreUrl = URL,
+    json: Json = False,
 ) -> int:
     """Make the findings of a store again from a corpus folder."""
     needs_service()

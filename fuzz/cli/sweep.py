@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from fuzz import corpus as corpora
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.run import checked_target, chosen_backend, default_folder
+from fuzz.cli.options import BackendName, FindingsFolder, Json
 from fuzz.errors import UsageError
 from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.findings import CaseFiler
 from fuzz.sweep.plot import make_plots
@@ -36,25 +36,24 @@ def sweep(
     pairs: Annotated[bool, typer.Option("--pairs", help="Every pair of values of two arguments.")] = False,
     output: Annotated[str, typer.Option(help="The output to look at; the first by default.")] = "",
     planted: Annotated[str | None, typer.Option(help="Sweep a planted bug instead of the good kernel.")] = None,
-    backend: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    backend: BackendName = "auto",
     stratified: Annotated[
         int | None, typer.Option(help="So many values, every sign and exponent evenly; 0 for all there are.")
     ] = None,
-    corpus: Annotated[Path | None, typer.Option(help="Folder for findings.")] = None,
+    corpus: FindingsFolder = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the error against the value into this file.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")] = False,
+    json: Json = False,
 ) -> int:
     """Every value of a dtype, against the correctly rounded result: a table by region, wrong signs, a plot."""
     start = time.monotonic()
-    loaded = checked_target(target, planted, backend)
+    loaded = load_checked_target(target, planted, backend)
     if plot:
         check_plot_path(plot)
     plan = make_plan(
-        loaded, target, dtype=dtype, backend=chosen_backend(backend), planted=planted, swept=argument,
+        loaded, target, dtype=dtype, backend=choose_backend(backend), planted=planted, swept=argument,
         settings=parse_pairs(settings or []), pairs=pairs, count=stratified, output=output,
     )  # fmt: skip
-    folder = corpus or default_folder(loaded, planted)
-    corpora.check_writable(folder)
+    folder = writable_findings_folder(loaded, planted, corpus)
     options = RunOptions(target, planted, backend, corpus=folder)
     counts = run_sweep(plan, options.worker_memory, loaded.timeout, make_reporter(plan))
     seconds = time.monotonic() - start

@@ -1,1 +1,1 @@
-"""Report: what a person or a script reads: one screen, live progress, JSON, a stand-alone script."""
+"""What a person or a script reads: one screen, live progress, JSON, files for continuous integration, a program."""

@@ -1,4 +1,4 @@
-"""Files: results that a command writes beside its output: checked before it works, whole or not at all."""
+"""Writes the result files of commands: checked before the work begins, whole or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fuzz.errors import UsageError
 
 
 def check(path: Path | None, option: str) -> None:
-    """UsageError where a file cannot be written there, before hours of work end in that."""
+    """Raises UsageError where a file cannot be written there, before hours of work end in that."""
     if path is None:
         return
     if path.is_dir():
@@ -22,7 +22,7 @@ def check(path: Path | None, option: str) -> None:
 
 
 def write(path: Path, text: str) -> None:
-    """The file is the old one or the new one, never a part. UsageError where it cannot be written."""
+    """Replaces the file as a whole, so that it is never partly written. Raises UsageError where that fails."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

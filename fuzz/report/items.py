@@ -1,4 +1,4 @@
-"""Items: what a run or a replay came to, one by one, as the formats of continuous integration tell it."""
+"""Makes an item of each finding or entry: what the formats for continuous integration say of it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.report.text import headline, screen
+from fuzz.report.text import headline, replay_command, screen
 from fuzz.run.fuzzer import Result
+from fuzz.run.replay import ReplayedEntry
 from fuzz.target.spec import Target
 
-PLACE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
+SOURCE_LINE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
 """A planted bug stands in brackets behind the file that it changes."""
 
 
 @dataclass(frozen=True)
-class Item:
-    """One finding or entry. `state` is ok, failed or accepted; `seen` new, known or saved; `told` one line, why.
+class ReportItem:
+    """One finding or entry. `state` is ok, failed or accepted; `seen` new, known or saved; `message` is one line.
 
     `source` and `line` are where the kernel is wrong, as far as that is known.
     """
@@ -27,9 +28,14 @@ class Item:
     path: str
     state: str
     seen: str
-    told: str
+    message: str
     source: str
     line: int
+
+    @property
+    def oracle(self) -> str:
+        """The oracle that files it; ``seed`` for an entry that is no finding."""
+        return self.entry.finding.oracle if self.entry.finding else "seed"
 
     @property
     def rule(self) -> str:
@@ -43,43 +49,44 @@ class Item:
     @property
     def text(self) -> str:
         """The whole screen of the finding, ending with the command that repeats it."""
-        return screen(self.entry, self.path, f"fuzz replay {self.path}")
+        return screen(self.entry, self.path, replay_command(self.path))
 
 
-def items(result: Result, target: Target, *, only_new: bool) -> list[Item]:
-    """The findings of a run; those fail that its exit code counts."""
-    found = []
-    for bug in result.bugs:
-        also = tuple(other.summary for other in bug.also)
-        seen = replace(bug.provenance, backend=result.backend, rate=bug.rate)
-        entry = Entry(bug.case, bug.reported_finding, planted=result.options.planted or "", also=also, provenance=seen)
-        state = "accepted" if bug.accepted else "ok" if bug.known and only_new else "failed"
-        told = headline(bug.reported_finding)
-        found.append(item(entry, target, bug.path, state, "known" if bug.known else "new", told))
-    return found
-
-
-def item(entry: Entry, target: Target, path: str, state: str, seen: str, told: str) -> Item:
+def make_item(entry: Entry, target: Target, path: str, state: str, seen: str, message: str) -> ReportItem:
+    """The item of an entry, with the line of source that it concerns."""
     status = "accepted" if state == "accepted" else entry.status
-    return Item(replace(entry, status=status), path, state, seen, told, *location(entry, target))
+    return ReportItem(replace(entry, status=status), path, state, seen, message, *locate(entry, target))
 
 
-def location(entry: Entry, target: Target) -> tuple[str, int]:
+def run_items(result: Result, target: Target, *, only_new: bool) -> list[ReportItem]:
+    """The findings of a run; those fail that its exit code counts."""
+    items = []
+    for bug in result.bugs:
+        entry = bug.to_entry(backend=result.backend, planted=result.options.planted or "")
+        state = "accepted" if bug.accepted else "ok" if bug.known and only_new else "failed"
+        message = headline(bug.least.reported_finding)
+        items.append(make_item(entry, target, bug.path, state, "known" if bug.known else "new", message))
+    return items
+
+
+def replay_item(replayed: ReplayedEntry) -> ReportItem:
+    """A replayed entry; it fails where it did not do what its status says."""
+    state = "accepted" if replayed.entry.status == "accepted" else "ok" if replayed.passed else "failed"
+    return make_item(replayed.entry, replayed.target, str(replayed.path), state, "saved", replayed.message)
+
+
+def locate(entry: Entry, target: Target) -> tuple[str, int]:
     """(file, line): the access that is wrong where the finding knows it, else the launcher in the target's file.
 
-    Files below the working folder are told relative to it, as tools on a checkout expect.
+    Paths of files below the working folder are relative to it, as tools on a checkout expect.
     """
-    known = PLACE.fullmatch(entry.finding.source_line) if entry.finding else None
-    if known and Path(known["file"]).name != target.path.name:
-        return known["file"], int(known["line"])
-    line = int(known["line"]) if known else target.launcher.__code__.co_firstlineno
-    return relative(target.path), line
-
-
-def relative(path: Path) -> str:
+    access = SOURCE_LINE.fullmatch(entry.finding.source_line) if entry.finding else None
+    if access and Path(access["file"]).name != target.path.name:
+        return access["file"], int(access["line"])
+    line = int(access["line"]) if access else target.launcher.__code__.co_firstlineno
     here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+    return str(target.path.relative_to(here) if target.path.is_relative_to(here) else target.path), line
 
 
-def failed(found: Iterable[Item]) -> int:
-    return sum(one.state == "failed" for one in found)
+def count_failed(items: Iterable[ReportItem]) -> int:
+    return sum(item.state == "failed" for item in items)

@@ -1,11 +1,10 @@
-"""Machine: results as JSON values that scripts may rely on; docs/command-line.md tells every field."""
+"""Makes the JSON values of results, on which scripts may rely; docs/command-line.md explains every field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from fuzz.model.entry import Entry
 from fuzz.run.fuzzer import Result
 from fuzz.triage.bug import Bug
 
@@ -38,29 +37,31 @@ def run_json(result: Result) -> Mapping[str, Any]:
 
 
 def finding_json(bug: Bug) -> Mapping[str, Any]:
-    entry = Entry(bug.case, bug.reported_finding)
+    """The value of one finding, in every command's JSON and in notifications."""
+    least, finding = bug.least, bug.least.reported_finding
+    entry = bug.to_entry()
     return {
         "id": entry.name.removesuffix(".yaml"),
-        "oracle": bug.reported_finding.oracle,
-        "output": bug.reported_finding.output,
-        "symptom": bug.reported_finding.symptom,
-        "message": bug.reported_finding.message,
-        "also": [other.summary for other in bug.also],
+        "oracle": finding.oracle,
+        "output": finding.output,
+        "symptom": finding.symptom,
+        "message": finding.message,
+        "also": list(entry.also),
         "seen": "known" if bug.known else "new",
-        "verdict": bug.verdict.name,
-        "reason": bug.verdict.reason,
-        "digits": bug.verdict.digits,
-        "proof": bug.verdict.proof,
+        "verdict": least.verdict.name,
+        "reason": least.verdict.reason,
+        "digits": least.verdict.digits,
+        "proof": least.verdict.proof,
         "path": bug.path,
         "calls": len(bug.case.calls),
         "dims": dict(bug.case.last.dims),
         "elements": bug.case.elements(),
         "rate": [bug.rate.shown, bug.rate.runs],
         "rate_interval": [round(end, 4) for end in bug.rate.interval],
-        "first_case": bug.first_index,
-        "first_seconds": round(bug.first_seconds, 3),
+        "first_case": bug.origin.index,
+        "first_seconds": round(bug.origin.seconds, 3),
         "hits": bug.hits,
         "executions": bug.executions,
-        "witnesses": dict(bug.cross_checks),
-        "diagnosis": "; ".join(bug.diagnosis) or bug.reported_finding.message,
+        "witnesses": dict(least.cross_checks),
+        "diagnosis": "; ".join(least.diagnosis) or finding.message,
     }

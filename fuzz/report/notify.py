@@ -1,6 +1,6 @@
-"""Notify: a command of the user's is told of each new finding, as a JSON document on its standard input.
+"""Runs a command of the user's for each new finding, with a JSON document on its standard input.
 
-A run and a campaign tell the same document; docs/service.md tells every field.
+A run and a campaign write the same document; docs/service.md explains every field.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def notify(command: str, document: Mapping[str, Any]) -> str:
 
 
 def event_document(event: str, *, campaign: str | None = None, **values: object) -> dict[str, object]:
-    """What a command is told; `campaign` is the name of the campaign, None of a single run."""
+    """What a command reads; `campaign` is the name of the campaign, None of a single run."""
     return {"version": VERSION, "event": event, "campaign": campaign, **values}
 
 
@@ -64,7 +64,7 @@ def finding_document(
 
 @dataclass
 class NotifyingProgress(Progress):
-    """Progress that also tells a command of each new finding, once. A command that fails is a warning."""
+    """Shows progress, and notifies a command of each new finding once. A command that fails is a warning."""
 
     notification: str = ""
     options: RunOptions | None = None
@@ -80,36 +80,34 @@ class NotifyingProgress(Progress):
         self.notify(bug)
 
     def notify(self, bug: Bug) -> None:
-        if not self.notification or self.options is None or bug.known or any(one is bug for one in self.notified):
+        if not self.notification or self.options is None or bug.known or any(other is bug for other in self.notified):
             return
         self.notified.append(bug)
         options = self.options
-        told = finding_document(finding_json(bug), str(options.target), options.planted, self.backend, options.seed)
-        warning = notify(self.notification, told)
-        if warning:
+        data = finding_document(finding_json(bug), options.target, options.planted, self.backend, options.seed)
+        if warning := notify(self.notification, data):
             self.console.print(f"warning: {warning}", highlight=False, markup=False)
 
-    def ended(self, result: Result) -> None:
-        """Tells of findings that the end of the run kept from being told."""
+    def notify_rest(self, result: Result) -> None:
+        """Notifies of the findings that the end of the run left out."""
         for bug in result.bugs:
             self.notify(bug)
 
 
 @dataclass
 class CampaignNotifier:
-    """Tells a campaign's command, beside what goes on; `say` hears of a command that fails.
+    """Notifies a campaign's command in a thread of its own; `say` gets a warning where the command fails.
 
-    The process waits for what still runs when it ends, as long as a command may take.
+    The process ends only when the commands that still run have ended, or have taken too long.
     """
 
     command: str
     say: Callable[[str], None]
 
-    def __call__(self, told: Mapping[str, Any]) -> None:
+    def __call__(self, document: Mapping[str, Any]) -> None:
         if self.command:
-            threading.Thread(target=self._tell, args=(told,)).start()
+            threading.Thread(target=self._notify, args=(document,)).start()
 
-    def _tell(self, told: Mapping[str, Any]) -> None:
-        warning = notify(self.command, told)
-        if warning:
+    def _notify(self, document: Mapping[str, Any]) -> None:
+        if warning := notify(self.command, document):
             self.say(f"warning: {warning}")

@@ -1,8 +1,8 @@
-"""Live: progress on standard error while a campaign runs, and the table at its end."""
+"""Shows the progress of a run on standard error, and the table at its end."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.live import Live
@@ -10,26 +10,24 @@ from rich.table import Table
 from rich.text import Text
 
 from fuzz.model.case import Case
-from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, headline, screen
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
+from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
-from fuzz.worker.protocol import ReplicaGroup
 
 
 @dataclass
-class Progress:
-    """A Watcher that writes to a console."""
+class Progress(Watcher):
+    """Writes the events of a run to a console. `command` is what repeats a finding, before the path of its entry."""
 
     console: Console
     command: str
     live: Live | None = None
-    shown: float = -1.0
-    findings: list[Bug] = field(default_factory=list)
+    last_shown: float = -1.0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         planted = f" with the planted bug {options.planted}" if options.planted else ""
@@ -43,9 +41,9 @@ class Progress:
             self.live.start()
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
-        if seconds - self.shown < (0.25 if self.live else 10.0):
+        if seconds - self.last_shown < (0.25 if self.live else 10.0):
             return
-        self.shown = seconds
+        self.last_shown = seconds
         line = progress_line(statistics, seconds, findings)
         if self.live:
             self.live.update(Text(line))
@@ -58,16 +56,11 @@ class Progress:
         self._print("\n".join([*lines, "  shrinking .."]))
 
     def on_shrunk(self, bug: Bug) -> None:
-        entry = Entry(bug.case, bug.reported_finding, provenance=bug.provenance)
-        tries = f"{bug.executions} executions"
-        self._print(screen(entry, f"{bug.path} (shrunk in {tries})", f"{self.command} {bug.path}"))
+        path = f"{bug.path} (shrunk in {bug.executions} executions)"
+        self._print(screen(bug.to_entry(), path, f"{self.command} {bug.path}"))
 
-    def on_group_start(self, group: ReplicaGroup) -> None: ...
-    def on_group_done(self, group: ReplicaGroup) -> None: ...
-    def on_saved(self, bug: Bug, replaced: str) -> None: ...
-
-    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None:
-        self._print(f"case {index} {why}; not counted as a finding")
+    def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
+        self._print(f"case {index} {reason}; not counted as a finding")
 
     def finish(self) -> None:
         if self.live:
@@ -98,21 +91,9 @@ def summary(result: Result) -> Table:
     for bug in result.bugs:
         dims = " ".join(f"{name}={size}" for name, size in bug.case.last.dims.items())
         seen = "known" if bug.known else "new"
-        name = f"{bug.reported_finding.oracle}/{bug.reported_finding.symptom} {bug.reported_finding.output}"
+        finding = bug.least.reported_finding
+        name = f"{finding.oracle}/{finding.symptom} {finding.output}"
         table.add_row(f"finding ({seen})", f"{name}: {dims}, {bug.hits} hits")
     if not result.bugs:
         table.add_row("findings", "none")
     return table
-
-
-class Quiet:
-    """A Watcher that says nothing."""
-
-    def on_start(self, options: RunOptions, target: Target, backend: str) -> None: ...
-    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None: ...
-    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None: ...
-    def on_group_start(self, group: ReplicaGroup) -> None: ...
-    def on_group_done(self, group: ReplicaGroup) -> None: ...
-    def on_saved(self, bug: Bug, replaced: str) -> None: ...
-    def on_shrunk(self, bug: Bug) -> None: ...
-    def on_unconfirmed(self, finding: Finding, index: int, why: str) -> None: ...

@@ -1,4 +1,4 @@
-"""SARIF: items as the static analysis results that code hosts show at the lines they concern (OASIS SARIF 2.1.0)."""
+"""Writes items as the static analysis results that code hosts show at the lines they concern (OASIS SARIF 2.1.0)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz.model.oracles import find_oracle
-from fuzz.report.items import Item
+from fuzz.report.items import ReportItem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-ROOT = "SRCROOT"
+SOURCE_ROOT = "SRCROOT"
 SEED = "seed"
 """The rule of a case that is saved without a finding."""
 
 
-def sarif(found: Sequence[Item], version: str) -> str:
-    """The log of one run: every item is a result."""
-    rules = sorted({one.rule for one in found})
-    driver = {"name": "fuzz", "version": version, "semanticVersion": version, "rules": [rule(name) for name in rules]}
-    results = [result(one, rules.index(one.rule)) for one in found]
+def sarif(items: Sequence[ReportItem], version: str) -> str:
+    """The log of one run, in which every item is a result. `version` is that of this package."""
+    names = sorted({item.rule for item in items})
+    rules = [rule(name) for name in names]
+    driver = {"name": "fuzz", "version": version, "semanticVersion": version, "rules": rules}
+    results = [result(item, names.index(item.rule)) for item in items]
     run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=True) + "\n"
 
@@ -35,32 +36,32 @@ def rule(name: str) -> dict[str, Any]:
     return {"id": name, "name": name.replace("/", "-"), "shortDescription": {"text": title(name.split("/")[0])}}
 
 
-def result(one: Item, index: int) -> dict[str, Any]:
-    accepted = one.state == "accepted"
-    made: dict[str, Any] = {
-        "ruleId": one.rule,
-        "ruleIndex": index,
-        "level": "note" if accepted else level(one),
-        "message": {"text": f"{one.entry.case.target}: {one.told}"},
-        "locations": [place(one.source, one.line)],
-        "partialFingerprints": {"fuzzCase/v1": one.entry.digest},
-        "baselineState": "new" if one.seen == "new" else "unchanged",
-        "properties": properties(one),
+def result(item: ReportItem, rule_index: int) -> dict[str, Any]:
+    accepted = item.state == "accepted"
+    fields: dict[str, Any] = {
+        "ruleId": item.rule,
+        "ruleIndex": rule_index,
+        "level": "note" if accepted else level(item),
+        "message": {"text": f"{item.entry.case.target}: {item.message}"},
+        "locations": [location(item.source, item.line)],
+        "partialFingerprints": {"fuzzCase/v1": item.entry.digest},
+        "baselineState": "new" if item.seen == "new" else "unchanged",
+        "properties": properties(item),
     }
-    if one.path:
-        entry = {"physicalLocation": {"artifactLocation": artifact(one.path)}, "message": {"text": "the corpus entry"}}
-        made["relatedLocations"] = [entry | {"id": 1}]
+    if item.path:
+        place = {"physicalLocation": {"artifactLocation": artifact(item.path)}, "message": {"text": "the corpus entry"}}
+        fields["relatedLocations"] = [place | {"id": 1}]
     if accepted:
-        made["suppressions"] = [{"kind": "external", "justification": one.entry.why or "accepted in the corpus"}]
-    return made
+        fields["suppressions"] = [{"kind": "external", "justification": item.entry.why or "accepted in the corpus"}]
+    return fields
 
 
-def level(one: Item) -> str:
+def level(item: ReportItem) -> str:
     """A reference that is wrong is the target's author's matter, not a fault of the kernel."""
-    return "warning" if one.entry.provenance.adjudication.name == "reference" else "error"
+    return "warning" if item.entry.provenance.adjudication.name == "reference" else "error"
 
 
-def place(file: str, line: int) -> dict[str, Any]:
+def location(file: str, line: int) -> dict[str, Any]:
     return {"physicalLocation": {"artifactLocation": artifact(file), "region": {"startLine": line}}}
 
 
@@ -69,10 +70,11 @@ def artifact(file: str) -> dict[str, str]:
     path = PurePath(file)
     if path.is_absolute():
         return {"uri": "file://" + quote(path.as_posix(), errors="surrogatepass")}
-    return {"uri": quote(path.as_posix(), errors="surrogatepass"), "uriBaseId": ROOT}
+    return {"uri": quote(path.as_posix(), errors="surrogatepass"), "uriBaseId": SOURCE_ROOT}
 
 
-def properties(one: Item) -> dict[str, Any]:
-    found = {"repeat": f"fuzz replay {one.path}", "dims": dict(one.entry.case.last.dims)}
-    said = {"planted": one.entry.planted, "verdict": one.entry.provenance.fields().get("verdict", "")}
-    return found | {name: text for name, text in said.items() if text}
+def properties(item: ReportItem) -> dict[str, Any]:
+    entry = item.entry
+    optional = {"planted": entry.planted, "verdict": entry.provenance.fields().get("verdict", "")}
+    required = {"repeat": f"fuzz replay {item.path}", "dims": dict(entry.case.last.dims)}
+    return required | {name: text for name, text in optional.items() if text}

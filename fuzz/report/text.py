@@ -1,4 +1,4 @@
-"""Screen: a finding on one screen: the case, got and wanted, bits, ulps, where it was seen, how to repeat it."""
+"""Writes a finding on one screen: the case, got and wanted, bits, ulps, where it was seen, how to repeat it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ from fuzz.model.recipes import Exact, Patched
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
 LISTED = 12
 """Values that are told one by one."""
+
+
+def replay_command(path: object, target: str = "") -> str:
+    """The command that replays an entry; `target` is the file of its target, where that is not beside it."""
+    return f"fuzz replay {path}" + (f" --target {target}" if target else "")
 
 
 def screen(entry: Entry, path: str, command: str) -> str:

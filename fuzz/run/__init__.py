@@ -1,1 +1,1 @@
-"""Run: one target until a budget ends, and replay of what was saved."""
+"""Runs one target until a budget ends, and replays what was saved."""

@@ -1,4 +1,4 @@
-"""Machine: what this machine is and can do, for `fuzz doctor`, for entries and for defaults."""
+"""Describes this machine and its packages, for `fuzz doctor`, for entries and for defaults."""
 
 from __future__ import annotations
 
@@ -10,19 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 EXTRAS = (
-    "torch",
-    "triton",
-    "numpy",
-    "hypothesis",
-    "yaml",
-    "rich",
-    "typer",
-    "mpmath",
-    "python-flint",
-    "pytest",
-    "ziglang",
-)
+    "torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "python-flint", "pytest", "ziglang",
+)  # fmt: skip
+DISTRIBUTION = "triton-differential-fuzz"
 DISTRIBUTIONS = {"yaml": "pyyaml"}
+"""Distributions that are not named as their module."""
 PYTHONS = ((3, 11), (3, 12))
 TRITONS = ("3.6", "3.7", "3.8", "3.9")
 """The Tritons under which `make versions` runs the tests of the cpu backend."""
@@ -30,10 +22,10 @@ TRITONS = ("3.6", "3.7", "3.8", "3.9")
 
 def versions() -> dict[str, str]:
     """Versions that a finding depends on."""
-    return {name: version(name) for name in ("torch", "triton")} | {"python": platform.python_version()}
+    return {name: installed_version(name) for name in ("torch", "triton")} | {"python": platform.python_version()}
 
 
-def version(name: str) -> str:
+def installed_version(name: str) -> str:
     """The installed version of a distribution, or ``missing``."""
     try:
         return importlib.metadata.version(DISTRIBUTIONS.get(name, name))
@@ -41,7 +33,17 @@ def version(name: str) -> str:
         return "missing"
 
 
-def unsupported() -> str:
+def fuzz_version() -> str:
+    """The installed version of this package; a checkout that is not installed has no other source than its package."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        import fuzz
+
+        return fuzz.__version__
+
+
+def unsupported_reason() -> str:
     """Why this machine is not supported at all, in one line; empty where it is."""
     if sys.platform != "linux":
         return f"only Linux is supported, not {sys.platform}"
@@ -52,29 +54,29 @@ def unsupported() -> str:
     return ""
 
 
-def diagnosis() -> Mapping[str, object]:
+def describe_machine() -> Mapping[str, object]:
     """What runs here and what does not, with the reason."""
     from fuzz.backends import BACKENDS
 
     backends = {name: backend.unavailable_reason() or "ready" for name, backend in BACKENDS.items()}
     return {
-        "machine": unsupported() or f"{sys.platform} {platform.machine()}",
+        "machine": unsupported_reason() or f"{sys.platform} {platform.machine()}",
         "python": platform.python_version(),
         "triton": tested_triton(),
-        "packages": {name: version(name) for name in EXTRAS},
+        "packages": {name: installed_version(name) for name in EXTRAS},
         "backends": backends,
         "dtypes": {name: list(dtypes()) for name, reason in backends.items() if reason == "ready"},
-        "notes": list(notes()),
+        "notes": known_problems(),
     }
 
 
 def tested_triton() -> str:
     """The version of Triton, and whether the tests of the cpu backend run under it."""
-    found = version("triton")
-    if found == "missing":
-        return found
-    is_tested = ".".join(found.split(".")[:2]) in TRITONS
-    return f"{found}, {'tested' if is_tested else 'untested'}"
+    installed = installed_version("triton")
+    if installed == "missing":
+        return installed
+    is_tested = ".".join(installed.split(".")[:2]) in TRITONS
+    return f"{installed}, {'tested' if is_tested else 'untested'}"
 
 
 def dtypes() -> tuple[str, ...]:
@@ -82,20 +84,21 @@ def dtypes() -> tuple[str, ...]:
     return ("float32", "bfloat16", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 
 
-def notes() -> list[str]:
+def known_problems() -> list[str]:
     """What is known to be wrong with this machine's versions."""
-    found = []
+    problems = []
     if sys.version_info[:2] not in PYTHONS:
-        found.append(f"Python {platform.python_version()} is untested; 3.11 and 3.12 are tested")
+        problems.append(f"Python {platform.python_version()} is untested; 3.11 and 3.12 are tested")
     if tested_triton().endswith("untested"):
-        found.append(f"triton {version('triton')} is untested; {', '.join(TRITONS)} are tested")
-    if version("ziglang") == "missing":
-        found.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
-    if version("mpmath") == "missing":
-        found.append("mpmath is not installed: findings cannot be adjudicated")
-    elif version("python-flint") == "missing":
-        found.append("python-flint is not installed: exact values are confirmed at two precisions, but not certified")
-    return found
+        problems.append(f"triton {installed_version('triton')} is untested; {', '.join(TRITONS)} are tested")
+    if installed_version("ziglang") == "missing":
+        problems.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
+    if installed_version("mpmath") == "missing":
+        problems.append("mpmath is not installed: findings cannot be adjudicated")
+    elif installed_version("python-flint") == "missing":
+        gap = "exact values are confirmed at two precisions, but not certified"
+        problems.append(f"python-flint is not installed: {gap}")
+    return problems
 
 
 def process_age() -> float:

@@ -1,4 +1,4 @@
-"""Config: what one run is asked to do, checked. Limits are in seconds, cases and bytes."""
+"""Holds the options of one run and checks them. Limits are in seconds, cases and bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ DEFAULT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class RunOptions:
-    """One target until a budget ends. None means no limit of that kind; `corpus` None means a temporary folder.
+    """What one run is to do. A limit of None is no limit; a `corpus` of None is the target's own folder.
 
-    `first_plan` and `first_case` are the numbers of the first ones: not 0 where it goes on after an earlier run.
+    `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
+    numbers of the first plan and case: not 0 where the run goes on after an earlier one. Raises UsageError where a
+    value is out of range.
     """
 
     target: str

@@ -1,14 +1,18 @@
-"""Replaying: whether a saved case still shows what it was saved for."""
+"""Replays saved cases: says whether each still shows what it was saved for, and whether its status expects that."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from fuzz import corpus
 from fuzz.backends import DEFAULT
 from fuzz.model.entry import Entry
 from fuzz.model.oracles import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
 from fuzz.run.options import RunOptions
+from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
@@ -16,23 +20,67 @@ from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
 
 
-def target_of(entry: Entry, path: Path, given: str) -> tuple[str, Target]:
-    """(what to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
-    text, loaded = find_target(entry.case.target, path, given)
+@dataclass(frozen=True)
+class ReplayedEntry:
+    """An entry, its target, the backend that ran it, and whether the case still shows what it was saved for."""
+
+    path: Path
+    entry: Entry
+    target: Target
+    backend: str
+    reproduced: bool
+
+    @property
+    def undecided(self) -> bool:
+        """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
+        return elsewhere(self.entry, self.backend, self.reproduced)
+
+    @property
+    def passed(self) -> bool:
+        """Whether the entry did what its status says of its own backend; an accepted one may do either."""
+        expected = self.reproduced == (self.entry.status == "open")
+        return self.entry.status == "accepted" or expected or self.undecided
+
+    @property
+    def message(self) -> str:
+        """What became of it, in one line."""
+        if self.undecided:
+            return f"open, seen on {self.entry.provenance.backend}; agrees on {self.backend}"
+        if self.passed:
+            return f"{self.entry.status}, {'disagrees' if self.reproduced else 'agrees'}"
+        if self.reproduced:
+            return f"marked {self.entry.status}, but it disagrees again"
+        return f"marked {self.entry.status}, but it agrees now; fuzz mark {self.path} fixed --why .."
+
+
+def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Iterator[ReplayedEntry]:
+    """Replays the entries of files and folders, each in a clean worker.
+
+    With the backend ``auto`` an entry runs on the one that it was seen on, where that runs here. `target` names the
+    entries' target where it is not beside them. Raises UsageError where something cannot be read or run.
+    """
+    entries = [(path, corpus.read(path)) for path in corpus.entry_files(list(paths))]
+    if entries:
+        start_worker_server()
+    chosen = choose_backend(backend)
+    for path, entry in entries:
+        yield replay_entry(path, entry, own_backend(entry, chosen) if backend == "auto" else chosen, target)
+
+
+def replay_entry(path: Path, entry: Entry, backend: str, target: str = "") -> ReplayedEntry:
+    """Replays one entry on a backend."""
+    backend = choose_backend(backend)
+    name, loaded = load_target_of(entry, path, target)
+    return ReplayedEntry(path, entry, loaded, backend, reproduces(entry, name, loaded, backend))
+
+
+def load_target_of(entry: Entry, path: Path, target: str) -> tuple[str, Target]:
+    """(the name to load it by, an entry's target); checked to take the entry's case and to have its planted bug."""
+    name, loaded = find_target(entry.case.target, path, target)
     check_fits(entry.case, loaded, path)
     if entry.planted:
         load_planted(loaded, entry.planted)
-    return text, loaded
-
-
-def reproduces(entry: Entry, text: str, target: Target, backend: str) -> bool:
-    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
-    with open_triage(entry, text, target, backend) as triage:
-        if entry.finding is None:
-            return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
-        like, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
-        several = len(entry.case.calls) > 1
-        return any(triage.reproduce(entry.case, like, clean=True, stateful=several) for _ in range(rate.runs_to_decide))
+    return name, loaded
 
 
 def own_backend(entry: Entry, other: str) -> str:
@@ -45,9 +93,20 @@ def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
     return entry.status == "open" and not disagrees and (entry.provenance.backend or backend) != backend
 
 
-def open_triage(entry: Entry, text: str, target: Target, backend: str) -> Triage:
+def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:
+    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
+    with open_triage(entry, name, target, backend) as triage:
+        if entry.finding is None:
+            return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
+        finding, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
+        stateful = len(entry.case.calls) > 1
+        return any(
+            triage.reproduce(entry.case, finding, clean=True, stateful=stateful) for _ in range(rate.runs_to_decide)
+        )
+
+
+def open_triage(entry: Entry, name: str, target: Target, backend: str) -> Triage:
     """Triage of an entry's target, with its planted bug."""
-    worker = Worker(
-        HANDLER, WorkerConfig(text, entry.planted or None, backend), RunOptions(text).worker_memory, target.timeout
-    )
+    config = WorkerConfig(name, entry.planted or None, backend)
+    worker = Worker(HANDLER, config, RunOptions(name).worker_memory, target.timeout)
     return Triage(target, worker, SAMPLED_ORACLES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -25,16 +25,16 @@ class FixedCasesFuzzer(Fuzzer):
     cases: list[Case] = field(default_factory=list)
     sampled: tuple[str, ...] = ()
 
-    def _make_scheduler(self) -> EngineScheduler:
+    def make_scheduler(self) -> EngineScheduler:
         return EngineScheduler(())
 
-    def _groups(self, plans: Iterator[tuple[Case, int]], start: float) -> Iterator[ReplicaGroup]:
+    def replica_groups(self, plans: Iterator[tuple[Case, int]], seconds: Callable[[], float]) -> Iterator[ReplicaGroup]:
         for index, case in enumerate(self.cases):
             yield ReplicaGroup(case, (self.sampled,), index)
 
 
 class FindingsProgress(Progress):
-    """FindingsProgress findings only: the command has reported its own progress."""
+    """Shows findings only: the command has reported its own progress."""
 
     def on_start(self, *arguments: object) -> None: ...
     def on_progress(self, *arguments: object) -> None: ...

@@ -1,1 +1,1 @@
-"""Triage: from many disagreements to one bug each: confirmed, shrunk, merged."""
+"""Turns disagreements into bugs: confirms, shrinks, adjudicates, diagnoses and cross-checks them."""

@@ -1,4 +1,4 @@
-"""Trigger: what about a shrunk case is needed to show its finding, because it could not be made plain."""
+"""Names what a shrunk case needs to show its finding: what shrinking could not set to its default."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from fuzz.target.spec import Target
 
 def describe_triggers(case: Case, target: Target) -> tuple[str, ...]:
     """What is off its default in the least case, in words. Shrinking tried the default of each."""
-    return tuple(dict.fromkeys(_departures(case, target)))
+    return tuple(dict.fromkeys(_describe_departures(case, target)))
 
 
 def non_defaults(case: Case, target: Target) -> frozenset[str]:
     """The arguments and options that are off their default in any call: of the least case, what its cause needs."""
-    found = set()
+    names = set()
     for call in case.calls:
         for name, value in call.arguments.items():
-            found |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
-        found |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
-        found |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
-    return frozenset(found)
+            names |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
+        names |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
+        names |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
+    return frozenset(names)
 
 
-def _departures(case: Case, target: Target) -> Iterator[str]:
+def _describe_departures(case: Case, target: Target) -> Iterator[str]:
     if len(case.calls) > 1:
         yield f"only after {'another call' if len(case.calls) == 2 else f'{len(case.calls) - 1} other calls'}"
     for name, value in case.last.tensors.items():

@@ -1,4 +1,4 @@
-"""Witness: another backend that is asked about a finding's least case, so that a backend's own mistake shows itself.
+"""Runs a finding's least case on the other backends, so that a backend's own mistake shows itself.
 
 Triton's interpreter runs where its own faults do not matter: wrong values in float32 and float16. It computes bfloat16
 on its bit patterns and float8 not at all, and corrupts memory outside of buffers.
@@ -6,6 +6,7 @@ on its bit patterns and float8 not at all, and corrupts memory outside of buffer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from fuzz.backends import BACKENDS
@@ -16,35 +17,34 @@ from fuzz.model.oracles import ACCURACY
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 
-TOLD = 60
-"""Characters of an outcome that are told."""
+MAX_REASON = 60
+"""Characters of the reason why a backend cannot run a case."""
 AGREES, DISAGREES = "agrees", "disagrees"
 
 
 def cross_check(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> dict[str, str]:
-    """What each other backend here says of an accuracy finding: agrees, disagrees, or why it cannot tell."""
+    """Backend -> whether it agrees on an accuracy finding, or why it cannot tell, of each other backend here."""
     if finding.oracle != ACCURACY.name:
         return {}
-    said = {}
+    answers = {}
     for name, backend in BACKENDS.items():
         if name == config.backend or (backend.selectable and backend.unavailable_reason()):
             continue
         refusal = backend.cross_check_refusal(case)
-        said[name] = refusal or asked(case, finding, replace(config, backend=name), memory, timeout)
-    return said
+        answers[name] = refusal or run_on(replace(config, backend=name), case, finding, memory, timeout)
+    return answers
 
 
-def asked(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> str:
-    """What a new process with that backend says."""
+def run_on(config: WorkerConfig, case: Case, finding: Finding, memory: int, timeout: float) -> str:
+    """Whether a new process with the config's backend agrees that the case shows the finding."""
     with Worker(HANDLER, config, memory, timeout, BACKENDS[config.backend].environment) as worker:
         answer = worker.call(Examine(case))
     report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
     if report.outcome != "returned":
-        return f"cannot run it: {report.outcome[:TOLD]}"
-    agrees = any(found.same_bug(finding) for found in report.findings)
-    return AGREES if agrees else DISAGREES
+        return f"cannot run it: {report.outcome[:MAX_REASON]}"
+    return AGREES if any(other.same_bug(finding) for other in report.findings) else DISAGREES
 
 
-def only_on_cpu(cross_checks: dict[str, str]) -> bool:
-    """Whether Triton's interpreter does not see what `cpu` saw, so that it is the backends that differ."""
+def only_on_cpu(cross_checks: Mapping[str, str]) -> bool:
+    """Whether Triton's interpreter does not show what `cpu` shows, so that it is the backends that differ."""
     return cross_checks.get(InterpreterBackend.name) == DISAGREES

@@ -1,7 +1,7 @@
-"""Triage: from the first disagreement to one finding per cause: confirm and shrink.
+"""Turns a disagreement into a bug: confirms it, shrinks its case, adjudicates and diagnoses it.
 
-Small questions go to a worker that keeps running; an answer that must not depend on what ran before comes from a clean
-one, a new process.
+Most requests go to a worker that keeps running. A report that must not depend on what ran before comes from a clean
+worker, which is a new process.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from fuzz.model.oracles import ACCURACY, AUTOGRAD, MUTATION
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import NONFINITE, REFERENCE, Bug
+from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
 from fuzz.triage.conditions import describe_triggers, non_defaults
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
 
-TRIES = 10
+RATE_RUNS = 10
 """Runs from which the rate of a disagreement is estimated."""
 REMEMBERED = 8
 """Cases before the one in question that may have left the state that it depends on."""
-ADJUDICATION = 30.0
+ADJUDICATION_SECONDS = 30.0
 """Seconds that the exact value of one case may take."""
-SLACK = 30.0
+EXTRA_SECONDS = 30.0
 """Seconds that a worker has beyond them, for the kernel and its envelope."""
-PICTURED = 1 << 15
-"""Elements of the largest case whose outputs are looked at as a whole."""
-PATIENCE = 5.0
+MAX_DIAGNOSED_ELEMENTS = 1 << 15
+"""Elements of the largest case whose outputs are diagnosed."""
+HANG_SECONDS = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
 
 @dataclass
 class Triage:
-    """Confirms, shrinks and merges the findings of one target, with one worker."""
+    """Confirms, shrinks and explains the findings of one target. `sampled` names the oracles that run on request."""
 
     target: Target
     worker: Worker
@@ -55,13 +55,13 @@ class Triage:
     def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
         """The report on a case from the running worker, or from a clean one."""
         if clean:
-            self._renew()
+            self._replace_worker()
         sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
         answer = self.worker.call(Examine(case, sampled, everything))
         return report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
 
-    def _renew(self) -> None:
-        """Puts a new process in the worker's place, and starts the next one while this one works."""
+    def _replace_worker(self) -> None:
+        """Takes a new process as the worker, and starts the next one while this one works."""
         used, self.worker = self.worker, self.spare or self.worker
         used.stop()
         self.worker.timeout = used.timeout
@@ -74,32 +74,33 @@ class Triage:
         What a kernel leaves behind from an earlier call may show in any output.
         """
         filings = self.examine(case, like.oracle, clean=clean).filed_findings
-        filed = next((found for found in filings if found.oracle == like.oracle), None)
+        filed = next((finding for finding in filings if finding.oracle == like.oracle), None)
         return filed if filed and (stateful or filed.same_bug(like)) else None
 
     def find_primary(self, case: Case, finding: Finding) -> Finding:
-        """The finding under which the case is filed when every oracle is asked, not only those of its share."""
-        found = self.examine(case, finding.oracle, clean=True, everything=True).primary_finding
-        return found if found and finding_order(found) < finding_order(finding) else finding
+        """The finding under which the case is filed when every oracle examines it, not only those of its share."""
+        filed = self.examine(case, finding.oracle, clean=True, everything=True).primary_finding
+        return filed if filed and finding_order(filed) < finding_order(finding) else finding
 
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Bug | None:
         """A bug with its rate; with earlier calls put before it where the state they left matters; None if never."""
         rate = self.measure_rate(case, finding)
-        if killed(finding) and 2 * rate.shown <= rate.runs:
+        if was_killed(finding) and 2 * rate.shown <= rate.runs:
             return None
         if rate.shown:
-            return Bug(finding, case, case, 0, 0.0, rate=rate)
+            return Bug(Example(case, finding), Sighting(case, finding.symptom), rate)
         for before in self._prefixes(history):
-            longer = replace(case, calls=tuple(call for one in before for call in one.calls) + case.calls, split=None)
-            found = self.reproduce(longer, finding, clean=True)
-            if found:
-                return Bug(found, longer, case, 0, 0.0, stateful=True)
+            calls = tuple(call for earlier in before for call in earlier.calls)
+            longer = replace(case, calls=calls + case.calls, split=None)
+            shown = self.reproduce(longer, finding, clean=True)
+            if shown:
+                return Bug(Example(longer, shown), Sighting(case, shown.symptom), stateful=True)
         return None
 
     def measure_rate(self, case: Case, finding: Finding) -> Rate:
         """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
-        shown, runs, started = 0, 0, time.monotonic()
-        while runs < TRIES and (runs < 2 or time.monotonic() - started < PATIENCE):
+        shown, runs, start = 0, 0, time.monotonic()
+        while runs < RATE_RUNS and (runs < 2 or time.monotonic() - start < HANG_SECONDS):
             shown += self.reproduce(case, finding, clean=runs == 0) is not None
             runs += 1
             if finding.symptom == "hung" and shown:
@@ -112,31 +113,43 @@ class Triage:
         return [history[:1], history[-1:], history[-REMEMBERED:]]
 
     def shrink(self, bug: Bug, budget: Budget) -> None:
-        """Moves the bug to the least case that still shows it, verified in a clean worker."""
-        bug.initial_symptom = bug.initial_symptom or bug.finding.symptom
+        """Moves the bug to the least case that still shows it, verified in a clean worker, and explains that case."""
         timeout = self.worker.timeout
         if bug.finding.symptom == "hung":
-            self.worker.timeout = min(timeout, PATIENCE)
-        self._leave_earlier_calls_out(bug)
-        least = self.run_shrinker(bug, budget)
-        accuracy = bug.finding.oracle == ACCURACY.name
-        while accuracy and not set(least.finding.outputs) <= set(bug.widened_finding.outputs):
+            self.worker.timeout = min(timeout, HANG_SECONDS)
+        self._drop_earlier_calls(bug)
+        shrunk = self.run_shrinker(bug, budget)
+        is_accuracy = bug.finding.oracle == ACCURACY.name
+        while is_accuracy and not set(shrunk.finding.outputs) <= set(bug.widened_finding.outputs):
             # Outputs that are wrong together allow cases in which only the other one is.
-            bug.outputs.update(least.finding.outputs)
-            bug.case, bug.finding = least.case, least.finding
-            least = self.run_shrinker(bug, budget)
-        if least.case.key != bug.case.key and not self._certain(least, bug):
-            least = self.run_shrinker(bug, budget, clean=True)
-        bug.case, bug.finding = least.case, least.finding
+            bug.outputs.update(shrunk.finding.outputs)
+            bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
+            shrunk = self.run_shrinker(bug, budget)
+        if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
+            shrunk = self.run_shrinker(bug, budget, clean=True)
+        bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         bug.executions += budget.used
         bug.needs = non_defaults(bug.case, self.target)
         if not bug.rate.certain:
-            again = self.measure_rate(bug.case, bug.finding)
-            bug.rate = again if again.shown else bug.rate
+            rate = self.measure_rate(bug.case, bug.finding)
+            bug.rate = rate if rate.shown else bug.rate
         self.worker.timeout = timeout
-        self.look_around(bug)
+        self.collect_findings(bug)
         self.adjudicate(bug)
         self.diagnose(bug)
+
+    def collect_findings(self, bug: Bug) -> None:
+        """Examines the least case with every oracle: sets the finding as it is filed, and the others that fire."""
+        finding = bug.finding
+        report = self.examine(bug.case, finding.oracle, clean=True, everything=True)
+        finding = next((other for other in report.findings if other.oracle == finding.oracle), finding)
+        also = [other for other in report.findings if finding_order(other)[0] > finding_order(finding)[0]]
+        if finding.oracle == MUTATION.name and self.target.differentiable:
+            # What a write over an input does to gradients shows badly in the least case, where most are 0.
+            report = self.examine(bug.origin.case, finding.oracle, everything=True)
+            if spoilt := [other for other in report.findings if other.oracle == AUTOGRAD.name]:
+                also = [*(other for other in also if other.oracle != AUTOGRAD.name), *spoilt]
+        bug.least = replace(bug.least, finding=finding, also=tuple(also))
 
     def adjudicate(self, bug: Bug) -> None:
         """Sets the bug's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
@@ -145,22 +158,22 @@ class Triage:
         """
         if bug.finding.oracle != ACCURACY.name:
             return
-        verdict = self.request_verdict(bug, bug.case)
-        if verdict.name == "undecided" and bug.case.key != bug.original.key:
-            first = self.request_verdict(bug, bug.original)
+        case, verdict = bug.case, self.request_verdict(bug, bug.case)
+        if verdict.name == "undecided" and case.key != bug.origin.case.key:
+            first = self.request_verdict(bug, bug.origin.case)
             if first.name in ("kernel", "reference"):
-                bug.case, verdict = bug.original, first
-        bug.verdict, bug.oracle_symptom = verdict, bug.finding.symptom
-        bug.finding = verdict.finding or bug.finding
+                case, verdict = bug.origin.case, first
+        finding, symptom = verdict.finding or bug.finding, bug.finding.symptom
+        bug.least = replace(bug.least, case=case, finding=finding, verdict=verdict, oracle_symptom=symptom)
 
     def request_verdict(self, bug: Bug, case: Case) -> Verdict:
-        """The verdict on one case, asked until it disagrees."""
+        """The verdict on one case, requested until the case disagrees."""
         timeout, verdict = self.worker.timeout, Verdict("unadjudicated", "it did not disagree again")
         for _ in range(bug.rate.runs_to_decide):
             if len(case.calls) > 1:
-                self._renew()
-            self.worker.timeout = max(timeout, ADJUDICATION + SLACK)
-            answer = self.worker.call(Adjudicate(case, ADJUDICATION))
+                self._replace_worker()
+            self.worker.timeout = max(timeout, ADJUDICATION_SECONDS + EXTRA_SECONDS)
+            answer = self.worker.call(Adjudicate(case, ADJUDICATION_SECONDS))
             self.worker.timeout = timeout
             if not isinstance(answer, Verdict):
                 return Verdict("unadjudicated", "the worker ended before it had an exact value")
@@ -171,70 +184,63 @@ class Triage:
 
     def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
-        found: tuple[str, ...] = describe_consequences(bug)
-        if bug.finding.oracle == ACCURACY.name and bug.verdict.name != "reference":
-            timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + SLACK
+        diagnosis = describe_consequences(bug.least)
+        if bug.finding.oracle == ACCURACY.name and bug.least.verdict.name != "reference":
+            timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + EXTRA_SECONDS
             for case in bug.diagnosis_cases:
-                if not found and case.elements() <= PICTURED:
+                if not diagnosis and case.elements() <= MAX_DIAGNOSED_ELEMENTS:
                     answer = self.worker.call(Diagnose(case, bug.case))
-                    found = () if isinstance(answer, WorkerCrash | Report) else answer
+                    diagnosis = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
-        bug.diagnosis = (*found, *describe_triggers(bug.case, self.target))
+        bug.least = replace(bug.least, diagnosis=(*diagnosis, *describe_triggers(bug.case, self.target)))
 
-    def look_around(self, bug: Bug) -> None:
-        """Asks every oracle about the bug's case, for the others that fire and the finding as it is filed."""
-        report = self.examine(bug.case, bug.finding.oracle, clean=True, everything=True)
-        same = [found for found in report.findings if found.oracle == bug.finding.oracle]
-        bug.finding = same[0] if same else bug.finding
-        bug.also = tuple(found for found in report.findings if finding_order(found)[0] > finding_order(bug.finding)[0])
-        if bug.finding.oracle == MUTATION.name and self.target.differentiable:
-            # What a write over an input does to gradients shows badly in the least case, where most are 0.
-            report = self.examine(bug.original, bug.finding.oracle, everything=True)
-            seen = tuple(found for found in report.findings if found.oracle == AUTOGRAD.name)
-            bug.also = (*(found for found in bug.also if not seen or found.oracle != AUTOGRAD.name), *seen)
-
-    def _leave_earlier_calls_out(self, bug: Bug) -> None:
-        """Takes the last call where it alone shows the same: then a case need not be asked of a clean worker each."""
+    def _drop_earlier_calls(self, bug: Bug) -> None:
+        """Takes the last call where it alone shows the same: then a case does not need a clean worker each time."""
         if bug.stateful or len(bug.case.calls) < 2:
             return
         alone = replace(bug.case, calls=(bug.case.last,))
-        found = self.reproduce(alone, bug.widened_finding, clean=True)
-        if found and found.symptom == bug.finding.symptom:
-            bug.case, bug.finding = alone, found
+        shown = self.reproduce(alone, bug.widened_finding, clean=True)
+        if shown and shown.symptom == bug.finding.symptom:
+            bug.least = replace(bug.least, case=alone, finding=shown)
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
-        """From the bug's case on; in clean workers where asked for, and where calls may leave something behind: as
-        long as the case has several, and for what is to take its place."""
+        """The finished shrinker, which began with the bug's case.
+
+        Clean workers run the cases with `clean`, and where calls may leave something behind: as long as the case has
+        several calls, and for the case that is to take its place.
+        """
         clean = clean or bug.stateful
         tries, like = bug.rate.runs_to_try, bug.widened_finding
 
-        def shows(case: Case) -> Finding | None:
-            apart = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
+        def reproduce(case: Case) -> Finding | None:
+            isolated = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
             for _ in range(tries):
-                found = self.reproduce(case, like, clean=apart, stateful=bug.stateful)
-                same = found is not None and (found.symptom == REFERENCE) == bug.blames_reference
-                if same and not (bug.has_nan_cause and found is not None and found.symptom == NONFINITE):
-                    return found
+                shown = self.reproduce(case, like, clean=isolated, stateful=bug.stateful)
+                same = shown is not None and (shown.symptom == REFERENCE) == bug.least.blames_reference
+                if same and not (bug.has_nan_cause and shown is not None and shown.symptom == NONFINITE):
+                    return shown
             return None
 
-        shrinker = Shrinker(self.target, bug.case, bug.finding, shows, budget)
+        shrinker = Shrinker(self.target, bug.case, bug.finding, reproduce, budget)
         shrinker.run()
         return shrinker
 
-    def _certain(self, least: Shrinker, bug: Bug) -> bool:
+    def _is_reproducible(self, shrunk: Shrinker, bug: Bug) -> bool:
+        """Whether a clean worker shows the shrunk case's finding again."""
         return any(
-            self.reproduce(least.case, bug.widened_finding, clean=True, stateful=bug.stateful)
+            self.reproduce(shrunk.case, bug.widened_finding, clean=True, stateful=bug.stateful)
             for _ in range(bug.rate.runs_to_decide)
         )
 
 
-def killed(finding: Finding) -> bool:
+def was_killed(finding: Finding) -> bool:
     """Whether a worker died of the signal that comes from outside: only where it repeats is it the case's."""
     return finding.symptom == "died" and finding.message.endswith("SIGKILL")
 
 
-def describe_consequences(bug: Bug) -> tuple[str, ...]:
+def describe_consequences(example: Example) -> tuple[str, ...]:
     """What a write over an input does to the gradients of other operations, in words."""
-    if bug.finding.oracle not in (MUTATION.name, AUTOGRAD.name):
+    if example.finding.oracle not in (MUTATION.name, AUTOGRAD.name):
         return ()
-    return tuple(found.message for found in (bug.finding, *bug.also) if found.oracle == AUTOGRAD.name)
+    findings = (example.finding, *example.also)
+    return tuple(finding.message for finding in findings if finding.oracle == AUTOGRAD.name)

@@ -215,9 +215,11 @@ def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
 
 
 def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "version", {"triton": "3.10.1"}.get)
+    monkeypatch.setattr(environment, "installed_version", {"triton": "3.10.1"}.get)
     assert environment.tested_triton() == "3.10.1, untested"
-    assert any("triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in environment.notes())
+    assert any(
+        "triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in environment.known_problems()
+    )
 
 
 def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:
@@ -237,7 +239,7 @@ def test_an_internal_error_exits_with_3_and_keeps_its_traceback(fuzz: Here, monk
     def broken() -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("fuzz.run.environment.diagnosis", broken)
+    monkeypatch.setattr("fuzz.run.environment.describe_machine", broken)
     done = fuzz("doctor")
     assert done.code == 3 and "internal error" in done.err and "ZeroDivisionError: a bug" in done.err
 

@@ -16,16 +16,18 @@ from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.report.json import finding_json
-from fuzz.report.progress import Quiet
 from fuzz.report.text import screen
+from fuzz.run.findings import Disagreement, FindingHandler
 from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
+from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import preload
+from fuzz.worker.protocol import WorkerConfig
 
 GELU = """
 import torch
@@ -81,7 +83,7 @@ def written(folder: Path, source: str) -> Path:
 
 def run(path: Path, planted: str | None = None) -> Result:
     asked = RunOptions(str(path), planted, "cpu", cases=60, max_findings=1)
-    return Fuzzer(asked, load(str(path)), "cpu", path.parent / "found", Quiet(), {}).run()
+    return Fuzzer(asked, load(str(path)), "cpu", path.parent / "found", Watcher(), {}).run()
 
 
 def fuzz(*arguments: object) -> tuple[int, str]:
@@ -111,21 +113,25 @@ def test_an_unstable_reference_is_reported_as_such_by_the_command_line(tmp_path:
 def test_a_wrong_kernel_is_wrong_beside_an_unstable_reference_too(tmp_path: Path) -> None:
     result = run(written(tmp_path, GELU.format(more="")), "twice")
     (bug,) = result.bugs
-    assert (bug.verdict.name, bug.finding.symptom) == ("kernel", "value")
+    assert (bug.least.verdict.name, bug.finding.symptom) == ("kernel", "value")
     assert bug.finding.elements[0].exact
 
 
 def test_gradients_by_autograd_are_adjudicated(tmp_path: Path) -> None:
     (bug,) = run(written(tmp_path, GELU.format(more=", differentiable=dict(y=tensor(N))"))).bugs
-    assert bug.verdict.name == "reference" and set(bug.finding.outputs) <= {"y", "dx"}
+    assert bug.least.verdict.name == "reference" and set(bug.finding.outputs) <= {"y", "dx"}
 
 
 def test_a_reference_that_overflows_is_wrong_where_the_exact_value_is_finite(tmp_path: Path) -> None:
     """The oracle files a NaN that the kernel does not have; the verdict says whose fault it is."""
     (bug,) = run(written(tmp_path, SOFTMAX)).bugs
-    assert (bug.verdict.name, bug.finding.symptom, bug.oracle_symptom) == ("reference", "reference", "nonfinite")
+    assert (bug.least.verdict.name, bug.finding.symptom, bug.least.oracle_symptom) == (
+        "reference",
+        "reference",
+        "nonfinite",
+    )
     assert "nan by the reference, 1.0 in truth" in bug.finding.message
-    assert bug.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not bug.blames_reference
+    assert bug.covers(Finding("accuracy", ("y",), "nonfinite", ""), frozenset()) and not bug.least.blames_reference
 
 
 def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
@@ -159,7 +165,8 @@ def appealing(bug: Bug, least: str, first: str, monkeypatch: pytest.MonkeyPatch)
 
 def recorded(cases: tuple[Case, Case]) -> Bug:
     least, first = cases
-    return Bug(Finding("accuracy", ("dx",), "value", "wrong"), least, first, 0, 0.0, outputs={"dx"})
+    finding = Finding("accuracy", ("dx",), "value", "wrong")
+    return Bug(Example(least, finding), Sighting(first, "value"), outputs={"dx"})
 
 
 @pytest.mark.parametrize("first", ["kernel", "reference"])
@@ -167,7 +174,7 @@ def test_where_shrinking_led_to_a_close_call_the_first_case_is_kept(
     first: str, cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug = appealing(recorded(cases), "undecided", first, monkeypatch)
-    assert (bug.verdict.name, bug.case.key, bug.finding.message) == (first, cases[1].key, first)
+    assert (bug.least.verdict.name, bug.case.key, bug.finding.message) == (first, cases[1].key, first)
 
 
 @pytest.mark.parametrize("first", ["undecided", "unadjudicated"])
@@ -175,13 +182,14 @@ def test_what_is_too_close_to_call_is_no_finding(
     first: str, cases: tuple[Case, Case], gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bug = appealing(recorded(cases), "undecided", first, monkeypatch)
-    assert bug.verdict.name == "undecided" and bug.case.key == cases[0].key
+    assert bug.least.verdict.name == "undecided" and bug.case.key == cases[0].key
     told: list[str] = []
     watcher: Any = SimpleNamespace(on_unconfirmed=lambda finding, index, why: told.append(why))
-    campaign = Fuzzer(RunOptions("gelu_bw"), gelu, "cpu", tmp_path, watcher, {})
     triage: Any = SimpleNamespace(shrink=lambda bug, budget: None)
-    campaign.add_bug(triage, bug, 0, 0.0, bug.finding)
-    assert (campaign.unconfirmed, campaign.bugs, list(tmp_path.iterdir())) == (1, [], [])
+    config = WorkerConfig("gelu_bw", None, "cpu")
+    handler = FindingHandler(RunOptions("gelu_bw"), gelu, config, tmp_path, {}, triage, watcher, 0.0)
+    handler.add_bug(bug, Disagreement(0, 0.0, bug.case, bug.finding))
+    assert (handler.unconfirmed, handler.bugs, list(tmp_path.iterdir())) == (1, [], [])
     assert "by its exact value" in told[0]
 
 

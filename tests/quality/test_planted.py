@@ -10,7 +10,7 @@ import pytest
 from planted_expectations import PLANTED, TESTED, Expected
 from runs import run
 
-from fuzz.cli.replay import replayed
+from fuzz.run.replay import replay_entries
 from fuzz.target.loader import load
 
 BUGS = [(target, name) for target, bugs in PLANTED.items() for name in TESTED.get(target, bugs)]
@@ -49,7 +49,7 @@ def test_planted_bug_is_found_and_shrunk_to_the_least_dims(
 @pytest.mark.parametrize(("target", "name"), [("layernorm_bw", "swapped_param_grads"), ("gelu_bw", "erf_saturates")])
 def test_saved_entry_replays(target: str, name: str, runs: dict[tuple[str, str], Future[dict[str, Any]]]) -> None:
     path = Path(runs[target, name].result()["findings"][0]["path"])
-    assert [one.reproduced for one in replayed([path], "cpu", "")] == [True]
+    assert [one.reproduced for one in replay_entries([path], "cpu")] == [True]
 
 
 def test_saturating_erf_ends_in_one_element_of_the_wrong_sign(

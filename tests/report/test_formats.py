@@ -15,7 +15,7 @@ import pytest
 from fuzz import cli, corpus
 from fuzz.model.entry import Entry
 from fuzz.report import notify as notifications
-from fuzz.report.items import Item, item
+from fuzz.report.items import ReportItem, make_item
 from fuzz.report.junit import junit
 from fuzz.report.notify import notify
 from fuzz.report.sarif import sarif
@@ -25,14 +25,14 @@ HOSTILE = "]]><evil/>\x00\x08\x1b[31m\ud800\ufffe&\"'<script>"
 
 
 @pytest.fixture
-def hostile(entry: Entry) -> Item:
+def hostile(entry: Entry) -> ReportItem:
     assert entry.finding is not None
     named = replace(entry, finding=replace(entry.finding, message=HOSTILE, outputs=(HOSTILE,)), planted=HOSTILE)
-    return Item(named, "a b/#?%.yaml", "failed", "new", HOSTILE, f"my kernels/{HOSTILE}.py", 3)
+    return ReportItem(named, "a b/#?%.yaml", "failed", "new", HOSTILE, f"my kernels/{HOSTILE}.py", 3)
 
 
 def test_junit_counts_what_failed_and_what_is_accepted(entry: Entry, gelu: Target) -> None:
-    found = [item(entry, gelu, "p.yaml", state, "new", "told") for state in ("failed", "ok", "accepted")]
+    found = [make_item(entry, gelu, "p.yaml", state, "new", "told") for state in ("failed", "ok", "accepted")]
     root = fromstring(junit("fuzz run gelu_bw", found, 1.5, {"bounds": 40}))
     (suite,) = root
     counts = {"tests": "4", "failures": "1", "errors": "0", "skipped": "1", "time": "1.500"}
@@ -48,7 +48,7 @@ def test_junit_counts_what_failed_and_what_is_accepted(entry: Entry, gelu: Targe
     assert failure.attrib["type"] == "accuracy/sign" and "repeat   fuzz replay p.yaml" in (failure.text or "")
 
 
-def test_junit_holds_any_text(hostile: Item) -> None:
+def test_junit_holds_any_text(hostile: ReportItem) -> None:
     root = fromstring(junit(HOSTILE, [hostile], 0.0).encode("utf-8"))
     assert [node.tag for node in root.iter()] == ["testsuites", "testsuite", "testcase", "failure"]
 
@@ -81,8 +81,8 @@ def places(result: dict[str, Any]) -> list[dict[str, Any]]:
     return [place["physicalLocation"] for place in result["locations"]]
 
 
-def test_sarif_has_what_its_schema_requires(entry: Entry, gelu: Target, hostile: Item) -> None:
-    found = [item(entry, gelu, "/abs/p.yaml", state, "known", "told") for state in ("failed", "ok", "accepted")]
+def test_sarif_has_what_its_schema_requires(entry: Entry, gelu: Target, hostile: ReportItem) -> None:
+    found = [make_item(entry, gelu, "/abs/p.yaml", state, "known", "told") for state in ("failed", "ok", "accepted")]
     log = json.loads(sarif([*found, hostile], "0.1.0"))
     required(log)
     results = log["runs"][0]["results"]
@@ -101,7 +101,10 @@ def test_sarif_without_findings_is_a_run_without_results() -> None:
 def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(entry: Entry, gelu: Target) -> None:
     assert entry.finding is not None
     launcher = gelu.launcher.__code__.co_firstlineno
-    assert (item(entry, gelu, "", "failed", "new", "").source, item(entry, gelu, "", "failed", "new", "").line) == (
+    assert (
+        make_item(entry, gelu, "", "failed", "new", "").source,
+        make_item(entry, gelu, "", "failed", "new", "").line,
+    ) == (
         "targets/gelu_bw.py",
         launcher,
     )
@@ -113,7 +116,9 @@ def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(e
         "nonsense": (own, launcher),
     }
     for place, due in dues.items():
-        made = item(replace(entry, finding=replace(entry.finding, source_line=place)), gelu, "", "failed", "new", "")
+        made = make_item(
+            replace(entry, finding=replace(entry.finding, source_line=place)), gelu, "", "failed", "new", ""
+        )
         assert (made.source, made.line) == due
 
 

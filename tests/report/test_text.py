@@ -19,7 +19,7 @@ from fuzz.report.text import screen
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.worker.protocol import Report
 
 
@@ -95,7 +95,7 @@ def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
 
 def test_a_findings_json_tells_the_shrunk_case(case: Case, entry: Entry) -> None:
     assert entry.finding
-    bug = Bug(entry.finding, case, case, 5, 1.5, hits=7, path="p.yaml")
+    bug = Bug(Example(case, entry.finding), Sighting(case, "sign", 5, 1.5), hits=7, path="p.yaml")
     value = finding_json(bug)
     assert (value["dims"], value["elements"], value["calls"], value["hits"], value["first_case"]) == (
         {"N": 2},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from fuzz.errors import UsageError, one_line
 from fuzz.model.outcome import describe
+from fuzz.report.text import replay_command
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.plots.protocol import WORKER, PlotConfig, PlotRequest, PlotResult
@@ -34,10 +35,6 @@ def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[P
 def died(fate: WorkerCrash) -> PlotResult:
     why = f"nothing to draw: {describe(fate.outcome)}"
     return PlotResult(why=why, no_script="the worker that makes it ended")
-
-
-def replay_command(path: object, target: str = "") -> str:
-    return f"fuzz replay {path}" + (f" --target {target}" if target else "")
 
 
 @dataclass

@@ -1,0 +1,20 @@
+"""Declares the options and arguments that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on standard output.")]
+BackendName = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+PlotBackendName = Annotated[str, typer.Option(help="Where plots are computed: auto, cpu or cuda.")]
+EntryPath = Annotated[Path, typer.Argument(help="A corpus entry.")]
+EntryTarget = Annotated[str, typer.Option(help="The file of its target, where it is not beside the corpus.")]
+EntriesTarget = Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")]
+FindingsFolder = Annotated[Path | None, typer.Option(help="Folder for findings.")]
+OnlyNew = Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")]
+JunitFindings = Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")]
+SarifFindings = Annotated[Path | None, typer.Option(help="Write findings as SARIF 2.1.0 into this file.")]
+StoreUrl = Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://HOST/NAME.")]

@@ -1,0 +1,49 @@
+"""Writes the files that continuous integration reads: JUnit XML and SARIF."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fuzz.report.files import check, write
+from fuzz.report.items import ReportItem
+from fuzz.report.junit import junit
+from fuzz.report.sarif import sarif
+from fuzz.run import environment
+
+
+@dataclass(frozen=True)
+class CiFiles:
+    """The files that a command was asked to write for continuous integration; None where it was not."""
+
+    junit: Path | None
+    sarif: Path | None
+
+    def check(self) -> None:
+        """Raises UsageError where one cannot be written, before hours of work end in that."""
+        check(self.junit, "--junit")
+        check(self.sarif, "--sarif")
+
+    def __bool__(self) -> bool:
+        return bool(self.junit or self.sarif)
+
+    def write(
+        self,
+        name: str,
+        items: Sequence[ReportItem],
+        seconds: float,
+        *,
+        examined: Mapping[str, int] | None = None,
+        disagreeing: Sequence[ReportItem] | None = None,
+    ) -> None:
+        """Writes the files. `examined` maps oracles to the cases that they examined; those without an item pass.
+
+        SARIF holds the `disagreeing` items only, all of them by default.
+        """
+        if self.junit:
+            blamed = {item.oracle for item in items}
+            agreed = {oracle: cases for oracle, cases in (examined or {}).items() if oracle not in blamed}
+            write(self.junit, junit(name, items, seconds, agreed))
+        if self.sarif:
+            write(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))

@@ -1,0 +1,199 @@
+"""Turns disagreements into saved bugs: counts hits of known ones, confirms, shrinks, merges and saves new ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fuzz import corpus
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.model.oracles import FAULT
+from fuzz.run.deduplicate import covering_bug, known_bugs, merge_bug, same_cause
+from fuzz.run.options import RunOptions
+from fuzz.run.watcher import Watcher
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.cross_check import cross_check, only_on_cpu
+from fuzz.triage.triage import Triage
+from fuzz.worker.protocol import WorkerConfig
+
+NOT_REPRODUCED = "did not disagree again in clean processes"
+UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
+"""Why a disagreement is no finding."""
+SHRINK_SHARE = 0.5
+"""Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """A finding in a case: the case's index in the run, and seconds since the process started."""
+
+    index: int
+    seconds: float
+    case: Case
+    finding: Finding
+
+
+@dataclass
+class FindingHandler:
+    """Turns the disagreements of a run into bugs, one for each cause, and saves each in the corpus.
+
+    `process_start` is by time.monotonic. With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds
+    already is saved as another entry. While a bug is saved, `file_lock` keeps others out of the target's folder.
+    `seconds` counts the time that all of this took.
+    """
+
+    options: RunOptions
+    target: Target
+    worker_config: WorkerConfig
+    folder: Path
+    versions: dict[str, str]
+    triage: Triage
+    watcher: Watcher
+    process_start: float
+    keep_smaller_duplicate: bool = True
+    file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
+    with_cross_checks: bool = True
+    bugs: list[Bug] = field(default_factory=list)
+    unconfirmed: int = 0
+    seconds: float = 0.0
+
+    @property
+    def hit_bugs(self) -> list[Bug]:
+        """The bugs that this run has hit, those that were known before among them."""
+        return [bug for bug in self.bugs if bug.hits]
+
+    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
+        """Handles the findings under which case number `index` is filed; `history` are cases that ran before it."""
+        start = time.monotonic()
+        unknown = (finding for finding in findings if not self._covering(finding, case))
+        seen = Disagreement(index, start - self.process_start, case, next(unknown, findings[0]))
+        if not self._count_known(seen):
+            self.watcher.on_disagreement(case, seen.finding, index)
+            primary = replace(seen, finding=self.triage.find_primary(case, seen.finding))
+            if primary.finding.oracle == seen.finding.oracle or not self._count_known(primary):
+                self._confirm(primary, history)
+        self.seconds += time.monotonic() - start
+
+    def _covering(self, finding: Finding, case: Case) -> Bug | None:
+        return covering_bug(self.bugs, finding, case, self.target)
+
+    def _count_known(self, seen: Disagreement) -> bool:
+        """Counts a hit of the bug that covers the finding; False where there is none."""
+        bug = self._covering(seen.finding, seen.case)
+        if bug is not None:
+            self.record_hit(bug, seen)
+        return bug is not None
+
+    def _confirm(self, seen: Disagreement, history: Sequence[Case]) -> None:
+        bug = self.triage.confirm(seen.case, seen.finding, history)
+        if bug is not None:
+            self.add_bug(bug, seen)
+            return
+        self._drop(seen, NOT_REPRODUCED)
+        if seen.finding.oracle == FAULT.name:
+            # Something else ended the worker, before it could say what else there is to the case.
+            other = self.triage.examine(seen.case, seen.finding.oracle, clean=True, everything=True).primary_finding
+            if other and other.oracle != FAULT.name and not self._count_known(replace(seen, finding=other)):
+                self._confirm(replace(seen, finding=other), history)
+
+    def _drop(self, seen: Disagreement, reason: str) -> None:
+        self.unconfirmed += 1
+        self.watcher.on_unconfirmed(seen.finding, seen.index, reason)
+
+    def record_hit(self, bug: Bug, seen: Disagreement) -> None:
+        """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
+        if not bug.hits:
+            bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
+        bug.hits += 1
+        outputs = set(seen.finding.outputs)
+        linked = seen.finding.oracle == bug.finding.oracle and not bug.known
+        if linked and outputs & bug.outputs and not outputs <= bug.outputs:
+            bug.outputs |= outputs
+            before = replace(bug)
+            self.triage.shrink(bug, self._shrink_budget())
+            if bug.is_undecided:
+                bug.least = before.least
+            elif bug.is_smaller_than(before, self.target.defaults):
+                self._cross_check(bug)
+            self._absorb_others(bug)
+            self._save(bug)
+
+    def _absorb_others(self, bug: Bug) -> None:
+        """Merges bugs that were added as other causes before this hit showed that they are one."""
+        for other in [other for other in self.bugs if other is not bug and not other.known]:
+            if merge_bug([bug], other, self.target.defaults):
+                self.bugs.remove(other)
+                Path(other.path).unlink(missing_ok=True)
+
+    def add_bug(self, bug: Bug, seen: Disagreement) -> None:
+        """Shrinks and explains a confirmed bug, then merges it with an earlier one or saves it."""
+        bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
+        bug.outputs = set(seen.finding.outputs)
+        bug.has_nan_cause = any(other.may_hide(seen.finding) for other in self.bugs)
+        try:
+            self.triage.shrink(bug, self._shrink_budget())
+        except KeyboardInterrupt:
+            self._save(bug)
+            self.bugs.append(bug)
+            raise
+        if bug.is_undecided:
+            self._drop(seen, UNDECIDED)
+            return
+        defaults = self.target.defaults
+        if not any(same_cause(old, bug) and not bug.is_smaller_than(old, defaults) for old in self.bugs):
+            self._cross_check(bug)
+        with self.file_lock(self.folder / self.target.name):
+            self._merge_or_save(bug, seen.finding)
+
+    def _merge_or_save(self, bug: Bug, original: Finding) -> None:
+        duplicate = self._find_duplicate(bug)
+        if duplicate is not None:
+            duplicate.hits += bug.hits
+            duplicate.aliases.append((original, bug.origin.case))
+            return
+        merged = merge_bug(self.bugs, bug, self.target.defaults)
+        if merged is None:
+            self.bugs.append(bug)
+            merged = bug
+        else:
+            merged.aliases.append((original, bug.origin.case))
+        if not (merged.known and merged.case.key == merged.origin.case.key):
+            self._save(merged)
+            self.watcher.on_shrunk(merged)
+
+    def _find_duplicate(self, bug: Bug) -> Bug | None:
+        """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
+        paths = {known.path for known in self.bugs}
+        known = known_bugs(self.folder, self.target, self.options.planted)
+        others = [other for other in known if other.path not in paths]
+        self.bugs += others
+        kept = others if self.keep_smaller_duplicate else [other for other in self.bugs if other.known]
+        return next((other for other in kept if same_cause(other, bug)), None)
+
+    def _cross_check(self, bug: Bug) -> None:
+        """Runs the bug's least case on the other backends."""
+        if self.with_cross_checks and bug.least.verdict.name != "reference":
+            limits = self.options.worker_memory, self.target.timeout
+            answers = cross_check(bug.case, bug.finding, self.worker_config, *limits)
+            bug.least = replace(bug.least, cross_checks=answers, only_on_cpu=only_on_cpu(answers))
+
+    def _save(self, bug: Bug) -> None:
+        """Writes the bug's entry, in the place of the one of a larger case."""
+        options, previous = self.options, bug.path
+        entry = bug.to_entry(
+            planted=options.planted or "", backend=self.worker_config.backend, versions=self.versions,
+            seed=options.seed, first_case=bug.origin.index,
+        )  # fmt: skip
+        bug.path = str(corpus.add(self.folder, entry, Path(previous) if previous else None))
+        self.watcher.on_saved(bug, previous if previous != bug.path else "")
+
+    def _shrink_budget(self) -> Budget:
+        """What shrinking one more bug may take: what is left of half the run's time, 10 s at least."""
+        share = SHRINK_SHARE * (self.options.time_limit or 60.0)
+        return Budget(seconds=max(share - self.seconds, min(share, 10.0)))

@@ -1,0 +1,62 @@
+"""Checks what a caller asks for before anything runs: the target, the backend and the folder of findings."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from fuzz import corpus
+from fuzz.backends import backend as named_backend
+from fuzz.backends import check_name
+from fuzz.errors import UsageError
+from fuzz.run import environment
+from fuzz.target.loader import BUILT_IN, LIBRARIES, load, load_planted
+from fuzz.target.spec import Target
+from fuzz.worker.process import preload
+
+
+def choose_backend(name: str) -> str:
+    """The own name of a backend, which ``auto`` chooses. Raises BackendError where it cannot run here."""
+    return named_backend(name).name
+
+
+def start_worker_server() -> None:
+    """Starts the server that workers are forked from, which takes more than a second, in the background."""
+    preload("fuzz.oracles.preload")
+
+
+def load_checked_target(target: str, planted: str | None, backend: str) -> Target:
+    """The target, once everything that names it is known to exist; meanwhile the server of workers starts.
+
+    Raises UsageError where this machine is not supported, BackendError or TargetError where a name is wrong.
+    """
+    check_name(backend)
+    if reason := environment.unsupported_reason():
+        raise UsageError(reason)
+    start_worker_server()
+    loaded = load(target)
+    if planted:
+        load_planted(loaded, planted)
+    return loaded
+
+
+def findings_folder(target: Target, planted: str | None, folder: Path | None = None) -> Path:
+    """The folder where findings are saved: the given one, or ``corpus`` beside the target's file.
+
+    For built-in targets that is ``corpus`` beside their folder; for a planted bug it is a temporary folder.
+    """
+    if folder is not None:
+        return folder
+    if planted:
+        return Path(tempfile.mkdtemp(prefix="fuzz-planted-"))
+    parent = target.path.parent
+    if parent.parent == BUILT_IN and parent.name in LIBRARIES:
+        parent = BUILT_IN
+    return (parent.parent if parent == BUILT_IN else parent) / "corpus"
+
+
+def writable_findings_folder(target: Target, planted: str | None, folder: Path | None = None) -> Path:
+    """The same folder. Raises CorpusError where it cannot be written."""
+    chosen = findings_folder(target, planted, folder)
+    corpus.check_writable(chosen)
+    return chosen

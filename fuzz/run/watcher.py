@@ -1,0 +1,39 @@
+"""Defines the events of a run, for those who show, bug or report them."""
+
+from __future__ import annotations
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.run.options import RunOptions
+from fuzz.search.statistics import RunStatistics
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
+from fuzz.worker.protocol import ReplicaGroup
+
+
+class Watcher:
+    """Ignores every event of a run; subclasses override those that they need."""
+
+    def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
+        """The run begins."""
+
+    def on_group_start(self, group: ReplicaGroup) -> None:
+        """A group of replicas is about to run."""
+
+    def on_group_done(self, group: ReplicaGroup) -> None:
+        """A group of replicas has run, and all that is to keep of it is kept."""
+
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+        """Another group has run. `seconds` are those of fuzzing so far."""
+
+    def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
+        """Case number `index` disagrees in a way that no bug of the run or the corpus explains."""
+
+    def on_saved(self, bug: Bug, replaced: str) -> None:
+        """The bug's entry was written. `replaced` is the path of the entry that it takes the place of, or empty."""
+
+    def on_shrunk(self, bug: Bug) -> None:
+        """A bug is shrunk, explained and saved."""
+
+    def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
+        """The disagreement of case number `index` is no finding."""
