@@ -64,7 +64,7 @@ INLINE int in_order(Run *run, u32 tag) {
     return run->exempt || (stretch && run->acquired && __atomic_load_n(&stretch[tag & ~MANY].closed, __ATOMIC_ACQUIRE));
 }
 /* Before a store of `bits` by this program. */
-COLD void contest(Run *run, i64 site, i64 address, i64 lane, i64 size, u64 bits, u32 owner, u32 reader) {
+COLD void check_store(Run *run, i64 site, i64 address, i64 lane, i64 size, u64 bits, u32 owner, u32 reader) {
     if (!memcmp((const void *)address, &bits, size)) return;
     if (owner && program_of(run, owner) != run->program && !in_order(run, owner)) {
         report(run, CONFLICT, site, address, lane, program_of(run, owner));
@@ -75,12 +75,12 @@ COLD void contest(Run *run, i64 site, i64 address, i64 lane, i64 size, u64 bits,
     }
 }
 /* Before a load by this program. */
-COLD void overtake(Run *run, i64 site, i64 address, i64 lane, u32 owner) {
+COLD void check_load(Run *run, i64 site, i64 address, i64 lane, u32 owner) {
     if (program_of(run, owner) != run->program && !in_order(run, owner))
         report(run, RACE, site, address, lane, program_of(run, owner));
 }
 /* Of several readers the last is kept, and that there were others; where programs synchronise, the last alone. */
-INLINE u32 joint(u32 reader, u32 tag, int synchronises) {
+INLINE u32 merge_readers(u32 reader, u32 tag, int synchronises) {
     return synchronises ? tag : reader == 0 || (reader & ~MANY) == tag ? reader | tag : MANY | tag;
 }
 /* Large memory is reserved only, and takes no more than what is touched. */

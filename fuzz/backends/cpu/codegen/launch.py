@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from fuzz.backends.cpu.codegen.lower import Lowering
+from fuzz.backends.cpu.codegen.prelude import read_c
 from fuzz.backends.cpu.frontend.types import Type
 
+LAUNCH = read_c("launch.c")
+"""Has `@NAME@` for what differs from kernel to kernel."""
 # `modes`: 1 cuts operands of dots to tf32; the bits above are the seed of reductions' orders, 0 for their own.
 HEADER = ("gx", "gy", "gz", "order", "limit", "modes", "threads", "counters")
 
 
 def launch_text(lowering: Lowering, arena: int) -> str:
-    """`packed` holds 8 bytes each of the header and of the parameters: pointers as address and length (and the distance
-    of their shadow and their poison where unwritten memory is watched), floats as double."""
+    """The C functions `launch`, `launch_many` and `release`. `arena` is the bytes of memory for arrays that each thread
+    has besides its stack.
+
+    The launch gets `packed`, 8 bytes each for the header and the parameters: pointers as address and length (and the
+    distance of their shadow and their poison where unwritten memory is reported), floats as double.
+    """
     passed, slot = ["&run", "arena"], len(HEADER)
     pointers: list[str] = []
-    watched, contested = "unwritten" in lowering.instruments, "conflicts" in lowering.instruments
+    has_shadows, has_tags = "unwritten" in lowering.instruments, "conflicts" in lowering.instruments
     for value in lowering.function.parameters:
         kind = value.type
         if not kind.is_pointer:
             passed.append(scalar_argument(kind, f"packed[{slot}]"))
             slot += 1
             continue
-        if contested:
-            number = len(pointers)
-            passed_tags = [f"all->owner[{number}]", f"all->reader[{number}]"]
-        pointers.append(f"{{{slot}, {element_size(kind)}}}")
-        passed += [f"packed[{slot}].i", f"packed[{slot + 1}].i"]
-        passed += [f"packed[{slot + 2}].i", f"packed[{slot + 3}].i"] if watched else []
-        passed += passed_tags if contested else []
-        slot += 4 if watched else 2
+        slots = 4 if has_shadows else 2
+        passed += [f"packed[{slot + k}].i" for k in range(slots)]
+        passed += [f"all->{name}[{len(pointers)}]" for name in ("owner", "reader") if has_tags]
+        pointers.append(f"{{{slot}, {Type(kind.pointee).size}}}")
+        slot += slots
     switches = {
         "ARENA": str(arena), "PASSED": ", ".join(passed), "POINTERS": ", ".join([*pointers, "{0, 0}"]),
-        "CONTESTED": str(int(contested)), "RACED": str(int("races" in lowering.instruments)),
+        "CONTESTED": str(int(has_tags)), "RACED": str(int("races" in lowering.instruments)),
         "SYNCHRONISES": str(int(lowering.synchronises)), "COUNT": str(len(pointers)),
     }  # fmt: skip
     text = LAUNCH
@@ -40,12 +44,8 @@ def launch_text(lowering: Lowering, arena: int) -> str:
     return text
 
 
-def element_size(kind: Type) -> int:
-    return Type(kind.pointee).size
-
-
 def pointer_parameters(lowering: Lowering, name: str) -> list[str]:
-    """What a program gets with each pointer."""
+    """The C parameters that a program has for each pointer besides the address."""
     parts = [f"i64 {name}_length"]
     if "unwritten" in lowering.instruments:
         parts += [f"i64 {name}_shadow", f"i64 {name}_poison"]
@@ -58,103 +58,3 @@ def scalar_argument(type: Type, slot: str) -> str:
     if type.is_narrow:
         return f"round_{type.element}(odd_f32({slot}.f))"
     return f"({type.c}){slot}.{'f' if type.is_float else 'i'}"
-
-
-LAUNCH = """
-static const struct { int slot, size; } pointers[] = {@POINTERS@};
-
-/* Programs one after another, as long as there are any; several threads may do so at once. */
-static void *work(void *shared) {
-    Launch *all = shared;
-    const Slot *packed = all->packed;
-    char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
-    Run run;
-    run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
-    run.tf32 = packed[5].i & 1, run.shuffle = packed[5].i >> 1;
-    if (!_setjmp(run.stop)) {
-        while (!__atomic_load_n(&all->halt, __ATOMIC_RELAXED)) {
-            const i64 k = packed[6].i > 1 ? __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED) : all->next++;
-            if (k >= all->programs) break;
-            const i64 p = all->order ? all->order[k] : k;
-            run.program = p, run.x = p % run.nx, run.y = p / run.nx % run.ny, run.z = p / run.nx / run.ny;
-            run.tag = @SYNCHRONISES@ ? 0 : (u32)p + 1, run.stale = @SYNCHRONISES@;
-            run.acquired = run.exempt = run.quiet = 0;
-            program(@PASSED@);
-        }
-    }
-    free(arena);
-    return NULL;
-}
-
-/* Tags for the elements of all arguments; arguments that overlap share theirs. NULL where memory is short. */
-static char *tags(Launch *all, i64 *bytes) {
-    i64 start[@COUNT@ + 1], end[@COUNT@ + 1], offset[@COUNT@ + 1], total = 0;
-    for (int n = 0; n < @COUNT@; n++) {
-        start[n] = all->packed[pointers[n].slot].i, end[n] = start[n] + all->packed[pointers[n].slot + 1].i;
-    }
-    for (int again = 1; again;) {
-        again = 0;
-        for (int n = 0; n < @COUNT@; n++) {
-            for (int m = 0; m < n; m++) {
-                const int differs = start[n] != start[m] || end[n] != end[m];
-                const int same = pointers[n].size == pointers[m].size && (start[n] - start[m]) % pointers[n].size == 0;
-                if (!same || !differs || start[n] >= end[m] || start[m] >= end[n]) continue;
-                start[n] = start[m] = start[n] < start[m] ? start[n] : start[m];
-                end[n] = end[m] = end[n] > end[m] ? end[n] : end[m];
-                again = 1;
-            }
-        }
-    }
-    for (int n = 0; n < @COUNT@; n++) {
-        int first = 0;
-        while (start[first] != start[n] || end[first] != end[n] || pointers[first].size != pointers[n].size) first++;
-        offset[n] = first < n ? offset[first] : total;
-        if (first == n) total += ((end[n] - start[n]) / pointers[n].size * 4 + 64) / 64 * 64;
-    }
-    char *found = zeroed(*bytes = total * (1 + @RACED@) + 64);
-    for (int n = 0; found && n < @COUNT@; n++) {
-        const int size = pointers[n].size;
-        all->owner[n] = (i64)found + offset[n] - (size == 8 ? start[n] >> 1 : start[n] * (4 / size));
-        all->reader[n] = all->owner[n] + total;
-    }
-    return found;
-}
-
-static void start(Launch *all, i64 threads) {
-    pthread_t others[63];
-    int started = 0;
-    for (i64 n = 1; n < threads && n < 64 && n < all->programs; n++)
-        if (!pthread_create(&others[started], NULL, work, all)) started++;
-    work(all);
-    while (started) pthread_join(others[--started], NULL);
-}
-
-/* Returns NULL, or a report that the caller frees; a report of -1 violations says that memory was short. */
-__attribute__((visibility("default"))) void *launch(const Slot *packed) {
-    i64 owner[@COUNT@ + 1], reader[@COUNT@ + 1], bytes = 0;
-    Launch all = {packed, (const i64 *)packed[3].i, packed[0].i * packed[1].i * packed[2].i, 0, packed[4].i};
-    char *memory = NULL;
-    all.owner = owner, all.reader = reader, all.counters = (u8 *)packed[7].i;
-    if (@CONTESTED@ && all.programs) memory = tags(&all, &bytes);
-    if (@SYNCHRONISES@) all.stretch = zeroed(sizeof(Stretch) * (i64)STRETCHES);
-    if ((@CONTESTED@ && all.programs && !memory) || (@SYNCHRONISES@ && !all.stretch)) {
-        all.report = calloc(1, sizeof(Report));
-        if (all.report) all.report->count = -1;
-    } else {
-        start(&all, packed[6].i);
-    }
-    unmap(memory, bytes);
-    unmap(all.stretch, sizeof(Stretch) * (i64)STRETCHES);
-    return all.report;
-}
-__attribute__((visibility("default"))) void release(void *report) { free(report); }
-
-/* Launches `count` times, with a row of packed arguments each; marks those that would have had a report. */
-__attribute__((visibility("default"))) void launch_many(const Slot *packed, i64 slots, i64 count, u8 *reported) {
-    for (i64 n = 0; n < count; n++) {
-        void *report = launch(packed + n * slots);
-        reported[n] |= report != NULL;
-        free(report);
-    }
-}
-"""

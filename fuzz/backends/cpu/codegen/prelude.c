@@ -40,7 +40,7 @@ typedef struct {
 } Run;
 
 /* Whether what is wrong was not yet kept of any access of a site. */
-COLD int unheard(const Report *found, i64 problem, i64 site) {
+COLD int is_new_site(const Report *found, i64 problem, i64 site) {
     for (i64 n = 0; n < found->kept; n++)
         if (found->record[n].problem == problem && found->record[n].site == site) return 0;
     return 1;
@@ -55,7 +55,7 @@ COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 oth
     if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + MORE_SITES + 1) * sizeof(Record));
     Report *found = all->report;
     const i64 most = limit + MORE_SITES + stops;
-    if (found->kept < limit || (found->kept < most && (stops || unheard(found, problem, site))))
+    if (found->kept < limit || (found->kept < most && (stops || is_new_site(found, problem, site))))
         found->record[found->kept++] = (Record){problem, site, run->program, other, lane, address};
     found->count += !stops;
     __atomic_store_n(&all->lock, 0, __ATOMIC_RELEASE);

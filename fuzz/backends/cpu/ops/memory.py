@@ -85,8 +85,8 @@ def report_race(access: CheckedAccess) -> str:
         return ""
     owner, reader = access.tag_address("address", "owner"), access.tag_address("address", "reader")
     synchronises = int(access.lowering.synchronises)
-    check = f"if (get_tag({owner})) overtake(run, {access.site}, address, {access.lane}, get_tag({owner}));"
-    return f"{check} set_tag({reader}, joint(get_tag({reader}), own_tag(run), {synchronises})); "
+    check = f"if (get_tag({owner})) check_load(run, {access.site}, address, {access.lane}, get_tag({owner}));"
+    return f"{check} set_tag({reader}, merge_readers(get_tag({reader}), own_tag(run), {synchronises})); "
 
 
 def fast_load(access: CheckedAccess, loop: LoopNest, texts: list[str]) -> FastPath:
@@ -104,7 +104,7 @@ def fast_load(access: CheckedAccess, loop: LoopNest, texts: list[str]) -> FastPa
         synchronises = int(access.lowering.synchronises)
         loop.add_before("const u32 tag = own_tag(run);")
         lines.append(f"slow |= {name}_on && get_tag({owner}) != 0 && get_tag({owner}) != tag;")
-        lines.append(f"if ({name}_on) set_tag({reader}, joint(get_tag({reader}), tag, {synchronises}));")
+        lines.append(f"if ({name}_on) set_tag({reader}, merge_readers(get_tag({reader}), tag, {synchronises}));")
     other = texts[2] if len(texts) > 2 else "0"
     value = f"load_{access.element}({name})"
     is_masked = len(texts) > 1 or proved is None
@@ -146,7 +146,7 @@ def report_conflict(access: CheckedAccess) -> str:
     owner = access.tag_address("address", "owner")
     reader = f"get_tag({access.tag_address('address', 'reader')})" if access.checks_races else "0"
     place = f"{access.site}, address, {access.lane}, {access.size}"
-    test = f"contest(run, {place}, bits, get_tag({owner}), {reader});"
+    test = f"check_store(run, {place}, bits, get_tag({owner}), {reader});"
     bits = f"u64 bits = 0; store_{access.element}((i64)&bits, value);"
     others = f"get_tag({owner})" + (f" || {reader}" if access.checks_races else "")
     return f"if ({others}) {{ {bits} {test} }} set_tag({owner}, own_tag(run)); "
