@@ -134,6 +134,10 @@ class Backend:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
         return nullcontext(Session())
 
+    def observe_races(self) -> AbstractContextManager[None]:
+        """Sessions inside also report loads of what another program of the launch stores, where the backend can."""
+        return nullcontext()
+
     def uninstrumented(self) -> AbstractContextManager[None]:
         """Runs what is inside on this backend at full speed: a wrong access raises, if it is noticed at all."""
         return nullcontext()

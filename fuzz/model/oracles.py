@@ -26,7 +26,8 @@ class OracleSpec:
     `share` is how many cases there are to each that it examines, of plans with one replica and of plans with more;
     None for an oracle that examines every case. Where `stops` is set, oracles after it do not examine a case in which
     it fires. `one_bug` says that one target has one such bug, as which outputs are affected is chance. `compares_runs`
-    says that it compares two runs of which both may be wrong. `subjects` gives what a finding of a symptom in these
+    says that it compares two runs of which both may be wrong, `diagnosed` that its class can say more of a finding than
+    its message does. `subjects` gives what a finding of a symptom in these
     outputs is about: findings that have one in common may be one bug.
     """
 
@@ -37,6 +38,7 @@ class OracleSpec:
     stops: bool = True
     one_bug: bool = False
     compares_runs: bool = False
+    diagnosed: bool = False
     subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
 
 
@@ -68,6 +70,7 @@ ACCURACY = OracleSpec(
     "accuracy",
     "a result is further from the reference than honest rounding allows",
     ("nonfinite", "sign", "value", "bits", "reference"),
+    diagnosed=True,
 )
 AUTOGRAD = OracleSpec(
     "autograd",
@@ -77,7 +80,12 @@ AUTOGRAD = OracleSpec(
     subjects=affected_tensors,
 )
 DETERMINISTIC = OracleSpec(
-    "deterministic", "the same case has other bits when it runs again", ("bits",), share=(4, 16), one_bug=True
+    "deterministic",
+    "the same case has other bits when it runs again",
+    ("bits",),
+    share=(4, 16),
+    one_bug=True,
+    diagnosed=True,
 )
 # Invariance does not apply to cases without a split, layout not to contiguous ones: of all cases each of them examines
 # one in 16 at least, where plans have several replicas.

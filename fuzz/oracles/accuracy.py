@@ -27,6 +27,7 @@ from fuzz.oracles.comparison.bits import SHOWN, compare_bits, make_element
 from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
+from fuzz.oracles.diagnosis import diagnose, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.reference.envelope import Expected
@@ -61,6 +62,10 @@ class Accuracy(CaseOracle):
             if finding:
                 return finding
         return None
+
+    def diagnose(self, exam: Examination, least: Examination) -> tuple[str, ...]:
+        context = make_context(exam)
+        return diagnose(context, context if least is exam else make_context(least))
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.symptom != "bits":

@@ -36,6 +36,10 @@ class Oracle(ABC):
         The outcome of each is Returned, except for the fault oracle.
         """
 
+    def diagnose(self, exam: Examination, least: Examination) -> tuple[str, ...]:
+        """What is wrong in a case with a finding, in sentences that its least case does not contradict."""
+        return ()
+
     @abstractmethod
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         """How a stand-alone script shows a finding of this oracle."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from fuzz.backends.execute import run
 from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.outcome import Returned
 from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Pairs, compare_bits
 from fuzz.oracles.examination import Examination, stacked_values
@@ -16,6 +18,8 @@ from fuzz.target.spec import Target
 
 ORDERS = (-1, 1, 2)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""
+RACES = ("race", "conflict")
+"""Kinds of accesses whose effect depends on the order of programs."""
 
 
 RUN_IN_OTHER_ORDERS = '''
@@ -44,6 +48,16 @@ class Deterministic(RerunOracle):
         values = stacked_values(exams)
         for order in ORDERS:
             yield Rerun(range(len(exams)), values, exams[0].plan.last, pair_outputs, self._compare, order)
+
+    def diagnose(self, exam: Examination, least: Examination) -> tuple[str, ...]:
+        """The races between programs of a launch, by kernel, line and programs, where the backend can observe them.
+
+        They explain a finding and are none by themselves: what a race decides may not matter to any result.
+        """
+        with exam.backend.observe_races():
+            outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
+        accesses = outcome.calls[-1].accesses if isinstance(outcome, Returned) else ()
+        return tuple(dict.fromkeys(access.where for access in accesses if access.kind in RACES))
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         return compare_two_runs(saved.finding, RUN_IN_OTHER_ORDERS)

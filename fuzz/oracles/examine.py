@@ -16,11 +16,10 @@ from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.outcome import NotRun, Returned
-from fuzz.oracles import ALWAYS, SAMPLED
+from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.diagnosis import diagnose, make_context
 from fuzz.oracles.examination import Examination
 from fuzz.oracles.invariance import Invariance, split_call
 from fuzz.oracles.layout import Layout, make_contiguous
@@ -151,13 +150,12 @@ def examine_or_adjudicate(exam: Examination, request: Examine | Adjudicate) -> R
 
 
 def diagnose_case(runner: CaseRunner, request: Diagnose) -> tuple[str, ...]:
-    """The diagnosis of the outputs of a case, which those of the least case do not contradict."""
+    """The diagnosis of a case by the oracle of its finding, which the least case does not contradict."""
     cases = {case.key: case for case in (request.case, request.least)}
     exams = [runner.run(case) for case in cases.values()]
     if not all(isinstance(exam.outcome, Returned) for exam in exams):
         return ()
-    contexts = [make_context(exam) for exam in exams]
-    return diagnose(contexts[0], contexts[-1])
+    return find_oracle(request.oracle).diagnose(exams[0], exams[-1])
 
 
 def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:

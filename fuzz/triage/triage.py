@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict, finding_order
-from fuzz.model.oracles import ACCURACY, AUTOGRAD, MUTATION
+from fuzz.model.oracles import ACCURACY, AUTOGRAD, MUTATION, find_oracle
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
@@ -185,11 +185,11 @@ class Triage:
     def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         diagnosis = describe_consequences(bug.least)
-        if bug.finding.oracle == ACCURACY.name and bug.least.verdict.name != "reference":
+        if find_oracle(bug.finding.oracle).diagnosed and bug.least.verdict.name != "reference":
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + EXTRA_SECONDS
             for case in bug.diagnosis_cases:
                 if not diagnosis and case.elements() <= MAX_DIAGNOSED_ELEMENTS:
-                    answer = self.worker.call(Diagnose(case, bug.case))
+                    answer = self.worker.call(Diagnose(case, bug.case, bug.finding.oracle))
                     diagnosis = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
         bug.least = replace(bug.least, diagnosis=(*diagnosis, *describe_triggers(bug.case, self.target)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import FAULT, MUTATION
+from fuzz.model.oracles import ACCURACY, FAULT, MUTATION
 from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfMemory, Raised, Rejected, describe
 
 HANDLER = "fuzz.oracles.examine:make_handler"
@@ -75,13 +75,14 @@ class Adjudicate:
 
 @dataclass(frozen=True)
 class Diagnose:
-    """A request to diagnose the outputs of a case. The response is a tuple of sentences, the diagnosis.
+    """A request to diagnose a case with a finding of an oracle. The response is a tuple of sentences, the diagnosis.
 
     `least` is the smallest case of the same cause; sentences that its outputs contradict are left out.
     """
 
     case: Case
     least: Case
+    oracle: str = ACCURACY.name
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ class CpuBackend(Backend):
 
     def __init__(self) -> None:
         self.counting = False
+        self.races = False
         # What earlier calls of `collect_feedback` have returned.
         self._feature_numbers: list[int] = []
         self._features: set[int] = set()
@@ -60,8 +61,8 @@ class CpuBackend(Backend):
         from fuzz.backends import cpu
 
         memory = cpu.Memory(filled=True)
-        observation = cpu.observe(order, unwritten=memory, conflicts=True, overflow=True, counters=self.counting)
-        with cpu.active(), observation as log:
+        instruments = dict(conflicts=True, races=self.races, overflow=True, counters=self.counting)
+        with cpu.active(), cpu.observe(order, unwritten=memory, **instruments) as log:
             cpu.counters.clear()
             yield Session(
                 accesses=lambda: [_access(violation) for violation in log.violations],
@@ -71,6 +72,14 @@ class CpuBackend(Backend):
                 shadowed=memory.allocations,
                 read_counters=self._read_counters,
             )
+
+    @contextmanager
+    def observe_races(self) -> Iterator[None]:
+        self.races = True
+        try:
+            yield
+        finally:
+            self.races = False
 
     def _read_counters(self) -> bytes:
         from fuzz.backends import cpu
