@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients
 from fuzz.backends.base import Backend, Session
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
+from fuzz.backends.triton_host.knobs import knobs
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
@@ -109,7 +111,8 @@ def launch(
         return check_outputs(target, launcher(**tensors, **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
-    with backend.session(order) as session, GuardedAllocations(session.on_operation) as allocations:
+    reported = knobs.set(**call.launch.given()) if call.launch else nullcontext()
+    with reported, backend.session(order) as session, GuardedAllocations(session.on_operation) as allocations:
         outputs = compute(launch_with, inputs, cotangents)
         backend.synchronize()
     return CompletedCall(buffers, outputs, allocations, session)

@@ -62,6 +62,23 @@ class Split:
     after: int = 0
 
 
+@dataclass(frozen=True)
+class LaunchOptions:
+    """What a launcher is told that is no argument: None leaves it as it is without.
+
+    `config` is the index of the configuration that autotuners take, modulo the number that pruning leaves.
+    `multiprocessor_count` and `max_shared_mem` (bytes) are properties that a simulated device reports.
+    """
+
+    config: int | None = None
+    multiprocessor_count: int | None = None
+    max_shared_mem: int | None = None
+
+    def given(self) -> dict[str, int]:
+        """The options that are not None, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
 @dataclass(frozen=True, eq=True)
 class Call:
     """One call of the launcher. Dims stand in the order in which the target declares them."""
@@ -70,6 +87,7 @@ class Call:
     arguments: Mapping[str, Argument]
     options: Mapping[str, Scalar] = field(default_factory=dict)
     cotangents: Mapping[str, Argument] = field(default_factory=dict)
+    launch: LaunchOptions | None = None
 
     @property
     def tensors(self) -> Mapping[str, Argument]:
@@ -90,7 +108,8 @@ class Call:
 
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal calls."""
-        return tuple(tuple(part.items()) for part in (self.dims, self.arguments, self.options, self.cotangents))
+        parts = tuple(tuple(part.items()) for part in (self.dims, self.arguments, self.options, self.cotangents))
+        return parts if self.launch is None else (*parts, self.launch)
 
 
 @dataclass(frozen=True)
@@ -129,7 +148,7 @@ def _reseeded(call: Call, number: int) -> Call:
         {name: Argument(old.shape, old.dtype, reseeded(old.values, number), old.layout) for name, old in part.items()}
         for part in (call.arguments, call.cotangents)
     )
-    return Call(call.dims, arguments, call.options, cotangents)
+    return Call(call.dims, arguments, call.options, cotangents, call.launch)
 
 
 def reseeded(values: Values, number: int) -> Values:
@@ -208,7 +227,7 @@ def _off_default(call: Call, defaults: Mapping[str, object]) -> int:
     layouts = sum(argument.layout != CONTIGUOUS for argument in call.tensors.values())
     dtypes = sum(argument.dtype != defaults.get(name, argument.dtype) for name, argument in call.tensors.items())
     options = sum(value != defaults.get(name, value) for name, value in call.options.items())
-    return layouts + dtypes + options
+    return layouts + dtypes + options + len(call.launch.given() if call.launch else ())
 
 
 def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
@@ -219,7 +238,8 @@ def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...
         for value in call.tensors.values()
     )
     dtypes = tuple(value.dtype for value in call.tensors.values())
-    return (layouts, dtypes, tuple(str(value) for value in call.options.values()))
+    launch = tuple(call.launch.given().items()) if call.launch else ()
+    return (layouts, dtypes, tuple(str(value) for value in call.options.values()), launch)
 
 
 def _split_key(split: Split | None) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
@@ -47,6 +47,12 @@ def with_option(case: Case, index: int, name: str, value: Scalar) -> Case:
     """The case with another value of one option of one call."""
     call = case.calls[index]
     return case.with_call(index % len(case.calls), replace(call, options={**call.options, name: value}))
+
+
+def with_launch(case: Case, launch: LaunchOptions | None) -> Case:
+    """The case with the same launch options in every call; none at all where they are all None."""
+    launch = launch if launch is not None and launch.given() else None
+    return replace(case, calls=tuple(replace(call, launch=launch) for call in case.calls))
 
 
 def with_layout(value: Argument, layout: Layout, call: Call) -> Argument:

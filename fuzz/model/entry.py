@@ -45,6 +45,8 @@ def digest(case: Case) -> str:
     hashed = hashlib.sha256(case.target.encode())
     for call in case.calls:
         hashed.update(repr((tuple(call.dims.items()), tuple(call.options.items()))).encode())
+        if call.launch is not None:
+            hashed.update(repr(call.launch).encode())
         for name, value in call.tensors.items():
             hashed.update(repr((name, value.shape, value.dtype, value.layout)).encode())
             hashed.update(value.bits(call.dims).tobytes())

@@ -50,6 +50,8 @@ def case_lines(case: Case) -> Iterator[str]:
         prefix = f"call {index + 1} of {len(case.calls)}: " if len(case.calls) > 1 else ""
         options = [f"{name}={value}" for name, value in call.options.items()]
         yield prefix + " ".join([*(f"{name}={size}" for name, size in call.dims.items()), *options])
+        if call.launch:
+            yield f"  launched with {', '.join(f'{name}={value}' for name, value in call.launch.given().items())}"
         width = max(map(len, call.tensors), default=0)
         for name, value in call.tensors.items():
             yield f"  {name:<{width}}  {argument_text(value, call)}"

@@ -21,6 +21,7 @@ from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
 from fuzz.search.engines.atheris.engine import AtherisConfig
+from fuzz.search.engines.launches import launch_space
 from fuzz.search.engines.literals import literals
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load_planted
@@ -153,7 +154,8 @@ class Fuzzer:
     def make_scheduler(self) -> EngineScheduler:
         """The scheduler of the engines that propose plans."""
         options, planted = self.options, self.options.planted
-        numbers = tuple(literals(load_planted(self.target, planted)[1] if planted else self.target.launcher))
+        launcher = load_planted(self.target, planted)[1] if planted else self.target.launcher
+        numbers = tuple(literals(launcher))
 
         def start_atheris(folder: Path) -> Worker:
             """The process of the engine atheris, with its inputs in a folder."""
@@ -161,8 +163,9 @@ class Fuzzer:
             return Worker(ATHERIS_HANDLER, config, options.worker_memory, self.target.timeout)
 
         return make_scheduler(
-            options.engine, self.target, self.backend, options.seed, numbers, start_atheris, options.first_plan
-        )
+            options.engine, self.target, self.backend, options.seed, numbers, start_atheris, options.first_plan,
+            launch_space(launcher),
+        )  # fmt: skip
 
     def replica_groups(self, plans: Iterator[tuple[Case, int]], seconds: Callable[[], float]) -> Iterator[ReplicaGroup]:
         """What is to run: suspects, seed cases, then plans until the budget of cases or seconds of fuzzing ends."""

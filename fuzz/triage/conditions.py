@@ -8,6 +8,12 @@ from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.target.spec import Target
 
+LAUNCH_OPTIONS = {
+    "config": "autotuner configuration",
+    "multiprocessor_count": "a device whose multiprocessor_count is",
+    "max_shared_mem": "a device whose max_shared_mem is",
+}
+
 
 def describe_triggers(case: Case, target: Target) -> tuple[str, ...]:
     """What is off its default in the least case, in words. Shrinking tried the default of each."""
@@ -22,6 +28,7 @@ def non_defaults(case: Case, target: Target) -> frozenset[str]:
             names |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
         names |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
         names |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
+        names |= {f"launch {name}" for name in (call.launch.given() if call.launch else ())}
     return frozenset(names)
 
 
@@ -37,3 +44,5 @@ def _describe_departures(case: Case, target: Target) -> Iterator[str]:
     for name, option in case.last.options.items():
         if option != target.defaults.get(name):
             yield f"only with {name}={option!r}"
+    for name, number in (case.last.launch.given() if case.last.launch else {}).items():
+        yield f"only with {LAUNCH_OPTIONS[name]} {number}"

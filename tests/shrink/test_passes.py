@@ -9,7 +9,8 @@ from itertools import islice
 
 import pytest
 
-from fuzz.model.case import Argument, Call, Case, Split, sort_key
+from fuzz.model.case import Argument, Call, Case, LaunchOptions, Split, sort_key
+from fuzz.model.edit import with_launch
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Recipe, recipe
 from fuzz.search.engines import RandomEngine
@@ -28,7 +29,8 @@ def starts(target: Target) -> list[Case]:
     """Small drawn cases, with recipes and with their bits written out."""
     engine = RandomEngine(target, 11)
     drawn = [case for case in map(engine.case, range(60)) if case.elements() < 600][:12]
-    return [*drawn, *map(write_out_small, drawn)]
+    launched = [with_launch(case, LaunchOptions(3, 108)) for case in drawn[:1]]
+    return [*drawn, *launched, *map(write_out_small, drawn)]
 
 
 def legal(case: Case, target: Target) -> bool:
@@ -91,7 +93,7 @@ def test_a_pass_leaves_the_case_itself_alone(step: Pass, built_in: Target) -> No
 
 def test_every_pass_makes_some_case_smaller(built_in: Target) -> None:
     engine = RandomEngine(built_in, 2)
-    every = list(map(engine.case, range(200)))
+    every = [with_launch(engine.case(0), LaunchOptions(1)), *map(engine.case, range(200))]
     drawn = [case for case in every if case.elements() < 400]
     large = [case for case in every if 2000 < case.elements() < 20_000 and len(case.calls) == 1 and not case.split]
     idle = set()

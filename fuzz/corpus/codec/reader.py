@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.corpus.codec.strict import fields_of, mapping, name, natural, sequence, shown, text, texts
 from fuzz.errors import CorpusError, FuzzError
-from fuzz.model.case import Argument, Call, Case, Scalar, Split
+from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
@@ -24,6 +24,7 @@ ELEMENTS = 1 << 26
 STEPS = 1 << 20
 """The largest step, pad or offset of a layout."""
 REACH = 40
+MAX_LAUNCH_OPTION = (1 << 31) - 1
 EXPRESSION = 200
 """Characters of the longest size expression."""
 WORDS = re.compile(r"(0x[0-9a-f]{1,16}( 0x[0-9a-f]{1,16})*)?")
@@ -88,14 +89,22 @@ def _split(given: Any) -> Split:
 
 
 def _call(given: Any) -> Call:
-    fields = mapping(given, "a call", "dims options arguments cotangents", needed="dims arguments")
+    fields = mapping(given, "a call", "dims options launch arguments cotangents", needed="dims arguments")
     dims = {key: natural(size, key) for key, size in mapping(fields["dims"], "dims").items()}
     arguments, cotangents = (
         {key: _argument(value, key, dims) for key, value in mapping(fields.get(part, {}), part).items()}
         for part in ("arguments", "cotangents")
     )
     options = {key: _scalar(value, key) for key, value in mapping(fields.get("options", {}), "options").items()}
-    return Call(dims, arguments, options, cotangents)
+    launch = _launch(fields["launch"]) if "launch" in fields else None
+    return Call(dims, arguments, options, cotangents, launch)
+
+
+def _launch(given: Any) -> LaunchOptions:
+    fields = mapping(given, "launch", "config multiprocessor_count max_shared_mem")
+    if not fields:
+        raise CorpusError("launch is empty")
+    return LaunchOptions(**{key: natural(value, key, MAX_LAUNCH_OPTION) for key, value in fields.items()})
 
 
 def _argument(given: Any, title: str, dims: Mapping[str, int]) -> Argument:

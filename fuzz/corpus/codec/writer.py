@@ -49,6 +49,9 @@ def _call_lines(call: Call) -> list[str]:
     if call.options:
         options = ", ".join(f"{name}: {_scalar(value)}" for name, value in call.options.items())
         lines.append(f"    options: {{{options}}}")
+    if call.launch is not None:
+        launch = ", ".join(f"{name}: {value}" for name, value in call.launch.given().items())
+        lines.append(f"    launch: {{{launch}}}")
     for title, part in (("arguments", call.arguments), ("cotangents", call.cotangents)):
         if part:
             lines.append(f"    {title}:")

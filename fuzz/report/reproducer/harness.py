@@ -69,7 +69,8 @@ sys.exit(1 if wrong else 0)
 """
 RESERVED = set(
     "CALLS SHOWN_CALL LAUNCHER COMPUTE DEVICE EXPECTED GRAPHS tensor lazily_mapped copied run_call every_tensor "
-    "refilled equal_values equal_bits off close check check_graph run_twice words failure".split()
+    "refilled equal_values equal_bits off close check check_graph run_twice words failure "
+    "prune_configs prune_to_one".split()
 )
 """Names that a script uses itself, beside the constants of its check."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
+from fuzz.model.case import LaunchOptions
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.oracles import ACCURACY
@@ -34,6 +35,21 @@ if DEVICE == "cpu":
     from fuzz.backends import cpu
 
     cpu.activate()
+"""
+
+CONFIGURATION = """
+# Autotuners take one configuration, by its index among those that pruning leaves.
+from triton.runtime.autotuner import Autotuner
+
+prune_configs = Autotuner.prune_configs
+
+
+def prune_to_one(tuner, *arguments, **keywords):
+    kept = prune_configs(tuner, *arguments, **keywords)
+    return [kept[{config} % len(kept)]]
+
+
+Autotuner.prune_configs = prune_to_one
 """
 
 
@@ -60,7 +76,7 @@ def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) 
     parts = [
         f'"""{title(entry, finding)}\n\nrepeat   {repeat}\n"""\n',
         "\n".join([*futures(main), "import sys", "", "import torch"]),
-        START.strip("\n"),
+        "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
         *grouped(text for text in body if text != "import torch"),
         *helpers(compute, check),
         TENSOR_HELPER.strip("\n"),
@@ -69,6 +85,15 @@ def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) 
         *harness(check, launcher, compute, len(calls), last if finding.symptom == "bits" else finding.call, values),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
+
+
+def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:
+    """What makes the device and the autotuners answer as they did where the finding was seen."""
+    for name, value in (launch.given() if launch else {}).items():
+        if name != "config":
+            yield f"    cpu.knobs.{name} = {value}"
+    if launch and launch.config is not None:
+        yield CONFIGURATION.format(config=launch.config).rstrip("\n")
 
 
 def title(entry: Entry, finding: Finding) -> str:

@@ -8,6 +8,7 @@ from fuzz.search.engines.atheris.engine import AtherisEngine, StartProcess, miss
 from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.evolve import Evolve
+from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.random import RandomEngine
 from fuzz.search.engines.scheduler import LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
@@ -34,6 +35,7 @@ def make_scheduler(
     numbers: Iterable[float],
     start_process: StartProcess,
     first: int = 0,
+    launches: LaunchSpace = NO_LAUNCH_OPTIONS,
 ) -> EngineScheduler:
     """The scheduler of a run with the engine of that name. `numbers` are those of the launcher's code.
 
@@ -44,8 +46,10 @@ def make_scheduler(
     dictionary.add(numbers)
     device = BACKENDS[backend]
     engines: dict[str, Engine] = {
-        "random": RandomEngine(target, seed, dictionary=dictionary, first=first, width=device.random_replicas),
-        "evolve": Evolve(target, seed, dictionary, width=device.guided_replicas),
+        "random": RandomEngine(
+            target, seed, dictionary=dictionary, first=first, width=device.random_replicas, launches=launches
+        ),
+        "evolve": Evolve(target, seed, dictionary, width=device.guided_replicas, launches=launches),
     }
     if not missing():
         engines["atheris"] = AtherisEngine(target, seed, start_process, width=device.guided_replicas)

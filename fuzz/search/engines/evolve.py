@@ -17,6 +17,7 @@ from fuzz.model.case import Case
 from fuzz.model.recipes import Recipe
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import MUTATIONS, WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.novelty import Cell, Novelty, cell_of, error
 from fuzz.search.engines.random import RandomEngine, replica_count
@@ -68,6 +69,7 @@ class Evolve:
     elites: dict[Cell, Individual] = field(default_factory=dict)
     novel: list[Individual] = field(default_factory=list)
     novelty: Novelty = field(default_factory=Novelty)
+    launches: LaunchSpace = NO_LAUNCH_OPTIONS
     _plans: int = 0
     _initial: int = 0
     _epoch_start: int = 0
@@ -83,6 +85,7 @@ class Evolve:
         if age >= EPOCH or age - self._last_progress >= PATIENCE + INITIAL:
             self._epoch_start, self._last_progress, self.population, age = self._plans, 0, [], 0
         plan = self._initial_case() if age < INITIAL else self._child()
+        plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
         return Proposal(plan, replicas(plan, self.width))
 

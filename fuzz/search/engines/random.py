@@ -21,6 +21,7 @@ from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
+from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target.spec import Target
@@ -51,6 +52,7 @@ class RandomEngine:
     dictionary: Dictionary = field(default_factory=Dictionary)
     first: int = 0
     width: ReplicaLimits = Backend.random_replicas
+    launches: LaunchSpace = NO_LAUNCH_OPTIONS
     _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,6 +85,7 @@ class RandomEngine:
             random = Random(f"{self.seed}/{number}")
             context = MutationContext(self.target, self.dictionary, random)
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
+        plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
         return Proposal(plan, self.replicas(number, plan))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:

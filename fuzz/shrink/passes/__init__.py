@@ -20,6 +20,7 @@ from fuzz.shrink.passes.dims import (
     rows_as_neighbours,
     smallest_dims,
 )
+from fuzz.shrink.passes.launch import plain_launch
 from fuzz.shrink.passes.values import (
     fewer_bits,
     plain_numbers,
@@ -42,6 +43,7 @@ COARSE: tuple[Pass, ...] = (
     later_layouts,
     plain_dtypes,
     plain_options,
+    plain_launch,
     smaller_split,
     plain_recipes,
 )
@@ -58,6 +60,7 @@ FINE: tuple[Pass, ...] = (
     later_layouts,
     plain_dtypes,
     plain_options,
+    plain_launch,
     smaller_split,
 )
 """Passes over a case whose values are written out."""
