@@ -53,8 +53,8 @@ def test_every_backend_runs_a_launcher_and_observes_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", USABLE)
 def test_every_backend_gives_the_same_bits_again(name: str, gelu: Target) -> None:
-    one = Call({"N": 300}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
-    first, again = (run(gelu, gelu.launcher, (one,), BACKENDS[name]) for _ in range(2))
+    case_call = Call({"N": 300}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
+    first, again = (run(gelu, gelu.launcher, (case_call,), BACKENDS[name]) for _ in range(2))
     assert isinstance(first, Returned) and isinstance(again, Returned)
     assert torch.equal(first.calls[0].outputs["dx"], again.calls[0].outputs["dx"])
 
@@ -186,16 +186,16 @@ def test_outputs_are_copies_that_a_later_call_cannot_change() -> None:
 
     outcome = executed(same_buffer, calls=3)
     assert isinstance(outcome, Returned)
-    assert [float(one.outputs["y"][0]) for one in outcome.calls] == [1.0, 2.0, 3.0]
+    assert [float(result.outputs["y"][0]) for result in outcome.calls] == [1.0, 2.0, 3.0]
 
 
 def test_options_and_sizes_are_passed_by_name() -> None:
     def launcher(x: torch.Tensor, eps: float, N: int) -> dict[str, torch.Tensor]:
         return {"y": x * 0 + eps * N}
 
-    made = declare(launcher, x=tensor(N), eps=option(0.5, 2.0), N=N, dtypes=("float32",))
-    one = Call({"N": 4}, call().arguments, {"eps": 2.0})
-    outcome = run(made, launcher, (one,), BACKENDS["cpu"])
+    declared = declare(launcher, x=tensor(N), eps=option(0.5, 2.0), N=N, dtypes=("float32",))
+    case_call = Call({"N": 4}, call().arguments, {"eps": 2.0})
+    outcome = run(declared, launcher, (case_call,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned) and outcome.calls[0].outputs["y"].tolist() == [8.0] * 4
 
 
@@ -205,8 +205,8 @@ def test_a_kernels_stray_read_is_told_with_kernel_line_and_argument(gelu: Target
     layernorm = load("layernorm_bw")
     launcher = load_planted(layernorm, "tail_unmasked")[1]
     value = {key: Argument(("M", "N"), "float32", recipe("normal", 3)) for key in ("dy", "x")}
-    one = Call({"M": 1, "N": 3}, {**value, "weight": Argument(("N",), "float32", recipe("ones"))}, {"eps": 1e-5})
-    outcome = run(layernorm, launcher, (one,), BACKENDS["cpu"])
+    case_call = Call({"M": 1, "N": 3}, {**value, "weight": Argument(("N",), "float32", recipe("ones"))}, {"eps": 1e-5})
+    outcome = run(layernorm, launcher, (case_call,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned) and outcome.calls[0].accesses
     access = outcome.calls[0].accesses[0]
     assert (access.buffer, access.kind) == ("x", "load")
@@ -214,7 +214,7 @@ def test_a_kernels_stray_read_is_told_with_kernel_line_and_argument(gelu: Target
 
 
 def test_a_launcher_runs_the_kernels_it_says(gelu: Target) -> None:
-    one = Call({"N": 5}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
-    outcome = run(gelu, gelu.launcher, (one,), BACKENDS["cpu"])
+    case_call = Call({"N": 5}, {key: Argument(("N",), "float32", recipe("normal", 3)) for key in ("dy", "x")})
+    outcome = run(gelu, gelu.launcher, (case_call,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned)
     assert outcome.calls[0].kernels == ("gelu_bw_kernel",)

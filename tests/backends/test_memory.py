@@ -33,18 +33,18 @@ DIMS = {"M": 3, "N": 5}
 
 
 def buffer(layout: Layout = CONTIGUOUS, dtype: str = "float32", dims: dict[str, int] = DIMS) -> Buffer:
-    made = recipe("normal", 1) if TORCH_DTYPES[dtype].is_floating_point else recipe("random_bits", 1)
-    return allocate_buffer("x", Argument(SHAPE, dtype, made, layout), dims, "cpu")
+    values = recipe("normal", 1) if TORCH_DTYPES[dtype].is_floating_point else recipe("random_bits", 1)
+    return allocate_buffer("x", Argument(SHAPE, dtype, values, layout), dims, "cpu")
 
 
 @pytest.mark.parametrize("dtype", sorted(POISON))
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_tensor_has_the_words_and_strides_of_its_case(layout: Layout, dtype: str) -> None:
-    made = buffer(layout, dtype)
-    assert made.tensor.dtype == TORCH_DTYPES[dtype] and tuple(made.tensor.shape) == (3, 5)
-    assert made.tensor.stride() == layout.strides((3, 5))
-    assert np.array_equal(read_words(made.tensor), np.broadcast_to(made.words, (3, 5)))
-    assert made.inspect() == ([], [])
+    argument = buffer(layout, dtype)
+    assert argument.tensor.dtype == TORCH_DTYPES[dtype] and tuple(argument.tensor.shape) == (3, 5)
+    assert argument.tensor.stride() == layout.strides((3, 5))
+    assert np.array_equal(read_words(argument.tensor), np.broadcast_to(argument.words, (3, 5)))
+    assert argument.inspect() == ([], [])
 
 
 def test_a_plain_buffer_is_aligned_and_a_misaligned_one_is_not() -> None:
@@ -56,12 +56,12 @@ def test_a_plain_buffer_is_aligned_and_a_misaligned_one_is_not() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_written_element_is_seen_with_what_it_was(layout: Layout) -> None:
-    made = buffer(layout)
+    argument = buffer(layout)
     index = tuple(0 if dim in layout.expand else size - 1 for dim, size in enumerate((3, 5)))
-    before = int(made.words[index])
-    made.tensor[2, 4] = 1.0
-    writes, strays = made.inspect()
-    assert strays == []
+    before = int(argument.words[index])
+    argument.tensor[2, 4] = 1.0
+    writes, accesses = argument.inspect()
+    assert accesses == []
     assert [(write.argument, write.first, write.got, write.want, write.count) for write in writes] == [
         ("x", index, 0x3F800000, before, 1)
     ]
@@ -69,47 +69,47 @@ def test_a_written_element_is_seen_with_what_it_was(layout: Layout) -> None:
 
 @pytest.mark.parametrize("offset", [-1, -16, 15, 15 + 15])
 def test_a_word_written_on_a_guard_is_a_stray(offset: int) -> None:
-    made = buffer()
-    made.base[made.start + offset] = 7
-    writes, strays = made.inspect()
+    argument = buffer()
+    argument.base[argument.start + offset] = 7
+    writes, accesses = argument.inspect()
     assert writes == []
-    assert [(stray.buffer, stray.kind) for stray in strays] == [("x", "store")]
-    assert f"first at {offset:+d}" in strays[0].where and strays[0].where.startswith("1 words outside 'x'")
+    assert [(stray.buffer, stray.kind) for stray in accesses] == [("x", "store")]
+    assert f"first at {offset:+d}" in accesses[0].where and accesses[0].where.startswith("1 words outside 'x'")
 
 
 def test_guards_reach_a_cache_line_to_both_sides() -> None:
-    made = buffer()
-    assert made.start * 4 >= GUARD
-    assert (made.base.size - made.start - 15) * 4 >= GUARD
+    argument = buffer()
+    assert argument.start * 4 >= GUARD
+    assert (argument.base.size - argument.start - 15) * 4 >= GUARD
 
 
 @pytest.mark.parametrize(("layout", "gap"), [(Layout(pad=3), 5), (Layout(step=2), 1), (Layout(pad=2, offset=5), 6)])
 def test_a_word_written_in_the_gaps_of_a_layout_is_a_stray(layout: Layout, gap: int) -> None:
-    made = buffer(layout)
-    made.base[made.start + gap] = 7
-    writes, strays = made.inspect()
-    assert writes == [] and len(strays) == 1
+    argument = buffer(layout)
+    argument.base[argument.start + gap] = 7
+    writes, accesses = argument.inspect()
+    assert writes == [] and len(accesses) == 1
 
 
 def test_the_bits_of_signed_zeros_and_nans_count_as_writes() -> None:
-    made = allocate_buffer("x", Argument(("N",), "float32", recipe("zeros")), {"N": 2}, "cpu")
-    made.tensor[1] = -0.0
-    assert made.inspect()[0][0].first == (1,)
+    argument = allocate_buffer("x", Argument(("N",), "float32", recipe("zeros")), {"N": 2}, "cpu")
+    argument.tensor[1] = -0.0
+    assert argument.inspect()[0][0].first == (1,)
 
 
 def test_words_can_replace_a_cases_values() -> None:
     words = np.arange(15, dtype=np.uint32).reshape(3, 5)
-    made = allocate_buffer("x", Argument(SHAPE, "int32", recipe("zeros")), DIMS, "cpu", words)
-    assert made.tensor.tolist() == words.tolist() and made.inspect() == ([], [])
+    argument = allocate_buffer("x", Argument(SHAPE, "int32", recipe("zeros")), DIMS, "cpu", words)
+    assert argument.tensor.tolist() == words.tolist() and argument.inspect() == ([], [])
 
 
 @pytest.mark.parametrize("dims", [{"M": 0, "N": 5}, {"M": 3, "N": 0}, {"M": 0, "N": 0}])
 @pytest.mark.parametrize("layout", [CONTIGUOUS, Layout(pad=3), Layout(expand=(0,))])
 def test_empty_tensors_have_guards_too(layout: Layout, dims: dict[str, int]) -> None:
-    made = buffer(layout, dims=dims)
-    assert made.tensor.numel() == 0 and made.inspect() == ([], [])
-    made.base[made.start - 1] = 7
-    assert len(made.inspect()[1]) == 1
+    argument = buffer(layout, dims=dims)
+    assert argument.tensor.numel() == 0 and argument.inspect() == ([], [])
+    argument.base[argument.start - 1] = 7
+    assert len(argument.inspect()[1]) == 1
 
 
 def resident() -> int:
@@ -118,12 +118,12 @@ def resident() -> int:
 
 def test_a_huge_layout_takes_little_memory_and_still_sees_writes() -> None:
     before = resident()
-    made = buffer(Layout(reach=30), "float32", {"M": 3, "N": 64})
-    assert made.tensor.stride() == (1 << 30, 1)
-    made.tensor[2, 63] = 1.0
-    writes, strays = made.inspect()
+    argument = buffer(Layout(reach=30), "float32", {"M": 3, "N": 64})
+    assert argument.tensor.stride() == (1 << 30, 1)
+    argument.tensor[2, 63] = 1.0
+    writes, accesses = argument.inspect()
     assert resident() - before < 64 << 20
-    assert [write.first for write in writes] == [(2, 63)] and strays == []
+    assert [write.first for write in writes] == [(2, 63)] and accesses == []
 
 
 def test_a_huge_layout_is_compared_element_by_element() -> None:
@@ -155,24 +155,24 @@ def test_arithmetic_on_poison_leaves_none() -> None:
 
 def test_allocations_hold_poison_where_torch_leaves_them_unfilled() -> None:
     with GuardedAllocations():
-        made = [
+        tensors = [
             torch.empty(4),
             torch.empty_like(torch.zeros(3)),
             torch.zeros(3).new_empty(2),
             torch.empty_strided((2, 3), (3, 1)),
         ]
-    assert [find_poison(tensor) for tensor in made] == [(0,), (0,), (0,), (0, 0)]
+    assert [find_poison(tensor) for tensor in tensors] == [(0,), (0,), (0,), (0, 0)]
 
 
 def test_allocations_keep_what_torch_fills_them_with() -> None:
     with GuardedAllocations() as allocations:
-        made = [
+        tensors = [
             torch.zeros(3),
             torch.ones(2, dtype=torch.int32),
             torch.full((2, 2), 7.5),
             torch.zeros_like(torch.ones(2)),
         ]
-    assert [tensor.tolist() for tensor in made] == [[0, 0, 0], [1, 1], [[7.5, 7.5], [7.5, 7.5]], [0, 0]]
+    assert [tensor.tolist() for tensor in tensors] == [[0, 0, 0], [1, 1], [[7.5, 7.5], [7.5, 7.5]], [0, 0]]
     assert allocations.outside_writes({}) == []
 
 
@@ -185,9 +185,9 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
     with GuardedAllocations() as allocations:
         tensor = allocate()
     torch.as_strided(tensor, (1,), (1,), tensor.storage_offset() + offset).fill_(3.0)
-    strays = allocations.outside_writes({tensor.data_ptr(): "dx"})
-    assert [stray.buffer for stray in strays] == ["dx"]
-    assert f"first at element {offset:+d}" in strays[0].where
+    accesses = allocations.outside_writes({tensor.data_ptr(): "dx"})
+    assert [stray.buffer for stray in accesses] == ["dx"]
+    assert f"first at element {offset:+d}" in accesses[0].where
     assert allocations.outside_writes({})[0].buffer == "a buffer of the launcher"
 
 

@@ -121,8 +121,8 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as made:
-        yield made
+    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as fresh:
+        yield fresh
 
 
 def crash_outcome(worker: Worker, request: object) -> object:

@@ -1,1 +1,1 @@
-"""What launchers and Triton ask of the machine they run on, and what the backends answer."""
+"""Answers what launchers and Triton ask of the machine that they run on."""

@@ -1,10 +1,9 @@
-"""`triton.autotune` without a benchmark: the drawn configuration runs, and nothing but that one is compiled.
+"""Replaces the benchmark of `triton.autotune`: the drawn configuration runs, and only that one is compiled.
 
-Triton's own `Autotuner` stays. It prunes the configurations, takes the time of each with hooks around it, keeps the
-best in `cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep
-their meaning. Replaced are the order of the pruned configurations, the times, and the place of the cache: what was
-chosen by times and what was drawn never mix. It is the same where kernels run on a GPU, so that what is tested does not
-depend on what else the GPU does.
+Triton's own `Autotuner` stays. It prunes the configurations, times each with hooks around it, keeps the best in
+`cache`, resets what is to be reset and launches: hooks, heuristics, `restore_value` and `reset_to_zero` keep their
+meaning. Replaced are the order of the pruned configurations, the times, and the cache, so that choices by time and
+by draw never mix. On a GPU it is the same, so that a test does not depend on what else the GPU does.
 """
 
 from __future__ import annotations
@@ -21,56 +20,58 @@ from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
 Draw = tuple[int, int | None]
-caches: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
-tuned: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
-really_prune, really_bench = Autotuner.prune_configs, Autotuner._bench
+CACHES: WeakKeyDictionary[Autotuner, dict[Draw, dict[Any, Config]]] = WeakKeyDictionary()
+"""The choices of each autotuner by draw."""
+HAS_CHOSEN: WeakKeyDictionary[Autotuner, bool] = WeakKeyDictionary()
+"""Whether a configuration could be launched since the autotuner last pruned them."""
+real_prune_configs, real_bench = Autotuner.prune_configs, Autotuner._bench
 
 
-def cache(tuner: Autotuner) -> dict[Any, Config]:
-    """What was chosen under the present draw."""
+def get_cache(tuner: Autotuner) -> dict[Any, Config]:
+    """The choices under the present draw."""
     draw = (knobs.config, knobs.config_seed)
-    return caches.setdefault(tuner, {}).setdefault(draw, {})
+    return CACHES.setdefault(tuner, {}).setdefault(draw, {})
 
 
 def set_cache(tuner: Autotuner, value: dict[Any, Config]) -> None:
-    """A tuner made while the backend is active has a cache of its own for afterwards."""
+    """An autotuner that is made while the patches are applied gets a cache of its own for afterwards."""
     tuner.__dict__["cache"] = value
 
 
-def prune(tuner: Autotuner, arguments: dict[str, Any]) -> list[Config]:
-    """What Triton's pruning leaves, turned so that the drawn configuration comes first."""
-    kept = list(really_prune(tuner, arguments))
-    tuned.pop(tuner, None)
-    start = drawn(tuner.base_fn.__qualname__, len(kept))
-    return kept[start:] + kept[:start]
+def prune_configs(tuner: Autotuner, arguments: dict[str, Any]) -> list[Config]:
+    """The configurations that Triton's pruning leaves, rotated so that the drawn one comes first."""
+    configs = list(real_prune_configs(tuner, arguments))
+    HAS_CHOSEN.pop(tuner, None)
+    start = draw_config(tuner.base_fn.__qualname__, len(configs))
+    return configs[start:] + configs[:start]
 
 
-def drawn(kernel: str, count: int) -> int:
-    """Which of `count` configurations: `knobs.config`, or a draw of its own for each kernel from `config_seed`."""
+def draw_config(kernel: str, count: int) -> int:
+    """The index of one of `count` configurations: `knobs.config`, or with a `config_seed` one drawn for each kernel."""
     if knobs.config_seed is None:
         return knobs.config % count
     return random.Random(f"{knobs.config_seed} {kernel}").randrange(count)
 
 
 def bench(tuner: Autotuner, *arguments: Any, config: Config, **keywords: Any) -> list[float]:
-    """Zero for the first configuration that can be launched, which is not done; the others are not even compiled."""
-    if tuned.get(tuner):
+    """Zeros for the first configuration that could be launched, without launching it; the others are not compiled."""
+    if HAS_CHOSEN.get(tuner):
         return [1.0] * 3
-    times: list[float] = really_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
-    tuned[tuner] = times == [0.0] * 3
+    times: list[float] = real_bench(tuner, *arguments, config=config, **(keywords | {"warmup": True}))
+    HAS_CHOSEN[tuner] = times == [0.0] * 3
     return times
 
 
-def once(call: Callable[[], Any], **_: Any) -> list[float]:
-    """In the place of a benchmark. Fails, as a launch would, where a kernel asks for more than the device has."""
+def load_once(call: Callable[[], Any], **_: Any) -> list[float]:
+    """Replaces a benchmark. Fails, as a launch would, where a kernel asks for more than the device has."""
     run = JITFunction.run
 
-    def loaded(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
+    def run_and_load(function: JITFunction[Any], *arguments: Any, **keywords: Any) -> Any:
         kernel = run(function, *arguments, **keywords)
         kernel._init_handles()
         return kernel
 
-    JITFunction.run = loaded
+    JITFunction.run = run_and_load
     try:
         call()
     finally:
@@ -78,17 +79,17 @@ def once(call: Callable[[], Any], **_: Any) -> list[float]:
     return [0.0] * 3
 
 
-def not_kept(tuner: Autotuner, key: Any, configs: Any, bench: Callable[[], Any]) -> bool:
-    """In the place of a look at times that are kept on disk: these are none."""
+def check_disk_cache(tuner: Autotuner, key: Any, configs: Any, bench: Callable[[], Any]) -> bool:
+    """Replaces the look at times on disk: these are no times."""
     bench()
     return False
 
 
 PATCHES = [
-    Patch(Autotuner, "cache", property(cache, set_cache)),
-    Patch(Autotuner, "prune_configs", prune),
+    Patch(Autotuner, "cache", property(get_cache, set_cache)),
+    Patch(Autotuner, "prune_configs", prune_configs),
     Patch(Autotuner, "_bench", bench),
-    Patch(Autotuner, "do_bench", property(lambda tuner: once)),
+    Patch(Autotuner, "do_bench", property(lambda tuner: load_once)),
 ]
 if hasattr(Autotuner, "check_disk_cache"):
-    PATCHES.append(Patch(Autotuner, "check_disk_cache", not_kept))
+    PATCHES.append(Patch(Autotuner, "check_disk_cache", check_disk_cache))

@@ -1,6 +1,6 @@
-"""`torch._dynamo`, first imported while the backend is active, sees the real `torch.cuda`.
+"""Shows the real `torch.cuda` to `torch._dynamo` where that is first imported while patches are applied.
 
-On import it makes a table of torch's functions for the rest of the process: no answer of ours belongs there.
+On import it makes a table of torch's functions for the rest of the process, in which no patch belongs.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from typing import Any
 NAME = "torch._dynamo"
 
 
-class Finder(importlib.abc.MetaPathFinder):
-    """Finds that one module, and only where it is not imported yet. `lifted()` takes the answers away for a block."""
+class DynamoFinder(importlib.abc.MetaPathFinder):
+    """Finds that one module where it is not imported yet. `unpatched()` takes the patches away for a block."""
 
-    def __init__(self, lifted: Callable[[], AbstractContextManager[object]]) -> None:
-        self.lifted = lifted
+    def __init__(self, unpatched: Callable[[], AbstractContextManager[object]]) -> None:
+        self.unpatched = unpatched
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(name, path, target) if name == NAME else None
         if spec is not None and spec.loader is not None:
-            spec.loader = Loader(spec.loader, self.lifted)
+            spec.loader = UnpatchedLoader(spec.loader, self.unpatched)
         return spec
 
 
-class Loader(importlib.abc.Loader):
-    """Executes a module without the answers."""
+class UnpatchedLoader(importlib.abc.Loader):
+    """Executes a module without the patches."""
 
-    def __init__(self, loader: Any, lifted: Callable[[], AbstractContextManager[object]]) -> None:
-        self.loader, self.lifted = loader, lifted
+    def __init__(self, loader: Any, unpatched: Callable[[], AbstractContextManager[object]]) -> None:
+        self.loader, self.unpatched = loader, unpatched
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         module: ModuleType | None = self.loader.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        with self.lifted():
+        with self.unpatched():
             self.loader.exec_module(module)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.loader, name)
 
 
-def watch(finder: Finder) -> Callable[[], None]:
-    """Let the finder watch imports, unless one does that takes all answers away; returns what ends that."""
-    if NAME in sys.modules or any(isinstance(other, Finder) for other in sys.meta_path):
+def install(finder: DynamoFinder) -> Callable[[], None]:
+    """Installs the finder, unless one is installed that takes all patches away; returns a function that removes it."""
+    if NAME in sys.modules or any(isinstance(other, DynamoFinder) for other in sys.meta_path):
         return lambda: None
     sys.meta_path.insert(0, finder)
     return lambda: sys.meta_path.remove(finder)

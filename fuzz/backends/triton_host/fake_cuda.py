@@ -1,7 +1,7 @@
-"""What launchers ask `torch.cuda` and tensors about a GPU, answered for the CPU by the knobs.
+"""Answers for the CPU what launchers ask `torch.cuda` and tensors about a GPU, as the knobs say.
 
-`PATCHES` names what is replaced while the backend is active. It answers the code around kernels, which is written for
-a GPU; a tensor's `device` stays `cpu`, and memory for `device="cuda"` is not given.
+`PATCHES` replaces functions while the backend is active. They answer the code around kernels, which is written for a
+GPU; a tensor's `device` stays `cpu`, and memory for `device="cuda"` cannot be allocated.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
 WARP = 32
-really_available, really_synchronize = torch.cuda.is_available, torch.cuda.synchronize
-really_get_state, really_set_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
+real_is_available, real_synchronize = torch.cuda.is_available, torch.cuda.synchronize
+real_get_rng_state, real_set_rng_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
 
 
 @dataclass(frozen=True)
-class Properties:
+class DeviceProperties:
     """`torch.cuda.get_device_properties`. Sizes in bytes."""
 
     name: str
@@ -43,9 +43,10 @@ class Properties:
     is_multi_gpu_board: int = 0
 
 
-def properties(device: Any = None) -> Properties:
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """The properties of the GPU that the knobs describe."""
     major, minor = knobs.capability
-    return Properties(
+    return DeviceProperties(
         name=knobs.device_name,
         major=major,
         minor=minor,
@@ -57,7 +58,7 @@ def properties(device: Any = None) -> Properties:
 
 
 class Stream:
-    """The one stream there is: launches have ended when they return."""
+    """The only stream: launches have ended when they return."""
 
     cuda_stream = 0
     stream_id = 0
@@ -118,25 +119,25 @@ class Event:
 def synchronize(device: Any = None) -> None:
     """Waits for a GPU only where one is in use beside the CPU."""
     if getattr(torch.cuda, "_initialized", False):
-        really_synchronize()
+        real_synchronize()
 
 
 def get_rng_state(device: Any = "cuda") -> torch.Tensor:
-    """`torch.compile` keeps it; without a GPU there is nothing to keep."""
-    return really_get_state(device) if really_available() else torch.empty(0, dtype=torch.uint8)
+    """`torch.compile` saves and restores it; without a GPU it is empty."""
+    return real_get_rng_state(device) if real_is_available() else torch.empty(0, dtype=torch.uint8)
 
 
 def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
     if state.numel():
-        really_set_state(state, device)
+        real_set_rng_state(state, device)
 
 
-def no_context(*_: Any) -> contextlib.AbstractContextManager[None]:
+def null_context(*_: Any) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def nothing(*_: Any, **__: Any) -> None:
-    """There is nothing to do on a CPU."""
+def do_nothing(*_: Any, **__: Any) -> None:
+    """A CPU needs none of it."""
 
 
 def is_cuda(tensor: torch.Tensor) -> bool:
@@ -144,36 +145,37 @@ def is_cuda(tensor: torch.Tensor) -> bool:
     return knobs.available and tensor.device.type in ("cpu", "cuda")
 
 
-def same(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+def return_self(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    """`Tensor.cuda`: kernels take the tensor where it is."""
     return tensor
 
 
-ANSWERS: dict[str, Any] = {
+REPLACEMENTS: dict[str, Any] = {
     "is_available": lambda: knobs.available,
     "is_bf16_supported": lambda *_, **__: True,
     "is_current_stream_capturing": lambda: False,
     "device_count": lambda: int(knobs.available),
     "current_device": lambda: 0,
-    "set_device": nothing,
+    "set_device": do_nothing,
     "get_device_name": lambda device=None: knobs.device_name,
     "get_device_capability": lambda device=None: knobs.capability,
-    "get_device_properties": properties,
+    "get_device_properties": get_device_properties,
     "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
-    "empty_cache": nothing,
+    "empty_cache": do_nothing,
     "synchronize": synchronize,
     "get_rng_state": get_rng_state,
     "set_rng_state": set_rng_state,
-    "device": no_context,
-    "device_of": no_context,
-    "stream": no_context,
-    "set_stream": nothing,
+    "device": null_context,
+    "device_of": null_context,
+    "stream": null_context,
+    "set_stream": do_nothing,
     "Stream": Stream,
     "Event": Event,
     "current_stream": Stream,
     "default_stream": Stream,
 }
 PATCHES = [
-    *(Patch(torch.cuda, name, value) for name, value in ANSWERS.items()),
+    *(Patch(torch.cuda, name, value) for name, value in REPLACEMENTS.items()),
     Patch(torch.Tensor, "is_cuda", property(is_cuda)),
-    Patch(torch.Tensor, "cuda", same),
+    Patch(torch.Tensor, "cuda", return_self),
 ]

@@ -1,4 +1,4 @@
-"""What the backend answers about its device, which configuration autotuners take, how dots round, what is checked."""
+"""Holds the knobs of the cpu backend: the device that it reports, autotuners, rounding of dots, checks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Knobs:
 
     @property
     def modes(self) -> int:
-        """What every launch is told of these."""
+        """The knobs of dots and reductions as one number, which every launch gets."""
         return (self.dot_precision == "tf32") | self.reduction_order << 1
 
     @contextmanager

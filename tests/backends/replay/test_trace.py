@@ -1,4 +1,4 @@
-"""Replicas that run together, by what one run recorded, are told what each would be told alone."""
+"""Replicas that run together, by the launches of one of them, are reported as each would be alone."""
 
 from __future__ import annotations
 
@@ -43,17 +43,17 @@ def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def small(made: Target, count: int) -> list[Case]:
+def small(declared: Target, count: int) -> list[Case]:
     """Later plans of one call, without huge layouts, that are small."""
-    engine = RandomEngine(made, 0)
+    engine = RandomEngine(declared, 0)
     plans = (engine.case(number) for number in range(1000))
     fitting = (plan for plan in plans if plan.elements() < 500 and engine.replicas(999, plan) > 6)
     return list(islice(fitting, count))
 
 
-def together(made: Target, launcher: Launcher, plan: Case) -> list[bool]:
+def run_together(declared: Target, launcher: Launcher, plan: Case) -> list[bool]:
     """By replica whether it ran together with others."""
-    exams = CaseRunner(made, launcher, backend("cpu")).run_replicas(plan, COUNT)
+    exams = CaseRunner(declared, launcher, backend("cpu")).run_replicas(plan, COUNT)
     return [exam.stack is not None for exam in exams]
 
 
@@ -64,97 +64,101 @@ BUGS = (
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
+def test_a_replica_is_reported_as_it_would_be_alone(layernorm: Target, bug: str) -> None:
     handle = examine.make_handler(WorkerConfig("layernorm_bw", bug or None, "cpu"))
     plans = small(layernorm, 4)
     if bug in ("", "bessel", "low_precision_accumulate", "block_chosen_by_batch"):
         launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
-        assert all(all(together(layernorm, launcher, plan)) for plan in plans)
+        assert all(all(run_together(layernorm, launcher, plan)) for plan in plans)
     for plan in plans:
         group = ReplicaGroup(plan, (EVERYTHING,) * COUNT)
         alone = tuple(handle(Examine(plan.replica(number), EVERYTHING)) for number in range(COUNT))
-        assert told(handle(group)) == told(alone)
+        assert comparable(handle(group)) == comparable(alone)
 
 
-def told(reports: Any) -> list[tuple[Any, ...]]:
+def comparable(reports: Any) -> list[tuple[Any, ...]]:
     """Of each report what does not depend on which stage of the envelope was reached."""
     assert isinstance(reports, tuple) and all(isinstance(report, Report) for report in reports)
     return [(report.outcome, report.findings, report.examined) for report in reports]
 
 
 @triton.jit
-def stores_where_told(out, x, n, BLOCK: tl.constexpr):
+def stores_beyond(out, x, n, BLOCK: tl.constexpr):
     columns = tl.arange(0, BLOCK)
     value = tl.load(x + columns, mask=columns < n, other=0.0)
     tl.store(out + columns, 2 * value, mask=columns < n)
     tl.store(out + n, 1.0, mask=tl.max(value) > 2.5)
 
 
-def beyond_for_some(x: torch.Tensor) -> Outputs:
+def stores_beyond_for_some(x: torch.Tensor) -> Outputs:
     out = torch.empty_like(x)
-    stores_where_told[(1,)](out, x.contiguous(), x.numel(), BLOCK=triton.next_power_of_2(max(x.numel(), 1)))
+    stores_beyond[(1,)](out, x.contiguous(), x.numel(), BLOCK=triton.next_power_of_2(max(x.numel(), 1)))
     return {"y": out}
 
 
 def twice(launcher: Launcher) -> Target:
     """A target that doubles its input."""
-    declared: Any = target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
-    made: Target = declared(launcher)
-    return made
+    declare: Any = target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
+    declared: Target = declare(launcher)
+    return declared
 
 
-def harmed(plan: Case) -> list[bool]:
+def writes_beyond(plan: Case) -> list[bool]:
     """By replica whether the kernel writes beyond its output."""
     words = (plan.replica(number).last.tensors["x"].bits(plan.last.dims) for number in range(COUNT))
     return [bool((torch.from_numpy(part.view("f4").copy()) > 2.5).any()) for part in words]
 
 
-def test_a_replica_that_harms_memory_runs_alone() -> None:
-    made = twice(beyond_for_some)
-    dense = [plan for plan in small(made, 60) if plan.last.tensors["x"].layout == CONTIGUOUS]
-    mixed = [plan for plan in dense if not harmed(plan)[0] and any(harmed(plan))]
+def test_a_replica_that_writes_beyond_its_output_runs_alone() -> None:
+    declared = twice(stores_beyond_for_some)
+    dense = [plan for plan in small(declared, 60) if plan.last.tensors["x"].layout == CONTIGUOUS]
+    mixed = [plan for plan in dense if not writes_beyond(plan)[0] and any(writes_beyond(plan))]
     assert mixed
     for plan in mixed:
-        assert together(made, made.launcher, plan) == [not one for one in harmed(plan)]
+        assert run_together(declared, declared.launcher, plan) == [not beyond for beyond in writes_beyond(plan)]
 
 
-def computes(x: torch.Tensor) -> Outputs:
-    return {"y": beyond_for_some(x * 1.0)["y"]}
+def launcher_that_computes(x: torch.Tensor) -> Outputs:
+    return {"y": stores_beyond_for_some(x * 1.0)["y"]}
 
 
-def asks(x: torch.Tensor) -> Outputs:
-    return beyond_for_some(x) if x.sum().item() < 1e30 else {"y": x + x}
+def launcher_that_reads(x: torch.Tensor) -> Outputs:
+    return stores_beyond_for_some(x) if x.sum().item() < 1e30 else {"y": x + x}
 
 
-@pytest.mark.parametrize("launcher", [computes, asks])
+@pytest.mark.parametrize("launcher", [launcher_that_computes, launcher_that_reads])
 def test_a_launcher_that_does_more_than_launch_is_not_repeated(launcher: Launcher) -> None:
-    made = twice(launcher)
+    declared = twice(launcher)
     completed: list[CompletedCall] = []
-    assert isinstance(run(made, launcher, small(made, 1)[0].calls, backend("cpu"), completed=completed), Returned)
+    assert isinstance(
+        run(declared, launcher, small(declared, 1)[0].calls, backend("cpu"), completed=completed), Returned
+    )
     assert record_trace(completed[0]) is None
 
 
-def test_programs_run_in_the_order_that_is_asked_for() -> None:
-    made = load("layernorm_bw")
-    launcher = load_planted(made, "atomic_order")[1]
+def test_programs_run_in_the_order_that_is_given() -> None:
+    declared = load("layernorm_bw")
+    launcher = load_planted(declared, "atomic_order")[1]
     handle = examine.make_handler(WorkerConfig("layernorm_bw", "atomic_order", "cpu"))
-    found = 0
-    for plan in [plan for plan in small(made, 60) if plan.last.dims["M"] > 2][:12]:
-        assert any(together(made, launcher, plan))
+    count = 0
+    for plan in [plan for plan in small(declared, 60) if plan.last.dims["M"] > 2][:12]:
+        assert any(run_together(declared, launcher, plan))
         reports = handle(ReplicaGroup(plan, (("deterministic",),) * COUNT))
         assert isinstance(reports, tuple)
-        found += sum("deterministic" in [finding.oracle for finding in report.findings] for report in reports)  # type: ignore[union-attr]
-    assert found
+        for report in reports:
+            assert isinstance(report, Report)
+            count += "deterministic" in [finding.oracle for finding in report.findings]
+    assert count
 
 
-@pytest.mark.parametrize("looks", [False, True])
-def test_what_must_be_refused_is_asked_once_where_no_value_decides(looks: bool) -> None:
-    asked = []
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_must_be_refused_is_tried_once_where_no_value_decides(reads: bool) -> None:
+    refused = []
 
     def launcher(x: torch.Tensor, y: torch.Tensor) -> Outputs:
         if x.shape != y.shape:
-            asked.append(x)
-            if not looks or float(x[0]) < 1e30:
+            refused.append(x)
+            if not reads or float(x[0]) < 1e30:
                 raise ValueError("shapes differ")
         return dict(z=(x + y).contiguous())
 
@@ -167,4 +171,4 @@ def test_what_must_be_refused_is_asked_once_where_no_value_decides(looks: bool) 
         for number in range(COUNT)
     ]
     assert Rejects().check(exams) == [None] * COUNT
-    assert len(asked) == (COUNT if looks else 1)
+    assert len(refused) == (COUNT if reads else 1)

@@ -11,7 +11,7 @@ from triton.runtime.driver import driver as drivers
 from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
 from fuzz.backends.triton_host import autotune, fake_cuda
-from fuzz.backends.triton_host.dynamo import Finder, watch
+from fuzz.backends.triton_host.dynamo import DynamoFinder, install
 from fuzz.backends.triton_host.patching import ABSENT, Patch, patched
 
 CPU = Backend(CPUCompiler, CPUDriver)
@@ -30,7 +30,7 @@ def activate() -> None:
         backends["cpu"] = CPU
         patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
         before = stack.enter_context(patched(patches))
-        stack.callback(watch(Finder(lambda: patched(before))))
+        stack.callback(install(DynamoFinder(lambda: patched(before))))
         activations.append(stack.pop_all())
 
 

@@ -17,6 +17,7 @@ from triton.runtime.errors import OutOfResources
 from fuzz.backends import cpu
 from fuzz.backends.cpu.runtime import driver
 from fuzz.backends.triton_host import autotune, fake_cuda
+from fuzz.backends.triton_host.patching import Patch
 
 
 def state():
@@ -50,9 +51,7 @@ def test_everything_is_restored_also_after_errors_and_nesting(inactive):
 
 def test_an_activation_that_fails_leaves_nothing_behind(inactive, monkeypatch):
     before = state()
-    monkeypatch.setattr(
-        autotune, "PATCHES", [fake_cuda.Patch(torch.cuda, "is_available", None), fake_cuda.Patch(1, "real", 2)]
-    )
+    monkeypatch.setattr(autotune, "PATCHES", [Patch(torch.cuda, "is_available", None), Patch(1, "real", 2)])
     with pytest.raises(TypeError):
         cpu.activate()
     monkeypatch.undo()
