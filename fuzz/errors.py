@@ -1,4 +1,4 @@
-"""Errors: the exceptions that a person is meant to read.
+"""Defines the exceptions that a person is meant to read.
 
     FuzzError                   anything this package reports in one line
     ├── Unadjudicated           no exact value of a reference, and why

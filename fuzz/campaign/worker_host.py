@@ -30,7 +30,7 @@ from fuzz.report.json import finding_json
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
-from fuzz.run.replay import elsewhere, load_target_of, own_backend, reproduces
+from fuzz.run.replay import own_backend, replay_entry
 from fuzz.run.watcher import Watcher
 from fuzz.search.coverage import cells, possible
 from fuzz.search.engines import ENGINES
@@ -162,15 +162,12 @@ def replay_entries(request: Replay, channel: HostChannel) -> None:
 
 
 def _replay(request: Replay, path: str) -> protocol.Replayed:
-    from fuzz.backends import backend
-
     entry = corpus.read(Path(path))
-    text, target = load_target_of(entry, Path(path), request.target)
-    name = backend(own_backend(entry, request.backend)).name
-    disagrees = reproduces(entry, text, target, name)
-    if elsewhere(entry, name, disagrees):
-        return protocol.Replayed(path, None, why=f"it was seen on {entry.provenance.backend}, and agrees on {name}")
-    return protocol.Replayed(path, disagrees, entry.status)
+    replayed = replay_entry(Path(path), entry, own_backend(entry, request.backend), request.target)
+    if replayed.undecided:
+        why = f"it was seen on {entry.provenance.backend}, and agrees on {replayed.backend}"
+        return protocol.Replayed(path, None, why=why)
+    return protocol.Replayed(path, replayed.reproduced, entry.status)
 
 
 def handle(request: Request, channel: HostChannel) -> None:

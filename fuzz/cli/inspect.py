@@ -20,7 +20,7 @@ def list_targets(
     json: Json = False,
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
-    targets = [found for path in built_in_files() for found in targets_in(load_module(path)).values()]
+    targets = [target for path in built_in_files() for target in targets_in(load_module(path)).values()]
     missing: dict[str, str] = {}
     for path in library_files():
         try:
@@ -30,10 +30,10 @@ def list_targets(
     for reason in missing.values():
         errors.print(reason, highlight=False, soft_wrap=True)
     if json:
-        put_json([described(target) for target in targets])
+        put_json([describe_target(target) for target in targets])
         return 0
     for target in targets:
-        fields = described(target)
+        fields = describe_target(target)
         put(f"{target.name}: {target.doc}")
         put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
         put(f"  promises  {target.promises()}")
@@ -41,7 +41,7 @@ def list_targets(
     return 0
 
 
-def described(target: Target) -> dict[str, Any]:
+def describe_target(target: Target) -> dict[str, Any]:
     from fuzz.backends import BACKENDS
     from fuzz.oracles.probe import probe_reference
 
@@ -58,11 +58,11 @@ def doctor(
     json: Json = False,
 ) -> int:
     """Say what this machine can run, and what is known to be wrong with it."""
-    found = environment.describe_machine()
+    description = environment.describe_machine()
     if json:
-        put_json(found)
+        put_json(description)
         return 0
-    for title, value in found.items():
+    for title, value in description.items():
         if isinstance(value, dict):
             put(f"{title}")
             for name, text in value.items():

@@ -15,8 +15,8 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
-LISTED = 12
-"""Values that are told one by one."""
+MAX_VALUES = 12
+"""Values that are listed one by one."""
 
 
 def replay_command(path: object, target: str = "") -> str:
@@ -41,7 +41,7 @@ def screen(entry: Entry, path: str, command: str) -> str:
 
 
 def headline(finding: Finding) -> str:
-    """oracle, symptom and outputs, then what was seen."""
+    """Oracle and symptom, then what was seen."""
     return f"{finding.oracle}/{finding.symptom}: {finding.message}"
 
 
@@ -79,10 +79,10 @@ def values_text(value: Argument, call: Call) -> str:
         return recipe.text() + (" with overrides" if isinstance(value.values, Patched) else "")
     kind = named_dtype(value.dtype)
     words = value.values.bits
-    told = ", ".join(decimal(word, kind) for word in words[:LISTED])
+    values = ", ".join(decimal(word, kind) for word in words[:MAX_VALUES])
     if len(set(words)) == 1 and len(words) > 1:
         return f"all {decimal(words[0], kind)}"
-    return f"[{told}{', ..' if len(words) > LISTED else ''}]"
+    return f"[{values}{', ..' if len(words) > MAX_VALUES else ''}]"
 
 
 def element_lines(finding: Finding) -> Iterator[str]:

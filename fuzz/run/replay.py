@@ -33,7 +33,8 @@ class ReplayedEntry:
     @property
     def undecided(self) -> bool:
         """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
-        return elsewhere(self.entry, self.backend, self.reproduced)
+        seen_on = self.entry.provenance.backend or self.backend
+        return self.entry.status == "open" and not self.reproduced and seen_on != self.backend
 
     @property
     def passed(self) -> bool:
@@ -86,11 +87,6 @@ def load_target_of(entry: Entry, path: Path, target: str) -> tuple[str, Target]:
 def own_backend(entry: Entry, other: str) -> str:
     """The backend that an entry was seen on where that is the default, which runs anywhere, or the other one."""
     return DEFAULT.name if entry.provenance.backend == DEFAULT.name else other
-
-
-def elsewhere(entry: Entry, backend: str, disagrees: bool) -> bool:
-    """Whether an open entry agrees on another backend than it was seen on, which says nothing of that one."""
-    return entry.status == "open" and not disagrees and (entry.provenance.backend or backend) != backend
 
 
 def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:

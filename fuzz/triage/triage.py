@@ -92,20 +92,20 @@ class Triage:
         for before in self._prefixes(history):
             calls = tuple(call for earlier in before for call in earlier.calls)
             longer = replace(case, calls=calls + case.calls, split=None)
-            shown = self.reproduce(longer, finding, clean=True)
-            if shown:
-                return Bug(Example(longer, shown), Sighting(case, shown.symptom), stateful=True)
+            reproduced = self.reproduce(longer, finding, clean=True)
+            if reproduced:
+                return Bug(Example(longer, reproduced), Sighting(case, reproduced.symptom), stateful=True)
         return None
 
     def measure_rate(self, case: Case, finding: Finding) -> Rate:
         """How often it shows itself, first in a clean worker; in fewer runs where each takes long."""
-        shown, runs, start = 0, 0, time.monotonic()
+        times, runs, start = 0, 0, time.monotonic()
         while runs < RATE_RUNS and (runs < 2 or time.monotonic() - start < HANG_SECONDS):
-            shown += self.reproduce(case, finding, clean=runs == 0) is not None
+            times += self.reproduce(case, finding, clean=runs == 0) is not None
             runs += 1
-            if finding.symptom == "hung" and shown:
+            if finding.symptom == "hung" and times:
                 break
-        return Rate(shown, runs)
+        return Rate(times, runs)
 
     def _prefixes(self, history: Sequence[Case]) -> list[Sequence[Case]]:
         if not history:
@@ -199,9 +199,9 @@ class Triage:
         if bug.stateful or len(bug.case.calls) < 2:
             return
         alone = replace(bug.case, calls=(bug.case.last,))
-        shown = self.reproduce(alone, bug.widened_finding, clean=True)
-        if shown and shown.symptom == bug.finding.symptom:
-            bug.least = replace(bug.least, case=alone, finding=shown)
+        finding = self.reproduce(alone, bug.widened_finding, clean=True)
+        if finding and finding.symptom == bug.finding.symptom:
+            bug.least = replace(bug.least, case=alone, finding=finding)
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
         """The finished shrinker, which began with the bug's case.
@@ -215,10 +215,11 @@ class Triage:
         def reproduce(case: Case) -> Finding | None:
             isolated = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
             for _ in range(tries):
-                shown = self.reproduce(case, like, clean=isolated, stateful=bug.stateful)
-                same = shown is not None and (shown.symptom == REFERENCE) == bug.least.blames_reference
-                if same and not (bug.has_nan_cause and shown is not None and shown.symptom == NONFINITE):
-                    return shown
+                finding = self.reproduce(case, like, clean=isolated, stateful=bug.stateful)
+                if finding is None or (finding.symptom == REFERENCE) != bug.least.blames_reference:
+                    continue
+                if not (bug.has_nan_cause and finding.symptom == NONFINITE):
+                    return finding
             return None
 
         shrinker = Shrinker(self.target, bug.case, bug.finding, reproduce, budget)

@@ -1,0 +1,50 @@
+"""What people read while a run goes on."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from fuzz.model.case import Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.report.progress import Progress, progress_line
+from fuzz.run.options import RunOptions
+from fuzz.search.statistics import RunStatistics
+from fuzz.target.spec import Target
+from fuzz.worker.protocol import Report
+
+
+def watched() -> tuple[Progress, io.StringIO]:
+    text = io.StringIO()
+    return Progress(Console(file=text, width=120), "fuzz show"), text
+
+
+def test_the_seed_is_the_first_thing_that_is_told(gelu: Target) -> None:
+    progress, text = watched()
+    progress.on_start(RunOptions("gelu_bw", seed=7), gelu, "cpu")
+    lines = text.getvalue().splitlines()
+    assert lines[0] == "seed 7: fuzzing gelu_bw on cpu"
+    assert lines[1] == f"promised: {gelu.promises()}" and "inside the envelope" in lines[1]
+    assert lines[2] == "no budget given: ends after 60 s; --seconds N or --cases N goes on longer"
+
+
+def test_a_budget_that_is_given_is_not_remarked_upon(gelu: Target) -> None:
+    progress, text = watched()
+    progress.on_start(RunOptions("gelu_bw", cases=3), gelu, "cpu")
+    assert len(text.getvalue().splitlines()) == 2
+
+
+def test_progress_names_what_matters(case: Case, entry: Entry) -> None:
+    statistics = RunStatistics()
+    assert entry.finding
+    statistics.learn(case, Report("returned", False, (entry.finding,), ("accuracy",), 0.25))
+    line = progress_line(statistics, 2.0, 1)
+    assert line.split() == "2.0 s 1 cases 0 cases/s worst error/bound 0.250 findings 1 (disagreements: sign 1)".split()
+
+
+def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
+    progress, text = watched()
+    progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)
+    assert "case 3 disagrees: accuracy/sign: dx[0] is [bold]1[/bold]" in text.getvalue()
