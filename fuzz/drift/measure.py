@@ -52,14 +52,14 @@ class LayerStack:
         """The arguments of one layer. Those with rows of the batch have as many as it."""
         dims = {**self.plan.dims, self.plan.batch: size}
         return {
-            name: tensor(one.values, resolve(one.shape, dims), one.dtype, self.backend.device)
-            for name, one in self.plan.arguments(layer, size).items()
+            name: tensor(argument.values, resolve(argument.shape, dims), argument.dtype, self.backend.device)
+            for name, argument in self.plan.arguments(layer, size).items()
         }
 
     def last_row(self, arguments: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The arguments with only the last row of those that have rows of the batch."""
         batched = {name for name, shape in self.plan.shapes.items() if shape[:1] == (self.plan.batch,)}
-        return {name: one[-1:].clone() if name in batched else one for name, one in arguments.items()}
+        return {name: values[-1:].clone() if name in batched else values for name, values in arguments.items()}
 
     def layer(self, arguments: Mapping[str, Tensor]) -> Tensor:
         """The output that is the next layer's state. TargetError where no output fits."""
@@ -77,8 +77,8 @@ class LayerStack:
             if tuple(output.shape) == wanted:
                 return output
         shapes = ", ".join(str(tuple(output.shape)) for output in outputs.values())
-        shown = f"{self.plan.state} is {wanted}, the outputs are {shapes}"
-        raise TargetError(f"layers of {self.target.name} cannot be stacked: {shown}; choose sizes by --set")
+        mismatch = f"{self.plan.state} is {wanted}, the outputs are {shapes}"
+        raise TargetError(f"layers of {self.target.name} cannot be stacked: {mismatch}; choose sizes by --set")
 
 
 def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift]:

@@ -55,10 +55,10 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
         inputs = {name: values[indices[left]] for name, values in compared.inputs.items()}
         known = _evaluate_stage(kernel, inputs, stage, known)
         output = compared.output[indices[left]]
-        found = compare_elements(output, known, kernel.rounding.precision, kernel.target.contract)
-        symptoms[left], ratios[left] = found.symptom.long(), found.ratio
+        result = compare_elements(output, known, kernel.rounding.precision, kernel.target.contract)
+        symptoms[left], ratios[left] = result.symptom.long(), result.ratio
         # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
-        keep = (found.symptom > 0) & ((found.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
+        keep = (result.symptom > 0) & ((result.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
         left, known = left[keep], _select(known, keep)
     wrong = symptoms > 0
     return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
@@ -69,8 +69,10 @@ def _evaluate_stage(kernel: SweptKernel, inputs: Inputs, stage: int, known: Expe
     members, after = STAGES[stage], STAGES[stage - 1] if known else 0
     thorough = members >= THOROUGH
     uncertain = thorough and after < THOROUGH
-    found = kernel.rounding.expected(inputs, members=members, after=after, uncertainty=uncertain, check_range=thorough)
-    return merge_members({"": known}, {"": found})[""] if known else found
+    expected = kernel.rounding.expected(
+        inputs, members=members, after=after, uncertainty=uncertain, check_range=thorough
+    )
+    return merge_members({"": known}, {"": expected})[""] if known else expected
 
 
 def _select(expected: Expected, keep: Tensor) -> Expected:

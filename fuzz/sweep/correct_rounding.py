@@ -77,7 +77,7 @@ class CorrectRounding:
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
         end = start + SECONDS - self.spent
         requests = (
-            ({name: one[at : at + size] for name, one in numbers.items()}, self.output, end - time.monotonic())
+            ({name: column[at : at + size] for name, column in numbers.items()}, self.output, end - time.monotonic())
             for at in range(0, count, size)
         )
         for answer in self.pool.map(requests) if self.pool else map(self.exact, requests):
@@ -92,7 +92,10 @@ class CorrectRounding:
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
 
         numbers, output, seconds = request
-        inputs = {**{name: torch.tensor(one, dtype=torch.float64) for name, one in numbers.items()}, **self.options}
+        inputs = {
+            **{name: torch.tensor(values, dtype=torch.float64) for name, values in numbers.items()},
+            **self.options,
+        }
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:
@@ -129,8 +132,8 @@ def evaluate_reference(
 def rounded_bounds(inputs: Inputs, value: Tensor, margin: Tensor, kind: DType) -> tuple[Tensor, Tensor, Tensor]:
     """(low, high, doubtful) from a float64 value and what it is certain within, which counts at finite inputs."""
     finite = torch.ones_like(value, dtype=torch.bool)
-    for one in inputs.values():
-        finite &= torch.isfinite(one)
+    for values in inputs.values():
+        finite &= torch.isfinite(values)
     nearest = rounded(value, kind)
     low = torch.where(finite, rounded(value - margin, kind), nearest)
     high = torch.where(finite, rounded(value + margin, kind), nearest)

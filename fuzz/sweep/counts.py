@@ -143,12 +143,12 @@ class SweepCounts:
 def keep_worst(wrong: list[WrongValue]) -> list[WrongValue]:
     """The worst of each region and symptom, the worst of all first."""
     seen: Counter[tuple[int, str]] = Counter()
-    kept = []
+    worst = []
     for value in sorted(wrong, key=lambda value: value.rank):
         seen[value.region, value.symptom] += 1
         if seen[value.region, value.symptom] <= WORST:
-            kept.append(value)
-    return kept
+            worst.append(value)
+    return worst
 
 
 def find_runs(x: Doubles, wrong: NDArray[np.bool_]) -> list[tuple[float, float]]:

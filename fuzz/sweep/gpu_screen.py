@@ -104,24 +104,26 @@ class Parts:
         """Every tensor argument in the order of the declaration, as signed integers of its own width."""
         ranks = self.ranks(flat)
         return [
-            bits_at(ranks[one.swept], self.kind)
-            if one.swept >= 0
-            else torch.full(flat.shape, one.bits, dtype=one.signed, device=flat.device)
-            for one in self.arguments
+            bits_at(ranks[argument.swept], self.kind)
+            if argument.swept >= 0
+            else torch.full(flat.shape, argument.bits, dtype=argument.signed, device=flat.device)
+            for argument in self.arguments
         ]
 
     def tensors(self, bits: list[Tensor]) -> dict[str, Tensor]:
         """Every tensor argument with these bits."""
-        return {one.name: pattern.view(one.dtype) for one, pattern in zip(self.arguments, bits, strict=True)}
+        return {
+            argument.name: pattern.view(argument.dtype) for argument, pattern in zip(self.arguments, bits, strict=True)
+        }
 
     def doubles(self, flat: Tensor) -> dict[str, Tensor]:
         """Every tensor argument as float64."""
         ranks = self.ranks(flat)
         return {
-            one.name: values_at(ranks[one.swept], self.kind).double()
-            if one.swept >= 0
-            else torch.full(flat.shape, one.value, dtype=torch.float64, device=flat.device)
-            for one in self.arguments
+            argument.name: values_at(ranks[argument.swept], self.kind).double()
+            if argument.swept >= 0
+            else torch.full(flat.shape, argument.value, dtype=torch.float64, device=flat.device)
+            for argument in self.arguments
         }
 
     def middle(self, flat: Tensor) -> Tensor:
@@ -212,7 +214,7 @@ def sum_function(parts: Parts) -> Callable[[Tensor, Tensor, Tensor], tuple[Tenso
     def sums(flags: Tensor, error: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
         bits, error, apart = flags.view(shape).long(), error.view(shape), steps.view(shape).long() & 0xFFFFFFFF
         each = [(bits >> bit) & 1 for bit in range(len(FLAGS))] + [(error > limit).long() for limit in OVER]
-        fields = [one << (FIELD * (index % 4)) for index, one in enumerate(each)]
+        fields = [count << (FIELD * (index % 4)) for index, count in enumerate(each)]
         counts = [sum(fields[at + 1 : at + 4], fields[at]).sum(1) for at in range(0, len(fields), 4)]
         # What is wrongly infinite or NaN is worse than anything that has a number. Of equal ones the first counts.
         ranked = torch.where((bits & NONFINITE) != 0, torch.inf, error).float().view(torch.int32).long()

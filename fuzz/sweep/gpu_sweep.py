@@ -84,7 +84,9 @@ class SelectedValues:
 
     @staticmethod
     def join(selected: list[SelectedValues]) -> SelectedValues:
-        return SelectedValues(torch.cat([one.flat for one in selected]), torch.cat([one.output for one in selected]))
+        return SelectedValues(
+            torch.cat([values.flat for values in selected]), torch.cat([values.output for values in selected])
+        )
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ class GpuSweep:
         assert expected.uncertainty is not None
         error = CERTAIN * expected.uncertainty.nan_to_num(0.0, 0.0, 0.0)
         share = torch.where(expected.value != 0, error / expected.value.abs(), 0.0).nan_to_num(0.0, 0.0, 0.0)
-        share, error = (one.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for one in (share, error))
+        share, error = (points.view(-1, self.blocks, POINTS).amax(2, keepdim=True) for points in (share, error))
         if self.parts.pairs:
             return torch.stack([share.clamp(min=RELATIVE), torch.zeros_like(error)], 1)
         return torch.stack([torch.full_like(share, RELATIVE), error], 1)
@@ -216,8 +218,8 @@ class GpuSweep:
         doubts, signs = each.reshape(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
         runs = self._find_runs(strip) if any(signs) else Runs()
         by_part, none = torch.split(indices, doubts), indices[:0]
-        few = [one for one in by_part if len(one) <= MANY]
-        many = [one for one in by_part if len(one) > MANY]
+        few = [indices for indices in by_part if len(indices) <= MANY]
+        many = [indices for indices in by_part if len(indices) > MANY]
         return torch.cat([none, *few]), torch.cat([none, *many]), runs
 
     def _worst_of_stretches(self, strip: Strip) -> Tensor:
@@ -269,7 +271,7 @@ class GpuSweep:
         assert rounding.target.reference is not None
         value = rounding.target.reference(**inputs, **rounding.options)[rounding.output]
         block = (some.flat - start) // (self.size // self.blocks)
-        share, least = (allowances[:, one].reshape(-1)[block] for one in (0, 1))
+        share, least = (allowances[:, index].reshape(-1)[block] for index in (0, 1))
         low, high, _ = rounded_bounds(inputs, value, torch.maximum(share * value.abs(), least), some.kind)
         return self._recount(recounted, some.flat, ComparedValues(inputs, some.output, low, high, some.kind))
 
@@ -288,14 +290,14 @@ class GpuSweep:
         """Judges the values of largest error by the target's contract."""
         inputs = self.parts.doubles(tops.flat)
         low, high, _ = self.kernel.rounding.bounds(inputs, tops.kind)
-        found = find_violations(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
+        violations = find_violations(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
         total.other["judged"] = len(tops.flat)
-        total.symptoms = Counter(found.names)
-        at, kind = found.indices.to(low.device), self.parts.kind
+        total.symptoms = Counter(violations.names)
+        at, kind = violations.indices.to(low.device), self.parts.kind
         flat, broken = tops.flat[at].cpu(), {name: values[at].cpu() for name, values in inputs.items()}
         compared = ComparedValues(broken, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind)
         bits = tuple(bits_at(ranks.numpy().astype(np.uint64), kind) for ranks in self.parts.ranks(flat))
-        selected = Violations(torch.arange(len(flat)), found.symptoms, found.ratios)
+        selected = Violations(torch.arange(len(flat)), violations.symptoms, violations.ratios)
         worst = worst_values(self.kernel, compared, bits, selected, 0)
         shift = 0 if self.parts.pairs else PART.bit_length() - 1
         ranks = rank_of(np.array([value.bits[0] for value in worst], dtype=bits[0].dtype), kind)

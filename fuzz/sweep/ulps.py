@@ -1,4 +1,4 @@
-"""Units: rounding once and errors in units in the last place, on tensors of any device."""
+"""Rounds once, and measures errors in units in the last place, on tensors of any device."""
 
 from __future__ import annotations
 

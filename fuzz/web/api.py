@@ -142,8 +142,8 @@ def configs(service: TheService) -> list[ConfigOut]:
 @router.get("/findings")
 def findings(service: TheService, filters: Annotated[Filters, Query()]) -> FindingsOut:
     """Findings, the one seen last first."""
-    found = service.store.findings(limit=filters.limit, offset=filters.offset, **filters.conditions)
-    return FindingsOut(count=service.store.count_findings(**filters.conditions), findings=found)
+    page = service.store.findings(limit=filters.limit, offset=filters.offset, **filters.conditions)
+    return FindingsOut(count=service.store.count_findings(**filters.conditions), findings=page)
 
 
 @router.get("/findings/{key}", responses=NOT_FOUND)

@@ -135,11 +135,13 @@ def add_error_handlers(app: FastAPI) -> None:
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         # What was given is left out: it may not even be text that can be sent back.
         details = [
-            {"loc": [str(part) for part in one["loc"]], "msg": one["msg"], "type": one["type"]}
-            for one in error.errors()
+            {"loc": [str(part) for part in problem["loc"]], "msg": problem["msg"], "type": problem["type"]}
+            for problem in error.errors()
         ]
         if wants_page(request):
-            return error_response(request, 422, "; ".join(f"{one['loc'][-1]}: {one['msg']}" for one in details))
+            return error_response(
+                request, 422, "; ".join(f"{problem['loc'][-1]}: {problem['msg']}" for problem in details)
+            )
         return JSONResponse({"detail": details}, status_code=422)
 
     @app.exception_handler(ConflictError)

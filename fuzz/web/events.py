@@ -1,4 +1,4 @@
-"""Sends server-sent events that tell open pages when something changed, so that they load it."""
+"""Sends server-sent events to open pages when something changed, so that they load it."""
 
 from __future__ import annotations
 

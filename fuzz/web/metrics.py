@@ -25,17 +25,17 @@ class Collector:
 
     def collect(self) -> Iterator[Metric]:
         store, campaigns = self.service.store, self.service.overview().campaigns
-        names = {one.id: {"campaign": str(one.id), "name": one.name} for one in campaigns}
-        running = [(names[one.id], campaign_state(one) == "running") for one in campaigns]
+        names = {campaign.id: {"campaign": str(campaign.id), "name": campaign.name} for campaign in campaigns}
+        running = [(names[campaign.id], campaign_state(campaign) == "running") for campaign in campaigns]
         yield gauge("fuzz_campaign_running", "1 where a process works on the campaign.", running)
-        seconds = [(names[one.id], one.seconds) for one in campaigns]
+        seconds = [(names[campaign.id], campaign.seconds) for campaign in campaigns]
         yield counter("fuzz_campaign_seconds", "Seconds of fuzzing.", seconds)
         yield from self.collect_jobs(names)
-        beats = [beat for beat in store.heartbeats() if beat.campaign in names]
         ages = [
-            ({**names[one.campaign], "worker": one.worker, "host": one.host}, time.time() - one.wall) for one in beats
+            ({**names[beat.campaign], "worker": beat.worker, "host": beat.host}, max(time.time() - beat.wall, 0.0))
+            for beat in store.heartbeats()
+            if beat.campaign in names
         ]
-        ages = [(labels, max(age, 0.0)) for labels, age in ages]
         yield gauge("fuzz_worker_heartbeat_age_seconds", "Seconds since a worker's last sign of life.", ages)
         counts = [({"status": status}, store.count_findings(status=status)) for status in STATUSES]
         yield gauge("fuzz_findings", "Findings in the store by status.", counts)
@@ -56,8 +56,8 @@ class Collector:
         ):
             yield family(name, text, [(labels, getattr(job, field)) for labels, job in jobs])
         kinds = ("new", "known", "fixed")
-        found = [({**labels, "seen": kind}, getattr(job, kind)) for labels, job in jobs for kind in kinds]
-        yield counter("fuzz_lane_findings", "Findings of a lane: new, known, no longer failing.", found)
+        findings = [({**labels, "seen": kind}, getattr(job, kind)) for labels, job in jobs for kind in kinds]
+        yield counter("fuzz_lane_findings", "Findings of a lane: new, known, no longer failing.", findings)
 
 
 def gauge(name: str, text: str, samples: Samples) -> Metric:

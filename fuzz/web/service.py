@@ -83,11 +83,13 @@ class Service:
     def campaigns(self) -> list[CampaignSummary]:
         """The summary of every campaign, the newest first."""
         overview, startable = self.overview(), self.processes.startable()
-        resumable = {one.name: one.id for one in reversed(overview.campaigns) if one.name in startable}
+        resumable = {
+            campaign.name: campaign.id for campaign in reversed(overview.campaigns) if campaign.name in startable
+        }
         return [self._summarise(campaign, overview, resumable) for campaign in overview.campaigns]
 
     def summary(self, campaign: Campaign) -> CampaignSummary:
-        return next(one for one in self.campaigns() if one.id == campaign.id)
+        return next(summary for summary in self.campaigns() if summary.id == campaign.id)
 
     def _summarise(self, campaign: Campaign, overview: Overview, resumable: dict[str, int]) -> CampaignSummary:
         """One summary. `resumable` is the newest campaign of each name whose file is in a configured folder."""

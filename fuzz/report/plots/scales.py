@@ -98,11 +98,11 @@ def scale_of_values(values: Iterable[float]) -> Scale:
 
 def scale_of_errors(values: Iterable[float]) -> SymLog:
     """A scale for errors or bounds: 0, then logarithmic from the smallest to the largest finite one."""
-    found = sorted(value for value in values if math.isfinite(value) and value > SMALLEST)
-    if not found:
+    positive = sorted(value for value in values if math.isfinite(value) and value > SMALLEST)
+    if not positive:
         return SymLog(1.0, 10.0, positive=True)
-    unit = max(10.0 ** math.floor(math.log10(found[0])), SMALLEST)
-    return SymLog(unit, min(max(found[-1] * 2, unit * 10), sys.float_info.max), positive=True)
+    unit = max(10.0 ** math.floor(math.log10(positive[0])), SMALLEST)
+    return SymLog(unit, min(max(positive[-1] * 2, unit * 10), sys.float_info.max), positive=True)
 
 
 def scale_of_ulps(errors: Iterable[float]) -> SymLog:

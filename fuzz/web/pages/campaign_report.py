@@ -20,7 +20,7 @@ def read_campaign(name: str, url: str) -> tuple[str, tuple[Path, ...], dict[str,
         campaign = campaign or next(iter(store.campaigns(name=name)), None)
         if campaign is None:
             raise UsageError(f"{name} is neither a file, a folder nor a campaign in {store.name}")
-        paths = [Path(one.corpus) / one.path for one in store.findings(campaign=campaign.id, limit=10_000)]
+        paths = [Path(finding.corpus) / finding.path for finding in store.findings(campaign=campaign.id, limit=10_000)]
         rows = tuple(map(format_row, store.jobs(campaign.id)))
     facts = {
         "state": campaign.state,

@@ -67,11 +67,11 @@ def campaign(request: Request, service: TheService, campaign: TheCampaign) -> HT
 def findings(request: Request, service: TheService, filters: Annotated[Filters, Query()]) -> HTMLResponse:
     every = service.store.findings(limit=10_000)
     choices = {
-        "target": sorted({one.target for one in every}),
-        "oracle": [name for name in ORACLE_NAMES if any(one.oracle == name for one in every)],
+        "target": sorted({finding.target for finding in every}),
+        "oracle": [name for name in ORACLE_NAMES if any(finding.oracle == name for finding in every)],
         "verdict": list(VERDICTS),
         "status": list(STATUSES),
-        "planted": sorted({one.planted for one in every if one.planted}),
+        "planted": sorted({finding.planted for finding in every if finding.planted}),
     }
     page, after = api.findings(service, filters), filters.offset + filters.limit
     return html_page(
@@ -113,9 +113,11 @@ def plots_and_script(service: TheService, indexed: TheEntry) -> HTMLResponse:
 @router.get("/corpus")
 def corpus(request: Request, service: TheService, target: Text = "", text: Text = "") -> HTMLResponse:
     entries = service.corpus_index.entries().values()
-    selected = [one for one in entries if target in ("", one.target) and text.lower() in one.key.lower()]
-    rows = [(one, *read_cached(one)) for one in selected[:MAX_ROWS]]
-    counts = Counter(one.target for one in entries)
+    selected = [
+        indexed for indexed in entries if target in ("", indexed.target) and text.lower() in indexed.key.lower()
+    ]
+    rows = [(indexed, *read_cached(indexed)) for indexed in selected[:MAX_ROWS]]
+    counts = Counter(indexed.target for indexed in entries)
     return html_page(request, "corpus.html", rows=rows, count=len(selected), counts=counts, target=target, text=text,
                      folders=service.corpus_index.folders)  # fmt: skip
 

@@ -128,5 +128,5 @@ def _share(output: OutputErrors) -> str:
 
 
 def _legend(legend: tuple[tuple[str, str], ...], wrong: Sequence[bool]) -> tuple[tuple[str, str], ...]:
-    kinds = {"wrong" if one else "right" for one in wrong}
+    kinds = {"wrong" if is_wrong else "right" for is_wrong in wrong}
     return tuple(item for item in legend if item[0] in kinds)

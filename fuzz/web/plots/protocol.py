@@ -1,4 +1,4 @@
-"""What the plot worker is asked about an entry, and what it answers. Plain data between processes."""
+"""Defines the requests and results of plot workers, as plain data between processes."""
 
 from __future__ import annotations
 

@@ -23,9 +23,11 @@ def sum_over_jobs(statistics: Iterable[Statistic], name: str) -> list[Point]:
     """(wall time, sum over all jobs of their latest value) after each statistic; a clock set back stands still."""
     latest: dict[tuple[str, ...], float] = {}
     points: list[Point] = []
-    for one in statistics:
-        latest[one.target, one.planted, one.backend, one.engine, str(one.seed)] = float(getattr(one, name))
-        points.append((max(one.wall, points[-1][0]) if points else one.wall, sum(latest.values())))
+    for statistic in statistics:
+        latest[statistic.target, statistic.planted, statistic.backend, statistic.engine, str(statistic.seed)] = float(
+            getattr(statistic, name)
+        )
+        points.append((max(statistic.wall, points[-1][0]) if points else statistic.wall, sum(latest.values())))
     return points
 
 

@@ -142,13 +142,13 @@ class PlotWorker:
             swept=swept, settings=settings, output=output,
         )  # fmt: skip
         kernel = SweptKernel.of(plan, self.target, self.launcher, self.backend)
-        words = sample_around(held[swept], plan.kind)
-        tensors = kernel.make_tensors((words,))
+        bits = sample_around(held[swept], plan.kind)
+        tensors = kernel.make_tensors((bits,))
         got = kernel.run(tensors).cpu()
         inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
         want, kind = kernel.rounding.expected(inputs, members=1).value, named_dtype(DTYPE_NAMES[got.dtype])
         error, wrong_sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
-        x = from_bits(words, plan.kind).astype(np.float64)
+        x = from_bits(bits, plan.kind).astype(np.float64)
         return ErrorCurve(output, swept, dtype, settings, floats(x), floats(error.numpy()), tuple(wrong_sign.tolist()))
 
 
@@ -190,9 +190,9 @@ def first_wrong(entry: Entry) -> int:
 def element(entry: Entry, name: str, index: int) -> float:
     """One element of an argument of one dim."""
     argument = entry.case.last.arguments[name]
-    words = argument.bits(entry.case.last.dims).reshape(-1)
-    word = words[min(index, words.size - 1)]
-    return float(from_bits(np.asarray([word]), named_dtype(argument.dtype))[0])
+    bits = argument.bits(entry.case.last.dims).reshape(-1)
+    pattern = bits[min(index, bits.size - 1)]
+    return float(from_bits(np.asarray([pattern]), named_dtype(argument.dtype))[0])
 
 
 def sample_around(x: float, kind: DType) -> Bits:
