@@ -13,13 +13,12 @@ from functools import cmp_to_key, partial
 from itertools import product
 from typing import Any
 
-import numpy as np
 import torch
 from flint import arb, ctx
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
-from fuzz.reference.exact.field import Array, Number, RealField, Undetermined, to_double
+from fuzz.reference.exact.field import Array, Number, RealField, Undetermined, object_array, to_double
 
 __all__ = ["BallField"]
 
@@ -84,7 +83,7 @@ GROWING = ("exp", "exp2", "expm1", "sinh", "cosh", "pow", "special_erfcx", "lgam
 """Functions whose results are infinite in torch where they are finite in truth."""
 
 
-REMEMBERED = 1 << 17
+REMEMBERED = 1 << 15
 """Results that are kept, so that equal numbers are known to be equal."""
 CHEAP = ("add", "sub", "mul", "neg")
 """Functions whose results are kept within one operation on tensors only: to look them up costs more."""
@@ -99,7 +98,8 @@ class BallField(RealField):
 
     functions = FUNCTIONS
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
+        super().__init__(deadline)
         self._known: dict[tuple[Any, ...], tuple[Number, Sequence[Number]]] = {}
 
     def precision(self, digits: int) -> AbstractContextManager[Any]:
@@ -128,7 +128,9 @@ class BallField(RealField):
             self._remember(key, sum(infinite) if infinite else sum(terms, arb(0)), terms)
         return self._known[key][0]
 
-    def map(self, name: str, *arrays: Array) -> Array:
+    def bind(self, name: str) -> Callable[..., Number]:
+        if name not in CHEAP:
+            return partial(self._call_known, name)
         known: dict[tuple[int, ...], Number] = {}
 
         def call_once(*x: Number) -> Number:
@@ -138,8 +140,7 @@ class BallField(RealField):
                 y = known[key] = self.call(name, *x)
             return y
 
-        function = call_once if name in CHEAP else partial(self._call_known, name)
-        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
+        return call_once
 
     def call(self, name: str, *x: Number) -> Number:
         for one in x:
@@ -234,8 +235,7 @@ class BallField(RealField):
 
     def to_mpf(self, array: Array) -> Array:
         """Midpoints as mpf; 0 where the ball contains it."""
-        flat = np.array([None, *map(_midpoint, array.reshape(-1).tolist())], dtype=object)
-        return flat[1:].reshape(array.shape)
+        return object_array([_midpoint(x) for x in array.reshape(-1).tolist()], array.shape)
 
 
 def _compare_midpoints(a: tuple[Number, Number], b: tuple[Number, Number]) -> int:

@@ -53,8 +53,8 @@ TINY, TINY32 = mpf(10) ** -340, mpf(10) ** -45
 """Differences below this, which no output's format holds, count as none; the same where float32 is the widest."""
 
 Value = np.ndarray[Any, Any]
-Attempt = Callable[[RealField, float], dict[str, Value]]
-"""What computes outputs in a field, in the precision in force, until a deadline."""
+Attempt = Callable[[RealField], dict[str, Value]]
+"""What computes outputs in a field, in the precision in force."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def evaluate_exact(
     """
     _check_size(inputs, elements)
 
-    def attempt(field: RealField, deadline: float) -> dict[str, Value]:
-        mode = ExactMode(RULES, field, deadline)
+    def attempt(field: RealField) -> dict[str, Value]:
+        mode = ExactMode(RULES, field)
         arguments = {name: _to_argument(mode, x) for name, x in inputs.items()}
         try:
             with float64_defaults(), Formulas(), mode:
@@ -125,12 +125,11 @@ def evaluate_elementwise(
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
     rest = {name: mpf(x) if type(x) is float else x for name, x in inputs.items() if name not in tensors}
 
-    def attempt(field: RealField, deadline: float) -> dict[str, Value]:
+    def attempt(field: RealField) -> dict[str, Value]:
         arrays = np.broadcast_arrays(*(field.array(inputs[name].tolist()) for name in tensors))
         out: dict[str, Value] = {}
         for index in np.ndindex(*arrays[0].shape):
-            if time.monotonic() > deadline:
-                raise Unadjudicated("the time is spent")
+            field.check_deadline()
             numbers = {name: array[index] for name, array in zip(tensors, arrays, strict=True)}
             for name, value in _call_author(function, {**numbers, **rest}).items():
                 out.setdefault(name, np.empty(arrays[0].shape, dtype=object))[index] = value
@@ -196,10 +195,10 @@ def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> Exa
 
     deadline = start + seconds / 2
     for digits in _precisions(BALL_DIGITS, BALL_LIMIT_QUICK if quick else BALL_LIMIT):
-        field = BallField()
+        field = BallField(deadline)
         with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
             try:
-                outputs = attempt(field, deadline)
+                outputs = attempt(field)
             except Undetermined:
                 continue
             except Unadjudicated:
@@ -219,9 +218,9 @@ def _agree(attempt: Attempt, deadline: float, quick: bool, always_cancels: bool 
     enough, tiny = (DIGITS, TINY32) if quick else (CANCELLED_DIGITS, TINY)
     known: dict[str, Value] | None = None
     for digits in _precisions(DIGITS, DIGITS_LIMIT):
-        field = MpmathField()
+        field = MpmathField(deadline)
         with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
-            outputs = attempt(field, deadline)
+            outputs = attempt(field)
         if known is not None and all(_alike(known[name], value, tiny) for name, value in outputs.items()):
             if digits >= enough or not (field.cancelled or always_cancels):
                 return ExactOutputs(outputs, digits)

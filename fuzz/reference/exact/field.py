@@ -8,6 +8,7 @@ The sign of zero is not kept.
 from __future__ import annotations
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from fuzz.errors import FuzzError
+from fuzz.errors import FuzzError, Unadjudicated
 
-__all__ = ["BINARY", "UNARY", "Array", "Number", "RealField", "Undetermined", "to_double"]
+__all__ = ["BINARY", "UNARY", "Array", "Number", "RealField", "Undetermined", "object_array", "to_double"]
 
 Number = Any
 """A real number, infinity or NaN, in the representation of one field."""
@@ -35,6 +36,8 @@ UNARY = (
 BINARY = "pow remainder fmod atan2 hypot".split()
 """Functions of two numbers that every field has, besides add, sub, mul and div."""
 LARGEST = float.fromhex("0x1.fffffffffffffp1023")
+CHUNK = 64
+"""Elements between two looks at the clock."""
 
 
 class Undetermined(FuzzError):
@@ -49,8 +52,18 @@ def to_double(x: Number) -> float:
     return min(max(near, -LARGEST), LARGEST)
 
 
+def object_array(values: Sequence[Any], shape: Sequence[int]) -> Array:
+    """An array of these objects, whatever they are."""
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out.reshape(shape)
+
+
 class RealField(ABC):
-    """Real numbers in the precision that is in force, with infinities and NaN."""
+    """Real numbers in the precision in force, with infinities and NaN, until a deadline of `time.monotonic()`."""
+
+    def __init__(self, deadline: float = math.inf) -> None:
+        self.deadline = deadline
 
     functions: Mapping[str, Callable[..., Number]]
     """By name: add, sub, mul, div, `UNARY` and `BINARY`, for finite arguments."""
@@ -130,11 +143,27 @@ class RealField(ABC):
         def number(value: Any) -> Number:
             return self.number(int(value) if isinstance(value, bool | int | np.integer | np.bool_) else float(value))
 
-        return np.asarray(np.frompyfunc(number, 1, 1)(np.asarray(values, dtype=object)), dtype=object)
+        objects = np.asarray(values, dtype=object)
+        return object_array([number(value) for value in objects.reshape(-1).tolist()], objects.shape)
 
     def map(self, name: str, *arrays: Array) -> Array:
         """A function, element by element, over arrays that broadcast."""
-        return np.asarray(np.frompyfunc(partial(self.call, name), len(arrays), 1)(*arrays), dtype=object)
+        if any(a.shape != arrays[0].shape for a in arrays):
+            arrays = tuple(np.broadcast_arrays(*arrays))
+        lists, function, results = [a.reshape(-1).tolist() for a in arrays], self.bind(name), list[Number]()
+        for start in range(0, arrays[0].size, CHUNK):
+            self.check_deadline()
+            results += map(function, *(numbers[start : start + CHUNK] for numbers in lists))
+        return object_array(results, arrays[0].shape)
+
+    def bind(self, name: str) -> Callable[..., Number]:
+        """What `map` calls for each element."""
+        return partial(self.call, name)
+
+    def check_deadline(self) -> None:
+        """Raise `Unadjudicated` when the time is spent."""
+        if time.monotonic() > self.deadline:
+            raise Unadjudicated("the time is spent")
 
     def total(self, x: Array, axes: Sequence[int], keepdim: bool = False) -> Array:
         """Sums over axes."""
@@ -144,6 +173,7 @@ class RealField(ABC):
         rows = x.transpose(*kept, *axes).reshape(*(x.shape[d] for d in kept), -1)
         out = np.empty(rows.shape[:-1], dtype=object)
         for index in np.ndindex(*out.shape):
+            self.check_deadline()
             out[index] = self.sum(rows[index].tolist())
         return out.reshape([1 if d in axes else n for d, n in enumerate(x.shape)]) if keepdim else out
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 import mpmath
-import numpy as np
 import torch
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
-from fuzz.reference.exact.field import Array, Number, RealField, to_double
+from fuzz.reference.exact.field import Number, RealField, to_double
 
 __all__ = ["MpmathField"]
 
@@ -79,7 +79,8 @@ class MpmathField(RealField):
 
     functions = FUNCTIONS
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: float = math.inf) -> None:
+        super().__init__(deadline)
         self.cancelled = False
 
     def precision(self, digits: int) -> AbstractContextManager[Any]:
@@ -104,10 +105,12 @@ class MpmathField(RealField):
         return total
 
     def call(self, name: str, *x: Number) -> Number:
-        if name not in ("add", "sub"):
-            return super().call(name, *x)
-        total = self.functions[name](*x)  # mpmath adds infinities as torch does.
-        self._note_cancellation(total, x)
+        return self._add(name, *x) if name in ("add", "sub") else super().call(name, *x)
+
+    def _add(self, name: str, x: Number, y: Number) -> Number:
+        """The sum or difference. mpmath adds infinities as torch does."""
+        total = x + y if name == "add" else x - y
+        self._note_cancellation(total, (x, y))
         return total
 
     def call_finite(self, name: str, *x: Number) -> Number | None:
@@ -117,9 +120,10 @@ class MpmathField(RealField):
             return None
         return y if isinstance(y, mpf) else None
 
-    def map(self, name: str, *arrays: Array) -> Array:
-        function = self.functions[name] if name in NATIVE else partial(self.call, name)
-        return np.asarray(np.frompyfunc(function, len(arrays), 1)(*arrays), dtype=object)
+    def bind(self, name: str) -> Callable[..., Number]:
+        if name in ("add", "sub"):
+            return partial(self._add, name)
+        return self.functions[name] if name in NATIVE else super().bind(name)
 
     def call_torch(self, name: str, *x: Number) -> Number:
         doubles = (to_double(one) if mp.isfinite(one) else float(one) for one in x)

@@ -7,7 +7,6 @@ operation that only moves data is done by torch itself, on positions.
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ class ExactTensor(RuleTensor):
 
 
 class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
-    """The dispatch mode of one evaluation over the numbers of a field, until a deadline of `time.monotonic()`.
+    """The dispatch mode of one evaluation over the numbers of a field.
 
     Operations on integers and bools are torch's own; whatever is floating is computed exactly.
     """
@@ -51,16 +50,14 @@ class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
     wrapper = ExactTensor
     always_rounds = True
 
-    def __init__(self, rules: RuleTable, field: RealField, deadline: float) -> None:
+    def __init__(self, rules: RuleTable, field: RealField) -> None:
         super().__init__(rules)
         self.field = field
-        self.deadline = deadline
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if time.monotonic() > self.deadline:
-            raise Unadjudicated("the time is spent")
+        self.field.check_deadline()
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def lift_tensor(self, t: Tensor) -> Tensor:

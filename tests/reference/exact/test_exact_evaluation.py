@@ -152,3 +152,10 @@ def test_a_quick_answer_is_enough_where_something_confirms_it() -> None:
     x = torch.tensor([-6.0, -40.0], dtype=torch.float64)
     found = evaluate_exact(lambda x: {"y": 1 + torch.erf(x)}, {"x": x}, quick=True)
     assert found.digits == 100 and abs(float(found.values["y"][0]) / 2.1519736712498913e-17 - 1) < 1e-12
+
+
+def test_the_time_limit_is_honoured_within_one_operation() -> None:
+    started = time.monotonic()
+    with pytest.raises(Unadjudicated, match="the time is spent"):
+        of(lambda x: torch.lgamma(x.repeat(100_000)), 0.5, 1.25, seconds=0.2)
+    assert time.monotonic() - started < 5

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import Rule, aten
-from fuzz.reference.exact.field import BINARY, UNARY, Array, Number
+from fuzz.reference.exact.field import BINARY, UNARY, Array, Number, object_array
 from fuzz.reference.exact.tensor import RULES, ExactMode, ExactTensor, from_array
 
 __all__ = ["register"]
@@ -83,7 +82,7 @@ def nan_to_num(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
         return x if mode.field.is_finite(x) else nan if x != x else positive if x > 0 else negative
 
     x = mode.array(args[0])
-    return from_array(np.array([None, *map(replace, x.reshape(-1).tolist())], dtype=object)[1:].reshape(x.shape))
+    return from_array(object_array([replace(number) for number in x.reshape(-1).tolist()], x.shape))
 
 
 def copysign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.exact.field import Array, Number
+from fuzz.reference.exact.field import Array, Number, object_array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
 __all__ = ["find_extreme", "register"]
@@ -56,7 +56,7 @@ def _from_ranks(mode: ExactMode, t: Tensor, numbers: Sequence[Number]) -> Any:
     if not t.is_floating_point():
         return t
     flat = [numbers[int(r)] if abs(r) < float("inf") else mode.field.number(r) for r in t.reshape(-1).tolist()]
-    return from_array(np.array([None, *flat], dtype=object)[1:].reshape(t.shape))
+    return from_array(object_array(flat, t.shape))
 
 
 def _require_order(mode: ExactMode, name: str, arrays: Mapping[str, Array], dim: Any) -> None:
