@@ -89,9 +89,9 @@ def unexamined(request: Request, why: str) -> Answer:
 
 
 def make_warm_up_handler(config: WorkerConfig) -> Callable[[Case], bool | LastResponse]:
-    """The scout's handler: runs a case for what it leaves in Triton's cache, and answers whether it returned.
+    """Makes the precompiler's handler: it runs a case to fill Triton's cache, and responds whether the case returned.
 
-    What is wrong with a case is told by the worker that examines it.
+    What is wrong with a case is reported by the worker that examines it.
     """
     target, launcher, backend = set_up_process(config)
 
@@ -107,9 +107,9 @@ def make_warm_up_handler(config: WorkerConfig) -> Callable[[Case], bool | LastRe
 
 
 def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
-    """The scout's handler where kernels run on a GPU: compiles what a case and its oracles launch, without the GPU.
+    """Makes the precompiler's handler that compiles what a case and its oracles launch, without the device.
 
-    It answers whether everything was compiled; what fails, fails again in the worker, which says how.
+    It responds whether everything was compiled; what fails, fails again in the worker, which reports it.
     """
     os.nice(POLITE)
     target, launcher = loaded(config)
