@@ -12,7 +12,7 @@ ROWS = dict(y=tensor(M, D))
 
 
 class Standard(torch.autograd.Function):
-    """Rows, minus their mean where asked, over their deviation, with the textbook gradient."""
+    """Rows, minus their mean if the option says so, over their deviation, with the textbook gradient."""
 
     @staticmethod
     def forward(ctx, x, eps, centred):
@@ -30,7 +30,7 @@ class Standard(torch.autograd.Function):
 
 
 class Gate(torch.autograd.Function):
-    """y times the sigmoid of g, and times g where asked, with the textbook gradient."""
+    """y times the sigmoid of g, and times g if the option says so, with the textbook gradient."""
 
     @staticmethod
     def forward(ctx, y, g, swish):

@@ -13,7 +13,7 @@ import torch
 
 from fuzz import target
 
-# cuDNN cuts the operands of float32 convolutions to tf32 unless told not to. It is not what is tested here.
+# By default cuDNN truncates the operands of float32 convolutions to tf32, which is not what is tested here.
 torch.backends.cudnn.allow_tf32 = False
 
 HALF = ("float32", "bfloat16")

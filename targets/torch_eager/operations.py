@@ -1,6 +1,6 @@
 """PyTorch's own operations as kernels: what they compute in float32 and bfloat16 against their float64 selves.
 
-Those that disagree are in disagreeing.py. They promise no bits for other layouts. Gradients are asked in float32 only: in bfloat16 autograd keeps what the forward
+Those that disagree are in disagreeing.py. They promise no bits for other layouts. Gradients are compared in float32 only: in bfloat16 autograd keeps what the forward
 rounded. Interesting: constant rows, many rows added at one index, deep negatives, underflow times a large cotangent.
 """
 
