@@ -24,37 +24,30 @@ EXIT_SECONDS = 5.0
 
 
 class Hosts(ABC):
-    """Hosts by number. One that ends, for whatever reason, is reported as Died."""
+    """Hosts by number. One that ends, for whatever reason, is reported as Died; what is done to it then does nothing.
+
+    A host that has started sends Ready once it can take a request. `interrupt` asks it to end its slice in an orderly
+    way; `kill` ends it at once. `pid` is its process on its machine, or 0.
+    """
 
     name: str
 
     @abstractmethod
-    def start(self, number: int) -> None:
-        """Starts a host; it sends Ready once it can take a request."""
-
+    def start(self, number: int) -> None: ...
     @abstractmethod
-    def write(self, number: int, data: bytes) -> None:
-        """Writes lines to a host; nothing happens where it has ended."""
-
+    def write(self, number: int, data: bytes) -> None: ...
     @abstractmethod
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """(host, event) for all that have come; waits for the first one at most so long."""
 
     @abstractmethod
-    def interrupt(self, number: int) -> None:
-        """Asks a host to end its slice in an orderly way."""
-
+    def interrupt(self, number: int) -> None: ...
     @abstractmethod
-    def kill(self, number: int) -> None:
-        """Ends a host at once."""
-
+    def kill(self, number: int) -> None: ...
     @abstractmethod
-    def pid(self, number: int) -> int:
-        """The host's process on its machine; 0 where there is none."""
-
+    def pid(self, number: int) -> int: ...
     @abstractmethod
-    def close(self) -> None:
-        """Ends every host."""
+    def close(self) -> None: ...
 
     def send(self, number: int, request: Request) -> None:
         self.write(number, encode(request))

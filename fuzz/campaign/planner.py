@@ -110,7 +110,7 @@ class RequestPlanner:
         memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
         suspects = self.state.select_suspects(index)
         return Slice(
-            job.target, job.planted, job.backend, job.engine, job.seed, job.plan, job.cases, seconds,
+            job.target, job.backend, job.planted, job.engine, job.seed, job.plan, job.cases, seconds,
             max(len(suspects), 1) if self.ending else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
         )  # fmt: skip

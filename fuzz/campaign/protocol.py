@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from dataclasses import Field, dataclass
+from typing import Any, ClassVar, dataclass_transform
 
 Folders = Mapping[str, Mapping[str, str]]
 """Path of a folder -> name of a file in it -> text. A name may lie deeper."""
+KINDS: dict[str, type[Message]] = {}
 
 
-@dataclass(frozen=True)
-class Slice:
-    """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None."""
+@dataclass_transform(frozen_default=True)
+class Message:
+    """Makes every subclass a frozen dataclass, whose name is its `kind` in JSON."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
+        KINDS[cls.__name__] = cls
+
+
+class Request(Message):
+    """What a host is to do."""
 
     target: str
-    planted: str
     backend: str
+
+
+class Event(Message):
+    """What a host reports."""
+
+
+class SyncEvent(Event):
+    """Keeps the files of a remote host in step with the campaign's, and goes no further."""
+
+
+class Slice(Request):
+    """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None."""
+
+    planted: str
     engine: str
     seed: int
     plan: int
@@ -30,50 +54,41 @@ class Slice:
     suspects: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Replay:
+class Replay(Request):
     """Entries of one target that are to run again."""
 
-    target: str
-    backend: str
     paths: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Files:
+class Files(Message):
     """What folders hold from now on, for a remote host. `lock` is the number of the LockRequest it grants, or 0."""
 
     folders: Folders
     lock: int = 0
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Event):
     """The host can take a request."""
 
     pid: int = 0
 
 
-@dataclass(frozen=True)
-class Beat:
+class Beat(Event):
     """A sign of life, every few seconds."""
 
 
-@dataclass(frozen=True)
-class Waiting:
+class Waiting(Event):
     """The host waits for room in its cluster."""
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(Event):
     """A slice has loaded its target; `possible` is the number of cells that its cases can visit."""
 
     possible: int
     backend: str
 
 
-@dataclass(frozen=True)
-class Progress:
+class Progress(Event):
     """Where a slice stands: everything before is judged and kept. `cells` are those visited since the last event."""
 
     plans: int
@@ -84,7 +99,6 @@ class Progress:
     cells: tuple[str, ...]
 
 
-@dataclass(frozen=True)
 class SliceDone(Progress):
     """A slice has ended. `rejection` says why the last case was refused, where every case of the slice was."""
 
@@ -92,8 +106,7 @@ class SliceDone(Progress):
     rejection: str = ""
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(Event):
     """A finding that the slice has hit so many times, the first time with this case; sent when the slice ends."""
 
     path: str
@@ -103,7 +116,6 @@ class Hit:
     case: int
 
 
-@dataclass(frozen=True)
 class Saved(Hit):
     """An entry was written; `finding` is the JSON document of the finding.
 
@@ -117,22 +129,19 @@ class Saved(Hit):
     removed: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SuspectCleared:
+class SuspectCleared(Event):
     """A suspect has run, and the host is still there."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class Replaying:
+class Replaying(Event):
     """An entry is about to run again."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class Replayed:
+class Replayed(Event):
     """An entry has run again. `disagrees` is None where it could not run, and `why` says why."""
 
     path: str
@@ -141,13 +150,11 @@ class Replayed:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class ReplayDone:
+class ReplayDone(Event):
     """A request to replay has ended."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Event):
     """A request or a host has ended otherwise than it should, and `why`."""
 
     why: str
@@ -169,39 +176,24 @@ class Died(Failure):
     """The host's process ended. Whoever started it says so."""
 
 
-@dataclass(frozen=True)
-class JournalLine:
+class JournalLine(SyncEvent):
     """A line of a remote host's journal."""
 
     line: str
 
 
-@dataclass(frozen=True)
-class JournalClosed:
+class JournalClosed(SyncEvent):
     """A remote host's journal has ended in order."""
 
 
-@dataclass(frozen=True)
-class LockRequest:
+class LockRequest(SyncEvent):
     """A remote host asks for the lock of its slice's folder of entries."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class LockRelease:
+class LockRelease(SyncEvent):
     """A remote host has filed its finding."""
-
-
-Request = Slice | Replay
-SyncEvent = JournalLine | JournalClosed | LockRequest | LockRelease
-"""Events that keep a remote host's files in step with the campaign's, and that end there."""
-Event = (
-    Ready | Beat | Waiting | Started | Progress | SliceDone | Hit | Saved | SuspectCleared | Replaying | Replayed
-    | ReplayDone | Refused | Unwritable | Failed | Died | SyncEvent
-)  # fmt: skip
-Message = Request | Files | Event
-KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Message)}
 
 
 def encode(message: Message) -> bytes:

@@ -164,6 +164,7 @@ def _request_files(request: Request) -> dict[str, dict[str, str]]:
     """Folder -> name -> text of all that a request names."""
     if isinstance(request, Replay):
         return _texts_by_folder(request.paths)
+    assert isinstance(request, Slice)
     folder = _entry_folder(request)
     return {**_texts_by_folder(request.suspects), str(folder): _entry_texts(folder)}
 

@@ -175,7 +175,7 @@ def handle(request: Request, channel: HostChannel) -> None:
     try:
         if isinstance(request, Slice):
             run_slice(request, channel)
-        else:
+        elif isinstance(request, Replay):
             replay_entries(request, channel)
     except CorpusError as error:
         channel.send(protocol.Unwritable(one_line(error)))

@@ -143,7 +143,7 @@ class ScriptedHosts(RemoteHosts, LocalHosts):
 def test_nothing_that_a_host_sends_is_taken_for_a_path(tmp_path: Path) -> None:
     kept, paths = tmp_path / "kept", (str(tmp_path / "corpus"), str(tmp_path / "journal"))
     kept.write_text("kept")
-    request = Slice("relu", "", "cpu", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
+    request = Slice("relu", "cpu", "", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
     saved = Saved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):
