@@ -25,7 +25,7 @@ SERVICE = {
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""
 PAGES = ROOT / "fuzz" / "web" / "pages"
-MODULES = {"yaml": "pyyaml"}
+MODULES = {"yaml": "pyyaml", "flint": "python-flint"}
 
 
 @pytest.fixture(scope="module")
