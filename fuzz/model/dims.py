@@ -1,4 +1,4 @@
-"""Dims: named sizes, and arithmetic over them as text.
+"""Defines dims, named sizes, and evaluates arithmetic over them that is written as text.
 
 A shape is a tuple of expressions such as ``M``, ``2*P`` or ``G*K + 1``: integers, names, ``+ - * //`` and brackets.
 """

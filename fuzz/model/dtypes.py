@@ -119,10 +119,9 @@ DTYPES: dict[str, DType] = {
 
 def dtype(name: str) -> DType:
     """The format of that name; ValueError names the known ones."""
-    found = DTYPES.get(name)
-    if found is None:
+    if name not in DTYPES:
         raise ValueError(f"unknown dtype {name!r}: known are {', '.join(DTYPES)}")
-    return found
+    return DTYPES[name]
 
 
 # ---------------------------------------------------------------- conversions

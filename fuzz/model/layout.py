@@ -1,4 +1,4 @@
-"""Layout: how a tensor lies in memory, told without its size so that it survives shrinking.
+"""Defines how a tensor lies in memory, independently of its size, so that a layout survives shrinking.
 
 Strides and offsets are in elements. A shape's dims are stored from slowest to fastest in `order`; the fastest dim
 steps by `step`, every run of it is followed by `pad` elements, the first element stands `offset` elements after the
@@ -26,7 +26,7 @@ class Layout:
 
     @property
     def kind(self) -> str:
-        """The one word of KINDS that tells what is special about this layout."""
+        """The word of KINDS for what is special about this layout."""
         if self.reach:
             return "huge"
         if self.expand:

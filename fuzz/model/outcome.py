@@ -1,4 +1,4 @@
-"""Outcome: what happened when a backend ran a Case.
+"""Defines the outcomes that running a case on a backend may have.
 
 Returned       every call came back; holds what each produced
 Rejected       the launcher refused the input before any kernel ran

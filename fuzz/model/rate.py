@@ -1,4 +1,4 @@
-"""Rate: how often a disagreement showed itself, and how many runs decide whether it is still there."""
+"""Estimates how often a disagreement shows itself, and how many runs decide whether it is still there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract: what a target promises of its outputs' values."""
+"""Defines what a target promises of its outputs' values."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def ulps(most: float) -> Contract:
     return Contract("ulps", float(most))
 
 
-def contract_of(given: Contract | str) -> Contract:
+def parse_contract(contract: Contract | str) -> Contract:
     """A contract by its name, or as it is."""
-    if isinstance(given, Contract):
-        return given
-    if given not in BITS:
-        raise TargetError(f"unknown contract {given!r}: 'envelope', ulps(n), or 'bitwise' with a baseline")
-    return Contract(given)
+    if isinstance(contract, Contract):
+        return contract
+    if contract not in BITS:
+        raise TargetError(f"unknown contract {contract!r}: 'envelope', ulps(n), or 'bitwise' with a baseline")
+    return Contract(contract)

@@ -1,4 +1,4 @@
-"""Loader: from what a person types, a name or ``path.py:name``, to a Target, and from a Target to its planted bugs."""
+"""Loads targets by name or by ``path.py:name``, and the launchers of their planted bugs."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def library_files() -> list[Path]:
 def load(text: str) -> Target:
     """The target named by a built-in name, a path, or ``path.py:name``. TargetError says what is wrong with it."""
     path, name = locate(text)
-    found = targets_in(load_module(path))
-    if not found:
+    targets = targets_in(load_module(path))
+    if not targets:
         raise TargetError(f"{path}: no target in it; decorate a launcher with @target(...)")
     if name:
-        if name not in found:
-            raise TargetError(f"{path}: no target {name!r}; there are {', '.join(found)}")
-        return found[name]
-    if len(found) > 1:
-        raise TargetError(f"{path}: {len(found)} targets, name one: " + ", ".join(f"{path}:{key}" for key in found))
-    return next(iter(found.values()))
+        if name not in targets:
+            raise TargetError(f"{path}: no target {name!r}; there are {', '.join(targets)}")
+        return targets[name]
+    if len(targets) > 1:
+        raise TargetError(f"{path}: {len(targets)} targets, name one: " + ", ".join(f"{path}:{key}" for key in targets))
+    return next(iter(targets.values()))
 
 
 def locate(text: str) -> tuple[Path, str]:
@@ -114,7 +114,7 @@ def load_planted(target: Target, name: str) -> tuple[PlantedBug, Launcher]:
 
 
 def variant_source(target: Target, plant: PlantedBug) -> str:
-    """The target's source text with the planted bug's changes made; each changed text stands once above the plants."""
+    """The target's source text with the planted bug's changes; each changed text stands once above the plants."""
     source = target.path.read_text(encoding="utf-8")
     start = source.find(f"{target.launcher.__name__}.planted(")
     kernel, plants = source[:start], source[start:]
@@ -139,13 +139,13 @@ def _variant(target: Target, plant: PlantedBug) -> ModuleType:
 def _execute(name: str, file: str, source: str) -> ModuleType:
     spec = importlib.util.spec_from_loader(name, loader=None, origin=file)
     assert spec is not None
-    made = importlib.util.module_from_spec(spec)
-    made.__file__ = file
-    sys.modules[name] = made
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = file
+    sys.modules[name] = module
     try:
         # What a target's file prints must not end up in the one JSON value on standard output.
         with redirect_stdout(sys.stderr):
-            exec(compile(source, file, "exec"), made.__dict__)
+            exec(compile(source, file, "exec"), module.__dict__)
     except SyntaxError as error:
         del sys.modules[name]
         raise TargetError(f"{error.filename}:{error.lineno}: syntax error: {error.msg}") from None
@@ -160,7 +160,7 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise TargetError(f"cannot load {file}: {one_line(error)}") from error
-    return made
+    return module
 
 
 def check_fits(case: Case, target: Target, path: Path) -> None:
@@ -172,28 +172,28 @@ def check_fits(case: Case, target: Target, path: Path) -> None:
             ("options", set(call.options), set(target.options)),
             ("dims", set(call.dims), dims),
         ]
-        for what, given, wanted in pairs:
-            if given != wanted:
-                texts = [", ".join(sorted(names)) or "none" for names in (given, wanted)]
-                raise CorpusError(f"{path}: its {what} are {texts[0]}; those of target {target.name!r} are {texts[1]}")
+        for kind, names, expected in pairs:
+            if names != expected:
+                texts = [", ".join(sorted(each)) or "none" for each in (names, expected)]
+                raise CorpusError(f"{path}: its {kind} are {texts[0]}; those of target {target.name!r} are {texts[1]}")
         for name, value in call.arguments.items():
             rank = len(target.tensors[name].shape)
             if len(value.shape) != rank:
                 raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {rank}")
 
 
-def find_target(name: str, near: Path, given: str = "") -> tuple[str, Target]:
+def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:
     """(what to load it by, the target) that a corpus entry names: given by the caller, built in, or beside the corpus.
 
     Only files that declare a target of that name beside one of the folders above the entry are loaded.
     """
-    if given:
-        return given, load(given)
+    if text:
+        return text, load(text)
     if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
         return name, load(name)
     for folder in [*near.resolve().parents][:4]:
         for path in sorted(folder.glob("*.py")):
-            text = path.read_text(encoding="utf-8", errors="replace")
-            if "@target(" in text and f"def {name}(" in text:
+            source = path.read_text(encoding="utf-8", errors="replace")
+            if "@target(" in source and f"def {name}(" in source:
                 return f"{path}:{name}", load(f"{path}:{name}")
     raise TargetError(f"no target {name!r} is built in or beside {near}; name its file with --target path.py")

@@ -1,4 +1,4 @@
-"""Seeds: cases that a target's author wrote down, such as a reported one, which every run tries before it draws any."""
+"""Makes cases of the seeds that a target's author wrote down, which every run tries before it draws any."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ from fuzz.target.spec import Target, TensorArgument
 
 def seed_cases(target: Target) -> tuple[Case, ...]:
     """The target's seeds as cases of one contiguous call. TargetError for one that does not fit the declaration."""
-    return tuple(_case(target, name, given) for name, given in target.seeds.items())
+    return tuple(_case(target, name, seed) for name, seed in target.seeds.items())
 
 
-def _case(target: Target, name: str, given: Mapping[str, Any]) -> Case:
+def _case(target: Target, name: str, seed: Mapping[str, Any]) -> Case:
     """A seed: sizes, options, and the numbers of tensors; what it leaves out is the least size, the default, or 1."""
     where = f"target {target.name!r}: seed {name!r}"
     sizes, cotangents = {dim.name: dim for dim in target.sizes}, {f"grad_{key}": key for key in target.cotangents}
     known = {*sizes, *target.options, *target.tensors, *cotangents}
-    for key in given:
+    for key in seed:
         if key not in known:
             raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
-    dims = {key: int(given.get(key, dim.clamp(dim.low))) for key, dim in sizes.items()}
-    options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
+    dims = {key: int(seed.get(key, dim.clamp(dim.low))) for key, dim in sizes.items()}
+    options = {key: seed.get(key, option.choices[0]) for key, option in target.options.items()}
     try:
-        arguments = {key: _argument(spec, dims, given.get(key)) for key, spec in target.tensors.items()}
-        along = {key: _argument(target.cotangents[key], dims, given.get(text)) for text, key in cotangents.items()}
+        arguments = {key: _argument(spec, dims, seed.get(key)) for key, spec in target.tensors.items()}
+        gradients = {key: _argument(target.cotangents[key], dims, seed.get(text)) for text, key in cotangents.items()}
     except (ValueError, TypeError) as error:
         raise TargetError(f"{where}: {one_line(error)}") from None
-    return make_legal(Case(target.name, (Call(dims, arguments, options, along),)), target)
+    return make_legal(Case(target.name, (Call(dims, arguments, options, gradients),)), target)
 
 
 def _argument(spec: TensorArgument, dims: Mapping[str, int], numbers: Any) -> Argument:
     """A contiguous tensor of the plain dtype, its numbers rounded to it."""
     dtype = spec.dtypes[0]
     kind, values = named_dtype(dtype), np.asarray(numbers, dtype=np.float64)
-    made: Values = recipe("ones" if kind.is_float else "zeros")
+    chosen: Values = recipe("ones" if kind.is_float else "zeros")
     if numbers is not None:
         shape = resolve(spec.shape, dims)
         if values.size != int(np.prod(shape)):
             raise ValueError(f"{values.size} numbers for a tensor of shape {shape}")
-        made = exact(np.asarray(to_bits(values if kind.is_float else values.astype(np.int64), kind)).reshape(-1), kind)
-    return Argument(spec.shape, dtype, made)
+        chosen = exact(
+            np.asarray(to_bits(values if kind.is_float else values.astype(np.int64), kind)).reshape(-1), kind
+        )
+    return Argument(spec.shape, dtype, chosen)

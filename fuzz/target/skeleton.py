@@ -1,4 +1,4 @@
-"""Skeleton: the text of a target's file, from a launcher's signature, for its author to fill in."""
+"""Writes the skeleton of a target's file from a launcher's signature, for its author to fill in."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ VECTORS = ("weight", "bias", "w", "b")
 
 def skeleton(text: str) -> str:
     """The file's text for ``path.py:LAUNCHER``. TargetError where there is no such function."""
-    place, _, name = text.rpartition(":")
-    path = Path(place)
-    if not place.endswith(".py") or not name:
+    file, _, name = text.rpartition(":")
+    path = Path(file)
+    if not file.endswith(".py") or not name:
         raise TargetError(f"{text!r} does not name a launcher; write path.py:LAUNCHER")
     if not path.is_file():
-        raise TargetError(f"{place} does not exist")
+        raise TargetError(f"{file} does not exist")
     arguments = _function(path, name).args
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     named = [argument.arg for argument in arguments.kwonlyargs]

@@ -14,7 +14,7 @@ from fuzz.model.dims import Expression, Size, evaluate, names
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.oracles import ORACLE_NAMES
 from fuzz.model.recipes import Values
-from fuzz.target.contract import BITS, ENVELOPE, Contract, contract_of
+from fuzz.target.contract import BITS, ENVELOPE, Contract, parse_contract
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
@@ -258,7 +258,7 @@ def declare(
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
-        contract=contract_of(contract), invariance=invariance, layout=layout,
+        contract=parse_contract(contract), invariance=invariance, layout=layout,
         linear=tuple(linear), shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},

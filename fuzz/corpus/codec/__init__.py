@@ -1,7 +1,8 @@
-"""Codec: Entry <-> text. A strict subset of YAML: no tags, anchors, aliases, repeated keys or implicit types.
+"""Reads and writes entries as text, a strict subset of YAML.
 
-Tensors are hex words with their decimal values as a comment, or a versioned recipe with overrides; options are decimal
-numbers that read back exactly. Reading never executes anything, and is capped in size before it starts.
+There are no tags, anchors, aliases, repeated keys or implicit types. Tensors are hex words with their decimal values as
+a comment, or a versioned recipe with overrides; options are decimal numbers that read back exactly. Reading never
+executes anything, and is capped in size before it starts.
 """
 
 from fuzz.corpus.codec.reader import loads

@@ -1,4 +1,4 @@
-"""Text -> Entry: every field is checked before anything is made of it."""
+"""Reads entries from text; every field is checked before it is used."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def loads(data: bytes, *, digest: bool = True) -> Entry:
         raise CorpusError(f"not an entry: {error}") from None
 
 
-def _entry(given: Any, digest: bool) -> Entry:
+def _entry(value: Any, digest: bool) -> Entry:
     allowed = "format target planted status why digest case finding seen"
-    fields = mapping(given, "an entry", allowed, needed="target status digest case")
+    fields = mapping(value, "an entry", allowed, needed="target status digest case")
     status = text(fields["status"], "status")
     if status not in STATUSES:
         raise CorpusError(f"status {shown(status)} is not one of {', '.join(STATUSES)}")
@@ -65,8 +65,8 @@ def _entry(given: Any, digest: bool) -> Entry:
     return entry
 
 
-def _case(given: Any, target: str) -> Case:
-    fields = mapping(given, "case", "calls split", needed="calls")
+def _case(value: Any, target: str) -> Case:
+    fields = mapping(value, "case", "calls split", needed="calls")
     calls = tuple(_call(call) for call in sequence(fields["calls"], "calls"))
     if not calls:
         raise CorpusError("calls is empty")
@@ -82,14 +82,14 @@ def _case(given: Any, target: str) -> Case:
     return Case(target, calls, _split(fields["split"]) if "split" in fields else None)
 
 
-def _split(given: Any) -> Split:
+def _split(value: Any) -> Split:
     keys = "start length before after"
-    fields = mapping(given, "split", keys, needed=keys)
+    fields = mapping(value, "split", keys, needed=keys)
     return Split(**{key: natural(fields[key], key) for key in keys.split()})
 
 
-def _call(given: Any) -> Call:
-    fields = mapping(given, "a call", "dims options launch arguments cotangents", needed="dims arguments")
+def _call(value: Any) -> Call:
+    fields = mapping(value, "a call", "dims options launch arguments cotangents", needed="dims arguments")
     dims = {key: natural(size, key) for key, size in mapping(fields["dims"], "dims").items()}
     arguments, cotangents = (
         {key: _argument(value, key, dims) for key, value in mapping(fields.get(part, {}), part).items()}
@@ -100,15 +100,15 @@ def _call(given: Any) -> Call:
     return Call(dims, arguments, options, cotangents, launch)
 
 
-def _launch(given: Any) -> LaunchOptions:
-    fields = mapping(given, "launch", "config multiprocessor_count max_shared_mem")
+def _launch(value: Any) -> LaunchOptions:
+    fields = mapping(value, "launch", "config multiprocessor_count max_shared_mem")
     if not fields:
         raise CorpusError("launch is empty")
     return LaunchOptions(**{key: natural(value, key, MAX_LAUNCH_OPTION) for key, value in fields.items()})
 
 
-def _argument(given: Any, title: str, dims: Mapping[str, int]) -> Argument:
-    fields = mapping(given, title, "shape dtype layout bits recipe overrides", needed="shape dtype")
+def _argument(value: Any, title: str, dims: Mapping[str, int]) -> Argument:
+    fields = mapping(value, title, "shape dtype layout bits recipe overrides", needed="shape dtype")
     shape = texts(fields["shape"], f"the shape of {title}")
     if any(len(size) > EXPRESSION for size in shape):
         raise CorpusError(f"the shape of {title} has more than {EXPRESSION} characters")
@@ -122,8 +122,8 @@ def _argument(given: Any, title: str, dims: Mapping[str, int]) -> Argument:
     return Argument(shape, dtype, _values(fields, title, dtype), layout)
 
 
-def _layout(given: Any) -> Layout:
-    fields = mapping(given, "a layout", "order step pad offset expand reach")
+def _layout(value: Any) -> Layout:
+    fields = mapping(value, "a layout", "order step pad offset expand reach")
     plain = Layout()
     numbers = (
         natural(fields[key], key, STEPS) if key in fields else getattr(plain, key)
@@ -147,22 +147,22 @@ def _values(fields: Mapping[str, Any], title: str, dtype: str) -> Values:
         if not WORDS.fullmatch(bits) or "overrides" in fields:
             raise CorpusError(f"the bits of {title} are not hex words, such as 0x3f800000, or have overrides")
         return Exact(tuple(int(pattern, 16) for pattern in bits.split()), dtype)
-    made = Recipe.parse(text(fields["recipe"], "recipe"))
+    recipe = Recipe.parse(text(fields["recipe"], "recipe"))
     if "overrides" not in fields:
-        return made
-    return Patched(made, tuple(_override(pair) for pair in text(fields["overrides"], "overrides").split(", ")))
+        return recipe
+    return Patched(recipe, tuple(_override(pair) for pair in text(fields["overrides"], "overrides").split(", ")))
 
 
 def _override(pair: str) -> tuple[int, int]:
-    found = re.fullmatch(r"([0-9]{1,18}): ([0-9a-f]{1,16})", pair, re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"([0-9]{1,18}): ([0-9a-f]{1,16})", pair, re.ASCII)
+    if match is None:
         raise CorpusError(f"override {shown(pair)} is not an index and a hex word, such as 3: 7fc00000")
-    return int(found[1]), int(found[2], 16)
+    return int(match[1]), int(match[2], 16)
 
 
-def _finding(given: Any, calls: int) -> Finding:
+def _finding(value: Any, calls: int) -> Finding:
     allowed = "oracle outputs symptom message call ratio disagreeing compared place change elements also"
-    fields = mapping(given, "a finding", allowed, needed="oracle outputs symptom message call")
+    fields = mapping(value, "a finding", allowed, needed="oracle outputs symptom message call")
     oracle, symptom = text(fields["oracle"], "oracle"), text(fields["symptom"], "symptom")
     if symptom not in SYMPTOMS.get(oracle, ()):
         raise CorpusError(f"oracle {shown(oracle)} has no symptom {shown(symptom)}")
@@ -181,19 +181,19 @@ def _finding(given: Any, calls: int) -> Finding:
     )
 
 
-def _change(given: Any) -> tuple[str, float]:
-    parts = sequence(given, "change")
+def _change(value: Any) -> tuple[str, float]:
+    parts = sequence(value, "change")
     if len(parts) != 2:
         raise CorpusError("change is not an argument and a number")
     return name(parts[0], "the argument of change"), _number(parts[1], "the number of change")
 
 
-def _element(given: Any) -> Element:
+def _element(value: Any) -> Element:
     needed = "output index got got_word want"
-    fields = mapping(given, "an element", f"{needed} bound ulps exact", needed=needed)
-    told = {key: text(value, key) for key, value in fields.items()}
-    index = tuple(natural(place, "index") for place in told.pop("index").split())
-    return Element(index=index, **told)
+    fields = mapping(value, "an element", f"{needed} bound ulps exact", needed=needed)
+    texts_by_name = {key: text(value, key) for key, value in fields.items()}
+    index = tuple(natural(number, "index") for number in texts_by_name.pop("index").split())
+    return Element(index=index, **texts_by_name)
 
 
 def _number(value: Any, what: str) -> float:

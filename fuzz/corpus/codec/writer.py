@@ -1,4 +1,4 @@
-"""Entry -> text, the same text for equal entries."""
+"""Writes entries as text, the same text for equal entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, Patched, Values
 
 COMMENTED = 16
-"""Bits whose decimal values are told in a comment."""
+"""Bits whose decimal values are written in a comment."""
 SPECIAL = re.compile(r"[^\w ./+()-]|^[ -]|^$| $", re.ASCII)
 
 

@@ -1,4 +1,4 @@
-"""Values: recipes that make a tensor's bits from a seed, the same in numpy and torch on any device; and exact bits.
+"""Makes tensors' bits from recipes and seeds, the same in numpy and torch on any device, or from exact bits.
 
 `fuzz.model.recipes.torch_values` is the torch half; nothing here imports it.
 """

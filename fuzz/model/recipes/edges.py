@@ -60,24 +60,24 @@ def signed_zeros(g: Grid) -> Array:
 
 def boundaries(g: Grid) -> Array:
     """Values at most `spread` steps beside a constant: with `builtin` the interesting ones, and the caller's."""
-    given = tuple(float(value) for name, value in g.params.items() if name[0] == "c")
-    places = _places(g.dtype.name, bool(g["builtin"]), given)
+    constants = tuple(float(value) for name, value in g.params.items() if name[0] == "c")
+    ordinals = _ordinals(g.dtype.name, bool(g["builtin"]), constants)
     bits, spread, top = g.bits(), g["spread"], g.dtype.largest_bits
-    centre = g.xp.table(places)[below(bits, len(places), g.xp)]
-    place = g.xp.clip(centre + (below_low(bits, 2 * spread + 1) - spread), -top, top)
-    return g.xp.where(place < 0, -place | signed(g.dtype.sign_mask), place)
+    centre = g.xp.table(ordinals)[below(bits, len(ordinals), g.xp)]
+    moved = g.xp.clip(centre + (below_low(bits, 2 * spread + 1) - spread), -top, top)
+    return g.xp.where(moved < 0, -moved | signed(g.dtype.sign_mask), moved)
 
 
 @lru_cache(maxsize=256)
-def _places(name: str, builtin: bool, given: tuple[float, ...]) -> tuple[int, ...]:
+def _ordinals(name: str, builtin: bool, constants: tuple[float, ...]) -> tuple[int, ...]:
     """Ordinals of the constants; those beyond the format's range stand at its ends."""
     d = DTYPES[name]
-    some = (*INTERESTING, *_own(d)) if builtin else ()
-    values = np.clip(np.array([*some, *(-x for x in some), *given] or [0.0]), -d.largest, d.largest)
-    return tuple(int(place) for place in ordinal(to_bits(values, d), d))
+    builtins = (*INTERESTING, *_limits(d)) if builtin else ()
+    values = np.clip(np.array([*builtins, *(-x for x in builtins), *constants] or [0.0]), -d.largest, d.largest)
+    return tuple(int(rank) for rank in ordinal(to_bits(values, d), d))
 
 
-def _own(d: DType) -> tuple[float, ...]:
+def _limits(d: DType) -> tuple[float, ...]:
     """The format's own limits, and the roots of them: beyond those a square overflows or vanishes."""
     ends = (d.largest, d.smallest_normal, d.smallest_subnormal)
     return (*ends, d.unit, 2 * d.unit, 1 / d.unit, sqrt(d.largest), sqrt(d.smallest_normal))

@@ -1,4 +1,4 @@
-"""Values that are listed rather than made: exact bits, and a recipe with some bits overridden."""
+"""Defines values that are written out: exact bits, and a recipe with some elements overridden."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Patched:
     overrides: Overrides
 
     def __post_init__(self) -> None:
-        places = [index for index, _ in self.overrides]
-        if places != sorted(set(places)) or (places and places[0] < 0):
-            raise ValueError(f"overrides at {places[:8]} should name each flat index once, in order")
+        indices = [index for index, _ in self.overrides]
+        if indices != sorted(set(indices)) or (indices and indices[0] < 0):
+            raise ValueError(f"overrides at {indices[:8]} should name each flat index once, in order")
 
 
 Values: TypeAlias = Recipe | Patched | Exact

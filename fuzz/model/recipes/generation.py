@@ -1,4 +1,4 @@
-"""From a recipe to bits: the tensor is cut into blocks that fit the cache, each made on its own."""
+"""Generates the bits of a recipe, in blocks that fit the cache."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a recipe sees: one block of a tensor taken as rows (all axes but the last) by columns (the last axis).
+"""Gives a recipe its draws for one block of a tensor: rows (all axes but the last) by columns (the last axis).
 
 The counter of an element is row * 2^32 + column, so an element's bits depend on its place and the seed only: lowering
-the number of rows or columns leaves the others as they are, and any block can be made alone.
+the number of rows or columns leaves the others as they are, and any block can be array alone.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class Grid:
 @lru_cache(maxsize=16)
 def _words(seeds: tuple[int, ...]) -> np.ndarray:
     """Seeds as int64, kept: a plan's tensors and streams ask for the same ones again and again."""
-    made = np.array([counter.signed(seed) for seed in seeds])
-    made.flags.writeable = False
-    return made
+    array = np.array([counter.signed(seed) for seed in seeds])
+    array.flags.writeable = False
+    return array
 
 
 def _rows(xp: Namespace, span: Span) -> Array:
@@ -145,6 +145,6 @@ def _rows(xp: Namespace, span: Span) -> Array:
 @lru_cache(maxsize=512)
 def _small_counter(span: Span) -> Array:
     """Counters of a small span, kept: on the hot path tensors of the same few shapes come again and again."""
-    made = (_rows(NUMPY, span) << ROW_SHIFT) + NUMPY.arange(span.left, span.right).reshape(1, -1)
-    made.flags.writeable = False
-    return made
+    array = (_rows(NUMPY, span) << ROW_SHIFT) + NUMPY.arange(span.left, span.right).reshape(1, -1)
+    array.flags.writeable = False
+    return array

@@ -1,4 +1,4 @@
-"""What recipes need of an array library: few operations, each exact, so that numpy and torch give the same bits."""
+"""Defines the operations that recipes need of an array library; each is exact, so that numpy and torch agree."""
 
 from __future__ import annotations
 

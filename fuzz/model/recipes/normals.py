@@ -37,11 +37,11 @@ def mean_shift(g: Grid) -> Array:
 
 def outliers(g: Grid) -> Array:
     """Normal, but for a few columns, 2^factor times as large."""
-    loud = g.column == g.pick(g.span.columns, stream=1)
+    outlier = g.column == g.pick(g.span.columns, stream=1)
     for stream in range(2, g["channels"] + 1):
-        loud = loud | (g.column == g.pick(g.span.columns, stream))
+        outlier = outlier | (g.column == g.pick(g.span.columns, stream))
     plain = g.normal(g.counter, g["exponent"])
-    return g.round(g.xp.where(loud, plain * 2.0 ** g["factor"], plain))
+    return g.round(g.xp.where(outlier, plain * 2.0 ** g["factor"], plain))
 
 
 def sparse(g: Grid) -> Array:

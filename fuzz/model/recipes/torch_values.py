@@ -1,4 +1,4 @@
-"""The torch half of values: the same recipes, the same bits, as tensors on any device."""
+"""Generates the bits of recipes as torch tensors on any device."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def tensor(values: Values, shape: tuple[int, ...], name: str, device: str | torc
         return from_bits(bits_of(values, shape, d), d, device)
     patterns: torch.Tensor = generate(recipe, shape, d, namespace(device))
     if isinstance(values, Patched):
-        _override(patterns, values.overrides, d)
+        override_in_place(patterns, values.overrides, d)
     return patterns.view(getattr(torch, name))
 
 
@@ -137,10 +137,10 @@ def to_bits(values: torch.Tensor) -> Bits:
     return np.array(carrier.numpy().view(d.unsigned))
 
 
-def _override(bits: torch.Tensor, overrides: Overrides, d: DType) -> None:
+def override_in_place(bits: torch.Tensor, overrides: Overrides, d: DType) -> None:
     """Puts these bits into a contiguous tensor of bits, by one transfer however many they are."""
     check_overrides(overrides, bits.numel(), d)
     if overrides:
         pairs = torch.tensor([(index, signed(pattern)) for index, pattern in overrides], dtype=torch.int64)
-        places, new = pairs.T.to(bits.device)
-        bits.view(-1)[places] = new.to(bits.dtype)
+        indices, patterns = pairs.T.to(bits.device)
+        bits.view(-1)[indices] = patterns.to(bits.dtype)

@@ -81,7 +81,7 @@ def test_exact_words_and_overrides(device: str) -> None:
     got = tv.to_bits(tv.tensor(large, (300, 100), "bfloat16", device))
     np.testing.assert_array_equal(got, bits_of(large, (300, 100), dtype("bfloat16")))
     bits = generate(large.recipe, (300, 100), dtype("bfloat16"), tv.namespace(device))
-    tv._override(bits, large.overrides, dtype("bfloat16"))
+    tv.override_in_place(bits, large.overrides, dtype("bfloat16"))
     np.testing.assert_array_equal(bits.cpu().numpy().view(np.uint16), got)
     with pytest.raises(ValueError, match="outside 3"):
         tv.tensor(Patched(recipe("ones"), ((3, 0),)), (3,), "float32", device)
