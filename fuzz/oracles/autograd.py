@@ -242,5 +242,12 @@ def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> 
     first = elements[0]
     message = f"{problem} in {wrong} of {total} elements: {first.output}{list(first.index)} is {first.got}, "
     message += f"should be {first.want}" + (f", because {reason}" if reason else "")
-    shown = tuple(elements[:SHOWN])
-    return Finding(oracles.AUTOGRAD.name, tuple(pairs), symptom, message, shown, disagreeing=wrong, compared=total)
+    return Finding(
+        oracles.AUTOGRAD.name,
+        tuple(pairs),
+        symptom,
+        message,
+        tuple(elements[:SHOWN]),
+        disagreeing=wrong,
+        compared=total,
+    )

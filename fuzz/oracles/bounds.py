@@ -58,12 +58,12 @@ class Bounds(CaseOracle):
 
     def check_case(self, exam: Examination) -> Finding | None:
         for index, call in enumerate(exam.returned.calls):
-            found = _strays(call, index)
-            if found and found.symptom == SYMPTOMS["unwritten"] and not result_depends_on_unwritten(exam):
-                found = None
-            found = found or _unwritten(call, index)
-            if found:
-                return found
+            finding = _find_stray_access(call, index)
+            if finding and finding.symptom == SYMPTOMS["unwritten"] and not result_depends_on_unwritten(exam):
+                finding = None
+            finding = finding or _find_unwritten(call, index)
+            if finding:
+                return finding
         return None
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
@@ -88,24 +88,24 @@ def result_depends_on_unwritten(exam: Examination) -> bool:
     return any(not bool(same_bits(output, other).all()) for output, other in pairs)
 
 
-def _strays(call: CallResult, index: int) -> Finding | None:
+def _find_stray_access(call: CallResult, index: int) -> Finding | None:
     if not call.accesses:
         return None
-    shown = min(call.accesses, key=lambda access: KINDS.index(access.kind))
+    access = min(call.accesses, key=lambda one: KINDS.index(one.kind))
     buffers = tuple(dict.fromkeys(access.buffer for access in call.accesses))
-    symptom = SYMPTOMS[shown.kind]
+    symptom = SYMPTOMS[access.kind]
     return Finding(
         oracles.BOUNDS.name,
         buffers,
         symptom,
-        shown.where,
+        access.where,
         call=index,
         disagreeing=len(call.accesses),
-        source_line=shown.source_line,
+        source_line=access.source_line,
     )
 
 
-def _unwritten(call: CallResult, index: int) -> Finding | None:
+def _find_unwritten(call: CallResult, index: int) -> Finding | None:
     if not call.unwritten:
         return None
     elements = tuple(Element(name, place, "never written", "", "") for name, place in call.unwritten.items())

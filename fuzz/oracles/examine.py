@@ -199,8 +199,11 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     suspects = {exam.row for exam in stacked if compares and not exam.cleared}
     sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan)]
     for oracle in sampled:
-        asked = [exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]]
-        suspects |= {exam.row for exam, finding in zip(asked, oracle.check(asked), strict=True) if finding}
+        exams_of_oracle = [
+            exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]
+        ]
+        findings = oracle.check(exams_of_oracle)
+        suspects |= {exam.row for exam, finding in zip(exams_of_oracle, findings, strict=True) if finding}
     always = tuple(oracle.name for oracle in ALWAYS if oracle.applies(target, group.plan))
     # Most replicas have nothing to report and share their sampled oracles: they share one report.
     silent = {
@@ -210,20 +213,20 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     agreeing = (exam for exam in stacked if exam.row not in suspects)
     nearest = max(agreeing, key=lambda exam: exam.worst, default=None)
 
-    def report(row: int, exam: Examination) -> Report:
+    def report_outcome(row: int, exam: Examination) -> Report:
         if exam.stack is None:
             return examine(exam, group.request(row))
         if row in suspects:
             request = group.request(row)
             return examine(runner.run(request.case), request)
-        found = silent[group.sampled[row]]
+        report = silent[group.sampled[row]]
         # The first replica reports what the kernels of all of them did, and the nearest to its bound the worst error.
         if row == 0:
             features, constants = exam.backend.collect_feedback(exam.returned)
-            found = replace(found, features=features, constants=constants)
-        return replace(found, worst=exam.worst) if exam is nearest else found
+            report = replace(report, features=features, constants=constants)
+        return replace(report, worst=exam.worst) if exam is nearest else report
 
-    return tuple(report(row, exam) for row, exam in enumerate(exams))
+    return tuple(report_outcome(row, exam) for row, exam in enumerate(exams))
 
 
 def examine(exam: Examination, request: Examine) -> Report:

@@ -17,7 +17,7 @@ from fuzz.model.layout import Layout
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
 from fuzz.report.reproducer.script import script
-from fuzz.report.reproducer.source import Gathering
+from fuzz.report.reproducer.source import SourceCollector
 from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
 
@@ -118,10 +118,10 @@ def unrelated(x):
 
 
 def test_a_script_takes_along_what_its_launcher_uses_and_no_more(tmp_path: Path) -> None:
-    gathered = Gathering()
-    gathered.add(tmp_path / "m.py", SOURCE)
-    gathered.need(tmp_path / "m.py", ["outer"])
-    pieces = list(gathered.pieces())
+    sources = SourceCollector()
+    sources.add(tmp_path / "m.py", SOURCE)
+    sources.require(tmp_path / "m.py", ["outer"])
+    pieces = list(sources.pieces())
     body = "\n".join(pieces)
     names = {node.name for node in ast.parse(body).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     assert names == {"Kept", "inner", "outer"}

@@ -27,7 +27,7 @@ Inputs = dict[str, torch.Tensor | float | int | bool | str]
 
 
 ExpectedOutputs = Mapping[str, Expected]
-Make = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
+MakeTensor = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
 
 
 def evaluate_reference(
@@ -114,9 +114,9 @@ def reference_inputs(exam: Examination, index: int) -> tuple[Inputs, dict[str, t
     return _inputs(exam, index, lambda name, value, dims: plain_tensor(value, dims))
 
 
-def _inputs(exam: Examination, index: int, made: Make) -> tuple[Inputs, dict[str, torch.Tensor]]:
+def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inputs, dict[str, torch.Tensor]]:
     call = exam.case.calls[index]
-    tensors = {name: made(name, value, call.dims) for name, value in call.tensors.items()}
+    tensors = {name: make_tensor(name, value, call.dims) for name, value in call.tensors.items()}
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
     inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})

@@ -22,7 +22,7 @@ from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.report.reproducer.expected_values import expected_values
 from fuzz.report.reproducer.harness import RESERVED, harness
 from fuzz.report.reproducer.inputs import TENSOR_HELPER, call_lines
-from fuzz.report.reproducer.source import PACKAGE, Gathering, defines, futures, lambda_at
+from fuzz.report.reproducer.source import PACKAGE, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 
@@ -63,11 +63,11 @@ def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) 
     check = find_oracle(finding.oracle).script_check(saved)
     source = variant_source(target, plant) if plant and plant.changes else target.path.read_text(encoding="utf-8")
     launcher = (plant.launcher if plant and plant.launcher else target.launcher).__name__
-    gathered = Gathering()
-    main = gathered.add(target.path, source)
-    gathered.need(target.path, [launcher])
-    functions = {name: expression(gathered, target, function) for name, function in check.functions.items()}
-    body = list(gathered.pieces())
+    sources = SourceCollector()
+    main = sources.add(target.path, source)
+    sources.require(target.path, [launcher])
+    functions = {name: expression(sources, target, function) for name, function in check.functions.items()}
+    body = list(sources.pieces())
     names = (main.defined[name] for name in main.defined if id(main.defined[name]) in main.needed)
     check_names(names, RESERVED | check.constants.keys() | functions.keys())
     compute = "gradients" if target.differentiable else "forward"
@@ -125,24 +125,24 @@ def check_names(nodes: Iterable[ast.stmt], reserved: set[str]) -> None:
 
 def helpers(compute: str, check: ScriptCheck) -> Iterator[str]:
     """How a launcher is called and differentiated, and the graphs in which the autograd oracle runs it."""
-    gathered = Gathering()
-    gathered.add(GRAPHS)
-    gathered.need(AUTODIFF, [compute])
+    sources = SourceCollector()
+    sources.add(GRAPHS)
+    sources.require(AUTODIFF, [compute])
     for function, argument, _ in check.graphs:
-        gathered.need(GRAPHS, [function.__name__, *([argument.__name__] if callable(argument) else [])])
-    yield from gathered.pieces()
+        sources.require(GRAPHS, [function.__name__, *([argument.__name__] if callable(argument) else [])])
+    yield from sources.pieces()
 
 
-def expression(gathered: Gathering, target: Target, function: Callable[..., Any]) -> str:
+def expression(sources: SourceCollector, target: Target, function: Callable[..., Any]) -> str:
     """A function of the target's file as an expression; what it uses is taken along."""
     if function.__name__ != "<lambda>":
-        gathered.need(target.path, [function.__name__])
+        sources.require(target.path, [function.__name__])
         return function.__name__
     path = Path(function.__code__.co_filename)
     positions = [place for place in function.__code__.co_positions() if place[0] == place[1] and None not in place[2:]]
     line, _, first, last = max(positions, key=lambda place: (place[3] or 0) - (place[2] or 0))
     assert line is not None and first is not None and last is not None
     text = lambda_at(path.read_text(encoding="utf-8"), line, (first, last))
-    free = [used for used in function.__code__.co_names if used in gathered.modules[path].defined]
-    gathered.need(path, free)
+    free = [used for used in function.__code__.co_names if used in sources.modules[path].defined]
+    sources.require(path, free)
     return inspect.cleandoc(text)

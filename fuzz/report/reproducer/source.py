@@ -26,7 +26,7 @@ class Module:
     folder: Path
     package: bool = False
     needed: set[int] = field(default_factory=set)
-    asked: set[str] = field(default_factory=set)
+    requested: set[str] = field(default_factory=set)
 
     @cached_property
     def tree(self) -> ast.Module:
@@ -37,16 +37,16 @@ class Module:
         return {name: node for node in self.tree.body for name in defines(node)}
 
     @cached_property
-    def borrowed(self) -> dict[str, tuple[Path, str]]:
+    def imported_files(self) -> dict[str, tuple[Path, str]]:
         """Names imported from files that are taken along: where each stands, and what it is called there."""
         return {
             alias.asname or alias.name: (path, alias.name)
             for node in self.tree.body
-            if isinstance(node, ast.ImportFrom) and (path := self.beside(node)) is not None
+            if isinstance(node, ast.ImportFrom) and (path := self.local_file(node)) is not None
             for alias in node.names
         }
 
-    def beside(self, node: ast.ImportFrom) -> Path | None:
+    def local_file(self, node: ast.ImportFrom) -> Path | None:
         """The file that an import is from, if that is taken along."""
         name = node.module or ""
         if self.package:
@@ -63,7 +63,7 @@ class Module:
 
 
 @dataclass
-class Gathering:
+class SourceCollector:
     """Modules by their file, those that others borrow from first."""
 
     modules: dict[Path, Module] = field(default_factory=dict)
@@ -71,32 +71,32 @@ class Gathering:
     def add(self, path: Path, source: str = "") -> Module:
         """The module of a file; `source` is its text where that is not what the file holds."""
         if path not in self.modules:
-            made = Module(source or path.read_text(encoding="utf-8"), path.parent, path.is_relative_to(PACKAGE))
-            for other in dict.fromkeys(place for place, _ in made.borrowed.values()):
+            module = Module(source or path.read_text(encoding="utf-8"), path.parent, path.is_relative_to(PACKAGE))
+            for other in dict.fromkeys(place for place, _ in module.imported_files.values()):
                 self.add(other)
-            self.modules[path] = made
+            self.modules[path] = module
         return self.modules[path]
 
-    def need(self, path: Path, names: Sequence[str]) -> None:
+    def require(self, path: Path, names: Sequence[str]) -> None:
         """Takes these names of a module, and what they use. TargetError where that is part of a declaration."""
         module, pending = self.modules[path], list(names)
         while pending:
             name = pending.pop()
-            module.asked.add(name)
-            if name in module.borrowed:
-                self.need(module.borrowed[name][0], [module.borrowed[name][1]])
+            module.requested.add(name)
+            if name in module.imported_files:
+                self.require(module.imported_files[name][0], [module.imported_files[name][1]])
             node = module.defined.get(name)
             if node is None or id(node) in module.needed:
                 continue
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) and module.public & set(uses(node, set())):
                 raise TargetError(f"no script can be made: the launcher uses {name!r}, which is part of a declaration")
             module.needed.add(id(node))
-            pending += plain_uses(node) if module.package else uses(node, self.declaring(module))
+            pending += package_uses(node) if module.package else uses(node, self.declaring(module))
 
     def declaring(self, module: Module) -> set[str]:
         """Names in a module that declare targets: the public ones, and functions that use them, borrowed or its own."""
         found = set(module.public)
-        for name, (path, original) in module.borrowed.items():
+        for name, (path, original) in module.imported_files.items():
             found |= {name} if original in self.declaring(self.modules[path]) else set()
         for name, node in module.defined.items():
             if isinstance(node, ast.FunctionDef) and found & set(body_names(node)):
@@ -109,15 +109,15 @@ class Gathering:
         imported: set[str] = set()
         effects = {path: list(self.effects(module)) for path, module in self.modules.items()}
         for path, nodes in effects.items():
-            self.need(path, [name for node in nodes for name in names_in(node)])
+            self.require(path, [name for node in nodes for name in names_in(node)])
         for path, module in self.modules.items():
             if not module.needed and not effects[path]:
                 continue
             for node in (node for node in module.tree.body if id(node) in module.needed and not module.package):
                 for name in defines(node):
                     if taken.setdefault(name, path) != path:
-                        told = f"{taken[name].name} and {path.name}"
-                        raise TargetError(f"no script can be made: {name!r} means two things, in {told}")
+                        files = f"{taken[name].name} and {path.name}"
+                        raise TargetError(f"no script can be made: {name!r} means two things, in {files}")
             for node in module.tree.body:
                 text = self.text(module, node, node in effects[path])
                 if text and text not in imported:
@@ -138,15 +138,15 @@ class Gathering:
     def text(self, module: Module, node: ast.stmt, effect: bool) -> str:
         """What becomes of a top-level statement; empty where it is left out."""
         if isinstance(node, ast.ImportFrom):
-            if module.beside(node) is not None:
-                kept = [alias for alias in node.names if alias.asname in module.asked and not module.package]
+            if module.local_file(node) is not None:
+                kept = [alias for alias in node.names if alias.asname in module.requested and not module.package]
                 return "\n".join(f"{alias.asname} = {alias.name}" for alias in kept)
             return "" if of_fuzz(node.module) or node.module == "__future__" else ast.unparse(node)
         if isinstance(node, ast.Import):
             return "" if any(of_fuzz(alias.name) for alias in node.names) else ast.unparse(node)
         if id(node) not in module.needed and not effect:
             return ""
-        return plain_text(module, node) if module.package else text_of(module, node, self.declaring(module))
+        return package_text(module, node) if module.package else target_text(module, node, self.declaring(module))
 
 
 def of_fuzz(name: str | None) -> bool:
@@ -186,7 +186,7 @@ def uses(node: ast.stmt, declaring: set[str]) -> list[str]:
     return body_names(node) + [name for part in (node.args, *kept) for name in names_in(part)]
 
 
-def plain_uses(node: ast.stmt) -> list[str]:
+def package_uses(node: ast.stmt) -> list[str]:
     """The names that a statement of this package reads, but for annotations of parameters."""
     if not isinstance(node, ast.FunctionDef):
         return names_in(node)
@@ -207,7 +207,7 @@ def declared_by(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef) and any(isinstance(item, ast.Call) for item in node.decorator_list)
 
 
-def text_of(module: Module, node: ast.stmt, declaring: set[str]) -> str:
+def target_text(module: Module, node: ast.stmt, declaring: set[str]) -> str:
     """The statement's own text, without the decorators that declare it."""
     lines = module.source.splitlines()
     if not isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -217,8 +217,8 @@ def text_of(module: Module, node: ast.stmt, declaring: set[str]) -> str:
     return "\n".join([*decorators, *lines[node.lineno - 1 : node.end_lineno]])
 
 
-class Renamed(ast.NodeTransformer):
-    """Without annotations of parameters, and with names of this package as scripts spell them."""
+class RenameForScript(ast.NodeTransformer):
+    """Drops annotations of parameters, and prefixes the names of this package."""
 
     def __init__(self, names: set[str]) -> None:
         self.names = names
@@ -234,13 +234,13 @@ class Renamed(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def plain_text(module: Module, node: ast.stmt) -> str:
+def package_text(module: Module, node: ast.stmt) -> str:
     """A statement of this package under the name that it has in scripts."""
-    names = {*module.defined, *module.borrowed}
-    made = Renamed(names).visit(ast.parse(ast.unparse(node)).body[0])
-    if isinstance(made, ast.FunctionDef | ast.ClassDef):
-        made.name = PREFIX + made.name
-    return ast.unparse(ast.fix_missing_locations(made))
+    names = {*module.defined, *module.imported_files}
+    renamed = RenameForScript(names).visit(ast.parse(ast.unparse(node)).body[0])
+    if isinstance(renamed, ast.FunctionDef | ast.ClassDef):
+        renamed.name = PREFIX + renamed.name
+    return ast.unparse(ast.fix_missing_locations(renamed))
 
 
 def lambda_at(source: str, line: int, columns: tuple[int, int]) -> str:
