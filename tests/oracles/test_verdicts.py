@@ -100,7 +100,7 @@ def test_an_unstable_reference_is_reported_as_such_by_the_command_line(tmp_path:
     assert (finding["symptom"], finding["verdict"], finding["dims"]) == ("reference", "reference", {"N": 1})
     assert finding["digits"] >= 100 and finding["message"].startswith("the reference of gelu is wrong in 1 of 1")
     entry = corpus.read(Path(finding["path"]))
-    assert entry.provenance.verdict == Verdict("reference", digits=finding["digits"])
+    assert entry.provenance.verdict == Verdict("reference", digits=finding["digits"], proof="enclosure")
     (element,) = entry.finding.elements  # type: ignore[union-attr]
     assert abs(float(element.got) / float(element.exact) - 1) < 1e-5
     assert abs(float(element.want) / float(element.exact) - 1) > 1e-2
