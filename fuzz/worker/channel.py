@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
 from typing import Any
 
 STARTING = -1
@@ -55,7 +56,7 @@ class Activity:
     So the run knows how long a request has taken, however late it comes to read what the process sent before.
     """
 
-    cells: MutableSequence[float]
+    cells: MutableSequence[float] = field(default_factory=lambda: RawArray("d", 2))
 
     def begin(self, number: int) -> None:
         """Notes that the process begins with a request."""

@@ -102,7 +102,7 @@ class Worker:
     def start(self) -> None:
         """Starts the process; `submit` does so where there is none."""
         context: Any = get_context("spawn") if self.environment else CONTEXT
-        activity = Activity(context.RawArray("d", 2))
+        activity = Activity()
         activity.begin(STARTING)
         ours, theirs = context.Pipe()
         try:

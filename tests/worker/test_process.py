@@ -386,7 +386,7 @@ def test_memory_that_is_free_goes_back_to_the_system() -> None:
 
 def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
     ours, theirs = CONTEXT.Pipe()
-    child = CONTEXT.Process(target=serve, args=(theirs, Activity(CONTEXT.RawArray("d", 2)), HANDLER, None))
+    child = CONTEXT.Process(target=serve, args=(theirs, Activity(), HANDLER, None))
     child.start()
     theirs.close()
     assert ours.recv() == Ready()
