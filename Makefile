@@ -103,7 +103,7 @@ soak: $(STAMP)
 
 # Campaigns on a Ray cluster: two nodes of this machine, of which one is killed.
 cluster: $(VENV)/.ray
-	@$(VENV)/bin/python -m pytest -q -n 0 tests/campaign/test_ray_hosts.py $(ARGS)
+	@$(VENV)/bin/python -m pytest -q -n 0 tests/campaign/hosts/test_ray_hosts.py $(ARGS)
 
 $(VENV)/.ray: $(STAMP)
 	@$(PIP) install -c constraints.txt -e '.[ray]' --no-build-isolation

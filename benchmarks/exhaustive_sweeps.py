@@ -18,7 +18,7 @@ from contextlib import contextmanager
 import torch
 
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep.gpu_sweep import GpuSweep
+from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.report import format_table
 from fuzz.sweep.worker import load_kernel
 from fuzz.target.loader import load

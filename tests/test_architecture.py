@@ -32,7 +32,7 @@ ORDER = (
 
 TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.contract",
-    "fuzz.sweep.correct_rounding", "fuzz.sweep.counting", "fuzz.sweep.gpu_screen", "fuzz.sweep.gpu_sweep",
+    "fuzz.sweep.correct_rounding", "fuzz.sweep.counting", "fuzz.sweep.gpu.screen", "fuzz.sweep.gpu.all_values",
     "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.sweep.worker", "fuzz.drift.measure",
     "fuzz.web.plots.worker",
 )  # fmt: skip

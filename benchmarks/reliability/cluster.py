@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.campaign.config import CampaignConfig, parse_config
+from fuzz.campaign.hosts.ray_hosts import RayHosts
 from fuzz.campaign.launch import run_campaign
 from fuzz.campaign.protocol import Event, Failure, Progress, Request, Slice
-from fuzz.campaign.ray_hosts import RayHosts
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
 LONG = 1e5

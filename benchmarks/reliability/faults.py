@@ -189,9 +189,8 @@ def descendants(pid: int) -> list[int]:
 
 
 def hosts(pid: int) -> list[int]:
-    return [
-        child for child in children(pid) if b"fuzz.campaign.worker_host" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
+    name = b"fuzz.campaign.hosts.worker_host"
+    return [child for child in children(pid) if name in Path(f"/proc/{child}/cmdline").read_bytes()]
 
 
 def workers(pid: int) -> list[int]:

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz.campaign.config import parse_config
+from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.launch import run_campaign
-from fuzz.campaign.local_hosts import Hosts
 from fuzz.campaign.protocol import Beat, Event, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError

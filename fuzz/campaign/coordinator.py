@@ -10,7 +10,7 @@ from functools import partial
 
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.event_handler import EventHandler
-from fuzz.campaign.local_hosts import Hosts
+from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
 from fuzz.campaign.protocol import Slice
 from fuzz.campaign.state import CampaignState

@@ -15,8 +15,8 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.coordinator import Coordinator
-from fuzz.campaign.local_hosts import Hosts, LocalHosts
-from fuzz.campaign.ray_hosts import RayHosts, ray_connection
+from fuzz.campaign.hosts.local_hosts import Hosts, LocalHosts
+from fuzz.campaign.hosts.ray_hosts import RayHosts, ray_connection
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import CampaignState

@@ -12,11 +12,11 @@ from torch._dynamo.testing import CompileCounter
 from fuzz.backends import backend
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep import gpu_sweep as large
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool
-from fuzz.sweep.gpu_screen import STRETCHES, Parts, input_function, screen_function, sum_function
-from fuzz.sweep.gpu_sweep import GpuSweep
+from fuzz.sweep.gpu import all_values as large
+from fuzz.sweep.gpu.all_values import GpuSweep
+from fuzz.sweep.gpu.screen import STRETCHES, Parts, input_function, screen_function, sum_function
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import measure_part
 from fuzz.sweep.ranks import rank_of

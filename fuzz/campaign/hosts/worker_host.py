@@ -1,4 +1,4 @@
-"""Runs the slices of a campaign, one after another, in a process of its own: ``python -m fuzz.campaign.worker_host``.
+"""Runs the slices of a campaign, one after another: ``python -m fuzz.campaign.hosts.worker_host``.
 
 It reads requests from standard input and writes events to standard output. It ends with its campaign, and its workers
 end with it; whatever ends it costs the slice that runs, and no other. With a folder as its argument it is a remote
@@ -20,7 +20,7 @@ from typing import Any
 
 from fuzz import corpus
 from fuzz.campaign import protocol
-from fuzz.campaign.host_channel import HostChannel
+from fuzz.campaign.hosts.host_channel import HostChannel
 from fuzz.campaign.journal import Journal
 from fuzz.campaign.protocol import Replay, Request, Saved, Slice
 from fuzz.corpus import codec

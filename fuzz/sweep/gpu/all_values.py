@@ -30,7 +30,7 @@ from fuzz.sweep.contract import Violations, find_violations, worst_values
 from fuzz.sweep.correct_rounding import CERTAIN, rounded_bounds
 from fuzz.sweep.counting import ComparedValues, bin_errors, count_values
 from fuzz.sweep.counts import Doubles, SweepCounts
-from fuzz.sweep.gpu_screen import (
+from fuzz.sweep.gpu.screen import (
     COUNTS,
     DOUBT,
     SIGN,

@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.local_hosts import LocalHosts
+from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Died, Event, Waiting
-from fuzz.campaign.remote_hosts import RemoteHosts
 from fuzz.errors import UsageError, one_line
 
 READ_SECONDS = 1.0

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.campaign import protocol
+from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.local_hosts import Hosts
 from fuzz.campaign.protocol import Event, Files, Replay, Request, Saved, Slice, encode
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fuzz.campaign.protocol import Died, Event, Request, decode, encode
 
-HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.worker_host")
+HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
 CHUNK = 1 << 16
 """Bytes that are read at once."""

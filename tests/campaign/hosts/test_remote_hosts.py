@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from fuzz import corpus
-from fuzz.campaign import remote_hosts
 from fuzz.campaign.config import parse_config
+from fuzz.campaign.hosts import remote_hosts
+from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.launch import run_campaign
-from fuzz.campaign.local_hosts import LocalHosts
 from fuzz.campaign.protocol import Event, Saved, Slice, SuspectCleared
-from fuzz.campaign.remote_hosts import RemoteHosts
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
 from fuzz.errors import UsageError

@@ -1,0 +1,1 @@
+"""Sweeps large ranges on a GPU by functions that torch compiles."""
