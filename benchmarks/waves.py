@@ -30,9 +30,10 @@ from fuzz.backends.replay import trace
 from fuzz.model.case import Case
 from fuzz.model.oracles import sample_oracles
 from fuzz.model.recipes.torch_values import tensor
-from fuzz.oracles import base, replicas
+from fuzz.oracles import base
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
+from fuzz.oracles.execution import replicas
 from fuzz.search.engines import random as engine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig

@@ -43,7 +43,7 @@ def list_targets(
 
 def describe_target(target: Target) -> dict[str, Any]:
     from fuzz.backends import BACKENDS
-    from fuzz.oracles.probe import probe_reference
+    from fuzz.oracles.execution.probe import probe_reference
 
     return {
         "name": target.name,

@@ -28,7 +28,7 @@ from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_eleme
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.diagnosis import diagnose, make_context
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.reference.envelope import Expected
 from fuzz.target.spec import Target

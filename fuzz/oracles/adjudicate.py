@@ -16,7 +16,7 @@ from fuzz.oracles.comparison.bits import SHOWN, make_element
 from fuzz.oracles.comparison.elements import SAFETY, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, Expected, Precision, with_gradients
 from fuzz.target.contract import ENVELOPE, Contract
 

@@ -20,12 +20,12 @@ from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
-from fuzz.oracles import autograd_graphs
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import SHOWN, Outputs, Pairs, differing_indices, make_element
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution import autograd_graphs
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import FAILURE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

@@ -10,8 +10,8 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracles import OracleSpec
 from fuzz.oracles.comparison.bits import differing_rows
-from fuzz.oracles.examination import Examination, stacked_outputs
-from fuzz.oracles.rerun import Rerun, run_again
+from fuzz.oracles.execution.examination import Examination, stacked_outputs
+from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

@@ -11,7 +11,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.oracles.base import CaseOracle
 from fuzz.oracles.comparison.bits import same_bits
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

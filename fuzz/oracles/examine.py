@@ -20,11 +20,11 @@ from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.probe import check_precision
+from fuzz.oracles.execution.replicas import CaseRunner, Unattributed
 from fuzz.oracles.invariance import Invariance, split_call
 from fuzz.oracles.layout import Layout, make_contiguous
-from fuzz.oracles.probe import check_precision
-from fuzz.oracles.replicas import CaseRunner, Unattributed
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.channel import LastResponse

@@ -24,8 +24,8 @@ from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.expected import output_bounds
-from fuzz.oracles.examination import Examination, Values, stacked_values
-from fuzz.oracles.rerun import Rerun
+from fuzz.oracles.execution.examination import Examination, Values, stacked_values
+from fuzz.oracles.execution.rerun import Rerun
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 

@@ -12,8 +12,8 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.expected import output_bounds
-from fuzz.oracles.examination import Examination, stacked_values
-from fuzz.oracles.rerun import Rerun, pair_outputs
+from fuzz.oracles.execution.examination import Examination, stacked_values
+from fuzz.oracles.execution.rerun import Rerun, pair_outputs
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 

@@ -12,7 +12,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Write
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

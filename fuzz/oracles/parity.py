@@ -10,7 +10,7 @@ from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

@@ -14,7 +14,7 @@ from fuzz.model import oracles
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import Oracle
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.target.spec import Target
 

@@ -25,9 +25,9 @@ from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.elements import overflow_threshold
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
-from fuzz.oracles.examination import Examination, Values, select_rows, stacked_values
+from fuzz.oracles.execution.examination import Examination, Values, select_rows, stacked_values
+from fuzz.oracles.execution.rerun import Rerun
 from fuzz.oracles.invariance import batch_dim
-from fuzz.oracles.rerun import Rerun
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 

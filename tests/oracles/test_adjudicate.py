@@ -22,7 +22,7 @@ from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare, size, tensor

@@ -14,9 +14,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles import autograd_graphs
 from fuzz.oracles.autograd import Autograd, Baseline, GraphContext, check_context
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution import autograd_graphs
+from fuzz.oracles.execution.examination import Examination
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher

@@ -13,8 +13,8 @@ from fuzz.backends import backend, cpu
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.oracles.deterministic import Deterministic
-from fuzz.oracles.examination import Examination
-from fuzz.oracles.replicas import CaseRunner
+from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.target.spec import Launcher, declare, size, tensor
 
 Outputs = Mapping[str, torch.Tensor]

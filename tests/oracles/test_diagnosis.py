@@ -16,7 +16,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles.diagnosis import DiagnosisContext, diagnose, make_context
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.target.spec import Target
 from fuzz.triage.conditions import describe_triggers
 

@@ -23,8 +23,8 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
 from fuzz.oracles import ALWAYS, ORACLES, SAMPLED, Oracle
-from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding
 from fuzz.report import sarif
 from fuzz.search.engines import RandomEngine

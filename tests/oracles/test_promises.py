@@ -21,8 +21,8 @@ from fuzz.model.recipes import exact, recipe
 from fuzz.oracles import SAMPLED
 from fuzz.oracles.comparison.bits import compare_values
 from fuzz.oracles.comparison.elements import compare_elements
-from fuzz.oracles.examination import Examination, stacked_values
 from fuzz.oracles.examine import examine
+from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.scaling import Change, change_values
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import Contract

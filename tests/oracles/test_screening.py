@@ -14,8 +14,8 @@ from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Case
 from fuzz.oracles.comparison.screening import screen
-from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import examine
+from fuzz.oracles.execution.examination import Examination
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target

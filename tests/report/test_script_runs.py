@@ -19,7 +19,7 @@ from fuzz.model.outcome import Returned
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
 from fuzz.oracles import find_oracle
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target

@@ -12,7 +12,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import sort_key
 from fuzz.model.dims import Size
 from fuzz.model.oracles import ORACLE_NAMES
-from fuzz.oracles.probe import probe_reference
+from fuzz.oracles.execution.probe import probe_reference
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Target, declare, option, size, tensor

@@ -15,7 +15,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.comparison.elements import error_bounds
-from fuzz.oracles.examination import Examination, common_stack, stacked_values
+from fuzz.oracles.execution.examination import Examination, common_stack, stacked_values
 from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
 from fuzz.target.spec import Target
 

@@ -11,7 +11,7 @@ from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import Comparison, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, ExpectedOutputs, check_shapes, evaluate_stacked_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
-from fuzz.oracles.examination import Examination, common_stack, stacked_outputs
+from fuzz.oracles.execution.examination import Examination, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence, Expected
 
 SUSPECTS = 1

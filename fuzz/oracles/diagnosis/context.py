@@ -12,7 +12,7 @@ from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.elements import compare_elements, error_bounds
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference, reference_inputs
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 
 Tensors = Mapping[str, torch.Tensor]
 

@@ -9,7 +9,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Rejected, Returned
 from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding
 
 LAST = len(STAGES) - 1

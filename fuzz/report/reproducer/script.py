@@ -26,7 +26,7 @@ from fuzz.report.reproducer.source import PACKAGE, SourceCollector, defines, fut
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 
-AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "autograd_graphs.py"
+AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"
 START = """
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # Memory that nobody wrote is NaN, not what happens to lie there.

@@ -21,8 +21,8 @@ from fuzz.model.entry import Entry
 from fuzz.model.oracles import ACCURACY
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.diagnosis import DiagnosisContext, make_context
-from fuzz.oracles.examination import Examination
 from fuzz.oracles.examine import set_up_process
+from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
 from fuzz.sweep import make_plan
 from fuzz.sweep.counts import NEAR

@@ -20,7 +20,7 @@ from fuzz.model.oracles import SYMPTOMS
 from fuzz.model.outcome import Access, CallResult, Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles.bounds import Bounds
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.target.spec import declare, size, tensor
 
 Outputs = dict[str, torch.Tensor]

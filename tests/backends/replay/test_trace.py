@@ -21,9 +21,9 @@ from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracles import SAMPLED_ORACLES
 from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.oracles.rejects import Rejects
-from fuzz.oracles.replicas import CaseRunner
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target

@@ -17,7 +17,7 @@ from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.adjudicate import adjudicate
-from fuzz.oracles.examination import Examination
+from fuzz.oracles.execution.examination import Examination
 from fuzz.target.spec import declare, tensor
 
 UNLIKE = {"constants", "casts", "factories", "complex_free_rope"}

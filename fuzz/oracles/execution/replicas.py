@@ -17,7 +17,7 @@ from fuzz.model.outcome import CallResult, Outcome, Returned
 from fuzz.model.recipes import Recipe
 from fuzz.model.recipes.torch_values import from_bits, tensors
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.oracles.examination import Examination, ReplicaOutputs, ReplicaStack, Values
+from fuzz.oracles.execution.examination import Examination, ReplicaOutputs, ReplicaStack, Values
 from fuzz.target.spec import Launcher, Target
 
 LARGEST = 1 << 26

@@ -13,8 +13,8 @@ from fuzz.model.case import Call
 from fuzz.model.finding import Finding
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.comparison.bits import Outputs, Pairs
-from fuzz.oracles.examination import Examination, Values, select_rows
-from fuzz.oracles.replicas import call_structure, record_and_replay, replay
+from fuzz.oracles.execution.examination import Examination, Values, select_rows
+from fuzz.oracles.execution.replicas import call_structure, record_and_replay, replay
 
 
 @dataclass(frozen=True)

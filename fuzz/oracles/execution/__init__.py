@@ -1,0 +1,1 @@
+"""Runs the cases that oracles examine: one case, replicas of a plan, and both again with something changed."""
