@@ -74,7 +74,7 @@ def record_bug(name: str, bug: str) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         budget = ("--seed", "0", "--cases", "3000", "--max-findings", "1", "--backend", "cpu")
         command = (sys.executable, "-m", "fuzz", "run", name, "--planted", bug, *budget, "--json", "--corpus", folder)
-        done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
     return [{key: finding[key] for key in SIGNATURE} for finding in json.loads(done.stdout)["findings"]]
 
 
@@ -91,21 +91,16 @@ def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     lines = []
     for name, old in before["cases"].items():
         new = after["cases"][name]
-        unequal = [
-            place for place, pair in enumerate(zip(old["digests"], new["digests"], strict=False)) if len({*pair}) > 1
-        ]
+        pairs = zip(old["digests"], new["digests"], strict=False)
+        unequal = [index for index, pair in enumerate(pairs) if len({*pair}) > 1]
         if unequal or len(old["digests"]) != len(new["digests"]):
             lines.append(f"{name}: {len(unequal)} of {len(old['digests'])} cases differ, the first at {unequal[:1]}")
         if (old["worst"], old["bugs"]) != (new["worst"], new["bugs"]):
             lines.append(
-                f"{name}: worst ratio {old['worst']} became {new['worst']}, findings {old['bugs']}, {new['bugs']}"
+                f"{name}: {old['worst']}, {old['bugs']} became {new['worst']}, {new['bugs']} (worst ratio, bugs)"
             )
-    lines += [
-        f"{name}: {old}\n  became {after['bugs'][name]}"
-        for name, old in before["bugs"].items()
-        if old != after["bugs"][name]
-    ]
-    return lines
+    bugs = ((name, old, after["bugs"][name]) for name, old in before["bugs"].items())
+    return lines + [f"{name}: {old} became {new}" for name, old, new in bugs if old != new]
 
 
 def main() -> int:

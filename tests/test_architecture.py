@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
@@ -39,6 +40,7 @@ TENSORS = (
 """Who may import torch and triton. Everything else runs without them."""
 
 LINES_OF_A_FUNCTION, LINES_OF_A_FILE = 60, 400
+MODULES_OF_A_FOLDER, MODULES_AT_THE_ROOT = 16, 10
 
 
 @cache
@@ -132,6 +134,18 @@ def test_files_and_functions_stay_small(path: Path) -> None:
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert (node.end_lineno or 0) - node.lineno < LINES_OF_A_FUNCTION, node.name
+
+
+def test_folders_stay_small() -> None:
+    counts = Counter(path.parent for path in modules().values() if path.name != "__init__.py")
+    assert counts.pop(ROOT / "fuzz") <= MODULES_AT_THE_ROOT
+    assert {path: count for path, count in counts.items() if count > MODULES_OF_A_FOLDER} == {}
+
+
+def test_the_document_of_the_map_names_every_folder() -> None:
+    document = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    folders = {path.parent.relative_to(ROOT / "fuzz").as_posix() for path in modules().values()} - {"."}
+    assert [folder for folder in sorted(folders) if f"`{folder}`" not in document] == []
 
 
 def test_every_module_says_what_it_is() -> None:
