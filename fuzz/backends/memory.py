@@ -194,6 +194,6 @@ def fill_poison(tensor: torch.Tensor) -> None:
 
 @lru_cache
 def signed_poison(dtype: torch.dtype) -> int:
-    """The poison of a dtype as the value of a word of `WORDS`: signed where that has more than 8 bits."""
+    """The poison of a dtype as the value of a word of WORD_DTYPES: signed where that has more than 8 bits."""
     word, bits = POISON[DTYPE_NAMES[dtype]], 8 * dtype.itemsize
     return word - (1 << bits) if bits > 8 and word >> (bits - 1) else word

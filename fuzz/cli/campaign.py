@@ -1,4 +1,4 @@
-"""``fuzz campaign``: many targets, many workers, days."""
+"""Implements ``fuzz campaign``: many targets, many workers, days."""
 
 from __future__ import annotations
 

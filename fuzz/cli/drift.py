@@ -1,4 +1,4 @@
-"""``fuzz drift``: how a row's result depends on its batch, layer by layer."""
+"""Implements ``fuzz drift``: how a row's result depends on its batch, layer by layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fuzz list``, ``fuzz doctor`` and ``fuzz new``: what there is, what works here, and a start for one's own."""
+"""Implements ``fuzz list``, ``fuzz doctor`` and ``fuzz new``: what there is, what works here, a start for one's own."""
 
 from __future__ import annotations
 

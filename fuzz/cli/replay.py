@@ -1,4 +1,4 @@
-"""``fuzz replay``: corpus entries in both directions: open ones must still fail, fixed ones must pass.
+"""Implements ``fuzz replay``, in both directions: open entries must still fail, fixed ones must pass.
 
 Where no backend is named an entry runs on its own, the one that it was seen on, if that is here. An open entry that
 agrees on another one passes.

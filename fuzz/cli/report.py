@@ -1,4 +1,4 @@
-"""``fuzz report``: findings as one self-contained HTML file."""
+"""Implements ``fuzz report``: findings as one self-contained HTML file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fuzz run``: one target until a budget ends."""
+"""Implements ``fuzz run``: one target until a budget ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fuzz show``, ``fuzz shrink`` and ``fuzz mark``: one saved entry."""
+"""Implements ``fuzz show``, ``fuzz shrink`` and ``fuzz mark``: one saved entry."""
 
 from __future__ import annotations
 

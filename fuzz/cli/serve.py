@@ -1,4 +1,4 @@
-"""``fuzz serve``: the service: dashboard, API, metrics."""
+"""Implements ``fuzz serve``, the service: dashboard, API, metrics."""
 
 from __future__ import annotations
 

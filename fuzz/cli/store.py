@@ -1,4 +1,4 @@
-"""``fuzz store``: the database of campaigns."""
+"""Implements ``fuzz store``: the database of campaigns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fuzz sweep``: every value of a dtype in one argument of an elementwise target."""
+"""Implements ``fuzz sweep``: every value of a dtype in one argument of an elementwise target."""
 
 from __future__ import annotations
 

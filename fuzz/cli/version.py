@@ -1,4 +1,4 @@
-"""``fuzz --version``."""
+"""Implements ``fuzz --version``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Model: cases, outcomes, findings and entries as plain data. Nothing here imports torch or triton."""
+"""Defines cases, outcomes, findings and entries as plain data. Nothing here imports torch or triton."""

@@ -1,4 +1,4 @@
-"""Oracles: each looks for one kind of disagreement. Their list, in the order of filing, is in fuzz/model/oracles.py."""
+"""Finds disagreements, one oracle for each kind. Their list, in the order of filing, is in fuzz/model/oracles.py."""
 
 from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""accuracy: outputs and gradients lie inside the envelope of the float64 reference.
+"""Checks that outputs and gradients lie inside the envelope of the float64 reference.
 
 The envelope's members are evaluated in stages: a few of them first, and more only where something disagrees. Their
 spread only grows, so that what agrees with a few members agrees with all. Among a million elements the spread of eight

@@ -1,4 +1,4 @@
-"""autograd: a differentiable kernel has the same gradients in a larger graph, and spoils nothing for its neighbours.
+"""Checks that a differentiable kernel has the same gradients in a larger graph and corrupts no other operation.
 
 The graphs of `autograd_graphs.py`: some inputs or none require a gradient; operations before, beside and after the
 kernel keep their inputs and outputs; the backward runs again; the function is called again; what it may have saved is

@@ -1,5 +1,5 @@
-"""bounds: nothing outside a buffer is read or written, everything inside an output is written, no result depends on
-what nobody wrote, and the programs of a launch do not write different values to one place."""
+"""Checks that nothing outside a buffer is read or written, every element of an output is written, no result
+depends on unwritten memory, and the programs of a launch do not write different values to one element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deterministic: runs of one case have the same bits. On `cpu` each run permutes the order of the programs."""
+"""Checks that runs of one case have the same bits. On `cpu` each run permutes the order of the programs."""
 
 from __future__ import annotations
 

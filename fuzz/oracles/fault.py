@@ -1,4 +1,4 @@
-"""fault: the launcher raised, did not compile, or ran out of memory at a size that fits.
+"""Reports a launcher that raised, did not compile, or ran out of memory at a size that fits.
 
 A death or a hang is seen from outside the worker, and filed under this oracle as well.
 """

@@ -1,4 +1,4 @@
-"""invariance: a row computed alone, in any split, at any offset and with other neighbours has the same bits.
+"""Checks that a row has the same bits computed alone, in any split, at any offset and among any other rows.
 
 A target that does not promise bits promises the envelope; then only drift beyond the error bounds is a finding.
 """

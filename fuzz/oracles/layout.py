@@ -1,4 +1,4 @@
-"""layout: the same values through other strides, offsets and alignments give the same bits, or what is promised."""
+"""Checks that the same values through other strides, offsets and alignments give the same, or promised, results."""
 
 from __future__ import annotations
 

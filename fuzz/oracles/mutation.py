@@ -1,4 +1,4 @@
-"""mutation: no input changes its bytes, and no output shares its memory, unless the target says `in_place`.
+"""Checks that no input changes its bytes and no output shares its memory, unless the target says `in_place`.
 
 Triton's writes do not move a tensor's version counter, so autograd cannot see them; the bytes are compared instead.
 """

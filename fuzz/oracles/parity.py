@@ -1,4 +1,4 @@
-"""parity: backends agree within the bound.
+"""Describes the oracle by which backends agree within the bound.
 
 Triage compares the backends, each in a process of its own, and files an accuracy finding that only one of them shows
 under this oracle.

@@ -1,4 +1,4 @@
-"""rejects: an input that the target says must be refused raises, instead of computing."""
+"""Checks that an input that the target must refuse raises, instead of computing."""
 
 from __future__ import annotations
 

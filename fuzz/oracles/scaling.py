@@ -1,4 +1,4 @@
-"""scaling: what must hold exactly whatever the rounding.
+"""Checks identities that hold exactly whatever the rounding.
 
 - `linear`: arguments in which the outputs are linear. Times a power of two, every output is that times as large, bit
   for bit, as long as nothing underflows on the way; the reference shows where that may happen.

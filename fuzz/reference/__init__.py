@@ -1,1 +1,1 @@
-"""Reference: the trusted value of a target, in float64 with an envelope, or in arbitrary precision."""
+"""Computes the trusted value of a target, in float64 with an envelope, or in arbitrary precision."""

@@ -1,1 +1,1 @@
-"""Worker: the processes in which backends run, and what is sent to them."""
+"""Runs backends in processes of their own, and defines what is sent to them."""

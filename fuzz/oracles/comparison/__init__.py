@@ -1,1 +1,1 @@
-"""Comparison: outputs of a backend against expected ones, element by element."""
+"""Compares outputs of a backend with expected ones, element by element."""

@@ -1,4 +1,4 @@
-"""Diagnoses: says in words what is wrong, by patterns in all outputs of a case. A new pattern is a line in PATTERNS."""
+"""Describes in words what is wrong, by patterns in all outputs of a case. A new pattern is a line in PATTERNS."""
 
 from fuzz.oracles.diagnosis.bit_patterns import match_truncated, match_unwritten, match_zero
 from fuzz.oracles.diagnosis.context import DiagnosisContext, Pattern, make_context

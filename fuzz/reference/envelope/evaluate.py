@@ -1,4 +1,4 @@
-"""Evaluate a reference in float64 together with the spread of its perturbed members."""
+"""Evaluates a reference in float64 together with the spread of its perturbed members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pools of noise: a fixed row for each member of a stack, of which every operation takes a window."""
+"""Makes pools of noise, a fixed row for each member of a stack; every operation reads a window of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of mpmath: rounded to the precision in force, with errors that nothing bounds."""
+"""Implements numbers by mpmath: rounded to the precision in force, with errors that nothing bounds."""
 
 from __future__ import annotations
 

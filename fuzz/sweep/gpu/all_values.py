@@ -1,11 +1,11 @@
 """Sweeps all values on a GPU, by parts of 2^24; only doubtful values are looked at one by one.
 
-The float64 reference and all that is counted are functions that torch compiles (`gpu_screen`). They do not perturb the
-reference at every value: what float64 is uncertain about is measured at points of every block, and a value counts as
-certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of itself. The others,
-about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for that they stay
-undecided, and count as the further of the two numbers that may be due, so that the largest error shown is none too
-small.
+The float64 reference and all that is counted are functions that torch compiles (`fuzz/sweep/gpu/screen.py`). They do
+not perturb the reference at every value: what float64 is uncertain about is measured at points of every block, and a
+value counts as certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of
+itself. The others, about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for
+that they stay undecided, and count as the further of the two numbers that may be due, so that the largest error shown
+is none too small.
 
 Nothing waits for the device within a strip of parts, and the host gets numbers, not values.
 """

@@ -1,1 +1,1 @@
-"""Migrations: the steps from one schema of the store to the next, run by alembic when a store is opened."""
+"""Migrates the store from one schema to the next, by alembic when a store is opened."""

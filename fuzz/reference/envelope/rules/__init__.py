@@ -1,4 +1,4 @@
-"""Rules of the envelope: how an operation applies to stacked members, and how its result is perturbed."""
+"""Defines rules of the envelope: how an operation applies to stacked members, and how its result is perturbed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of factories and of scalars taken out of tensors. Random operations are refused."""
+"""Defines rules of factories and of scalars taken out of tensors. Random operations are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of indexing: reads are exact; a sum at indices rounds as often as terms meet in an element."""
+"""Defines rules of indexing: reads are exact; a sum at indices rounds as often as terms meet in an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of matrix products and other linear operations: they are perturbed by the sum of |products|."""
+"""Defines rules of matrix products and other linear operations: they are perturbed by the sum of |products|."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of data movement, which is exact. Views share stacked memory, so that writes through them are seen."""
+"""Defines rules of data movement, which is exact. Views share stacked memory, so that writes through them are seen."""
 
 from __future__ import annotations
 

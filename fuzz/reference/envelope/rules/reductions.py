@@ -1,4 +1,4 @@
-"""Rules of reductions: sums perturb their result by rounding_steps(n) * u * sum|terms|; selections are exact."""
+"""Defines rules of reductions: sums are perturbed by rounding_steps(n) * u * sum|terms|; selections are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of exact evaluation: how an operation applies to exact tensors."""
+"""Defines rules of exact evaluation: how an operation applies to exact tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of composite operations: the envelope's formulas, except those whose constants a double does not hold."""
+"""Defines rules of composite operations: the envelope's formulas, except those whose constants no double holds."""
 
 from __future__ import annotations
 

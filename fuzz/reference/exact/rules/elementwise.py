@@ -1,4 +1,4 @@
-"""Rules of elementwise operations: arithmetic and functions by the field."""
+"""Defines rules of elementwise operations: arithmetic and functions by the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of data movement, done by torch itself on the positions of numbers; sums at indices; creation of tensors."""
+"""Defines rules of data movement, by torch itself on the positions of numbers; sums at indices; creation of tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of operations that only look at the order of numbers, at their equality and at zero: torch's own, on ranks."""
+"""Defines rules of operations that only look at the order of numbers, equality and zero: torch's own, on ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules of sums and products: reductions, cumulative ones, matrix products."""
+"""Defines rules of sums and products: reductions, cumulative ones, matrix products."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Versions: one file a step, each naming the one before it."""
+"""Holds the migrations, one file a step, each naming the one before it."""

@@ -1,4 +1,4 @@
-"""The first schema: campaigns, their lanes and heartbeats, statistics, findings and their occurrences."""
+"""Creates the first schema: campaigns, jobs (table `lanes`), heartbeats, statistics, findings and occurrences."""
 
 from __future__ import annotations
 
