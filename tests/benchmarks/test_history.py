@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LIBRARY = "def mean(x):\n    return x.sum(-1) / {count}\n"
 TARGET = """
 from fuzz import option, size, target, tensor

@@ -89,6 +89,8 @@ def test_a_campaign_from_start_to_script(browser: Browser, tmp_path: Path) -> No
         expect(page.locator("#findings tbody tr.fresh")).to_have_count(1, timeout=PATIENCE)
         expect(page.locator("#findings tbody tr")).to_contain_text("erf_saturates")
         page.click("#campaigns button:text('Stop')")
+        # Until it has stopped the finding may still be shrunk, and its entry replaced by a smaller one.
+        expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
         copied(page, tmp_path)
         every_page_fits_a_phone(page, address)
         page.goto(f"{address}/")
