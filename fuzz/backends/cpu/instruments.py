@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-INSTRUMENTS = ("bounds", "unwritten", "conflicts", "races", "overflow", "counters", "threads")
+INSTRUMENTS = ("bounds", "unwritten", "conflicts", "races", "overflow", "counters")
 """In the order in which a variant's name lists them.
 
 bounds      accesses outside of an argument's view
@@ -13,7 +13,6 @@ conflicts   stores of different values to one element by two programs of a launc
 races       as conflicts, and loads of what another program of the launch stores
 overflow    offsets whose 32-bit arithmetic wrapped around
 counters    branches, masks, loops and selects
-threads     atomics that other threads see; needed where programs run at once
 """
 
 Instruments = tuple[str, ...]

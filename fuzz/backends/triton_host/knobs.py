@@ -26,8 +26,7 @@ class Knobs:
     by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another order in which reductions and
     dots combine their elements: a kernel that depends on the order changes its bits.
 
-    Checks: `instruments` are those of instruments.py that kernels are compiled with, `threads` how many programs run at
-    once where `threads` is among them.
+    Checks: `instruments` are those of instruments.py that kernels are compiled with.
     """
 
     available: bool = True
@@ -41,7 +40,6 @@ class Knobs:
     dot_precision: str = "ieee"
     reduction_order: int = 0
     instruments: Instruments = PLAIN
-    threads: int = 1
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in {field.name for field in fields(self)}:

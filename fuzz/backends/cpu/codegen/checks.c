@@ -40,7 +40,7 @@ COLD i64 overflowed(Run *run, i64 site, i64 address, i64 lane) {
 #define MANY 0x80000000u
 COLD void begin_stretch(Run *run) {
     Launch *all = run->all;
-    u32 tag = __atomic_add_fetch(&all->stretches, 1, __ATOMIC_RELAXED);
+    const u32 tag = ++all->stretches;
     if (tag >= STRETCHES) { run->tag = 0; return; }
     all->stretch[tag] = (Stretch){(u32)run->program + 1, 0};
     run->tag = tag;
@@ -52,7 +52,7 @@ INLINE u32 own_tag(Run *run) {
 }
 INLINE void synchronise(Run *run) {
     if (!run->all->stretch) return;
-    if (run->tag) __atomic_store_n(&run->all->stretch[run->tag].closed, 1, __ATOMIC_RELEASE);
+    if (run->tag) run->all->stretch[run->tag].closed = 1;
     run->acquired = run->stale = 1;
 }
 INLINE i64 program_of(Run *run, u32 tag) {
@@ -61,7 +61,7 @@ INLINE i64 program_of(Run *run, u32 tag) {
 }
 INLINE int in_order(Run *run, u32 tag) {
     Stretch *stretch = run->all->stretch;
-    return run->exempt || (stretch && run->acquired && __atomic_load_n(&stretch[tag & ~MANY].closed, __ATOMIC_ACQUIRE));
+    return run->exempt || (stretch && run->acquired && stretch[tag & ~MANY].closed);
 }
 /* Before a store of `bits` by this program. */
 COLD void check_store(Run *run, i64 site, i64 address, i64 lane, i64 size, u64 bits, u32 owner, u32 reader) {
@@ -95,8 +95,5 @@ static void unmap(void *p, i64 size) {
 }
 
 /* Counters saturate, as a fuzzer's do. */
-INLINE void count(u8 *counter) {
-    u8 c = __atomic_load_n(counter, __ATOMIC_RELAXED);
-    if (c < 255) __atomic_store_n(counter, c + 1, __ATOMIC_RELAXED);
-}
+INLINE void count(u8 *counter) { *counter += *counter < 255; }
 INLINE i64 bucket(i64 n) { return n < 4 ? n : n < 8 ? 4 : n < 16 ? 5 : n < 32 ? 6 : n < 128 ? 7 : 8; }

@@ -1,18 +1,15 @@
 
 static const struct { int slot, size; } pointers[] = {@POINTERS@};
 
-/* Programs one after another, as long as there are any; several threads may do so at once. */
-static void *work(void *shared) {
-    Launch *all = shared;
+/* All programs, one after another. */
+static void run_programs(Launch *all) {
     const Slot *packed = all->packed;
     char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
     Run run;
     run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
     run.tf32 = packed[5].i & 1, run.shuffle = packed[5].i >> 1;
     if (!_setjmp(run.stop)) {
-        while (!__atomic_load_n(&all->halt, __ATOMIC_RELAXED)) {
-            const i64 k = packed[6].i > 1 ? __atomic_fetch_add(&all->next, 1, __ATOMIC_RELAXED) : all->next++;
-            if (k >= all->programs) break;
+        for (i64 k = 0; k < all->programs; k++) {
             const i64 p = all->order ? all->order[k] : k;
             run.program = p, run.x = p % run.nx, run.y = p / run.nx % run.ny, run.z = p / run.nx / run.ny;
             run.tag = @SYNCHRONISES@ ? 0 : (u32)p + 1, run.stale = @SYNCHRONISES@;
@@ -21,7 +18,6 @@ static void *work(void *shared) {
         }
     }
     free(arena);
-    return NULL;
 }
 
 /* Tags for the elements of all arguments; arguments that overlap share theirs. NULL where memory is short. */
@@ -58,28 +54,19 @@ static char *tags(Launch *all, i64 *bytes) {
     return found;
 }
 
-static void start(Launch *all, i64 threads) {
-    pthread_t others[63];
-    int started = 0;
-    for (i64 n = 1; n < threads && n < 64 && n < all->programs; n++)
-        if (!pthread_create(&others[started], NULL, work, all)) started++;
-    work(all);
-    while (started) pthread_join(others[--started], NULL);
-}
-
 /* Returns NULL, or a report that the caller frees; a report of -1 violations says that memory was short. */
 __attribute__((visibility("default"))) void *launch(const Slot *packed) {
     i64 owner[@COUNT@ + 1], reader[@COUNT@ + 1], bytes = 0;
-    Launch all = {packed, (const i64 *)packed[3].i, packed[0].i * packed[1].i * packed[2].i, 0, packed[4].i};
+    Launch all = {packed, (const i64 *)packed[3].i, packed[0].i * packed[1].i * packed[2].i, packed[4].i};
     char *memory = NULL;
-    all.owner = owner, all.reader = reader, all.counters = (u8 *)packed[7].i;
+    all.owner = owner, all.reader = reader, all.counters = (u8 *)packed[6].i;
     if (@CONTESTED@ && all.programs) memory = tags(&all, &bytes);
     if (@SYNCHRONISES@) all.stretch = zeroed(sizeof(Stretch) * (i64)STRETCHES);
     if ((@CONTESTED@ && all.programs && !memory) || (@SYNCHRONISES@ && !all.stretch)) {
         all.report = calloc(1, sizeof(Report));
         if (all.report) all.report->count = -1;
     } else {
-        start(&all, packed[6].i);
+        run_programs(&all);
     }
     unmap(memory, bytes);
     unmap(all.stretch, sizeof(Stretch) * (i64)STRETCHES);

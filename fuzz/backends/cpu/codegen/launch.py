@@ -1,4 +1,4 @@
-"""Generates the C that runs a launch: arguments, program order, threads, and what they share."""
+"""Generates the C that runs a launch: arguments, the order of its programs, and tags of memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fuzz.backends.cpu.frontend.types import Type
 LAUNCH = read_c("launch.c")
 """Has `@NAME@` for what differs from kernel to kernel."""
 # `modes`: 1 cuts operands of dots to tf32; the bits above are the seed of reductions' orders, 0 for their own.
-HEADER = ("gx", "gy", "gz", "order", "limit", "modes", "threads", "counters")
+HEADER = ("gx", "gy", "gz", "order", "limit", "modes", "counters")
 
 
 def launch_text(lowering: Lowering, arena: int) -> str:
-    """The C functions `launch`, `launch_many` and `release`. `arena` is the bytes of memory for arrays that each thread
-    has besides its stack.
+    """The C functions `launch`, `launch_many` and `release`. `arena` is the bytes of memory for arrays besides
+    those on the stack.
 
     The launch gets `packed`, 8 bytes each for the header and the parameters: pointers as address and length (and the
     distance of their shadow and their poison where unwritten memory is reported), floats as double.

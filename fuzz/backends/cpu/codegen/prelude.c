@@ -1,8 +1,6 @@
 /* Numerics and reports shared by all kernels. Floats of 8 and 16 bits are held as float and rounded after every
    operation, which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
 #include <math.h>
-#include <pthread.h>
-#include <sched.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,9 +28,9 @@ typedef struct { i64 count, kept; Record record[]; } Report;
 typedef union { i64 i; f64 f; } Slot;
 typedef struct { u32 program, closed; } Stretch;
 #define STRETCHES (1u << 26)
-/* A launch, shared by the threads that run it, and one thread of it. */
+/* A launch, and the program of it that runs. */
 typedef struct {
-    const Slot *packed; const i64 *order; i64 programs, next, limit; int lock, halt;
+    const Slot *packed; const i64 *order; i64 programs, limit;
     Report *report; Stretch *stretch; u32 stretches; i64 *owner, *reader; u8 *counters;
 } Launch;
 typedef struct {
@@ -51,18 +49,13 @@ COLD int is_new_site(const Report *found, i64 problem, i64 site) {
 COLD void report(Run *run, i64 problem, i64 site, i64 address, i64 lane, i64 other) {
     Launch *all = run->all;
     const i64 limit = all->limit > 0 ? all->limit : 1, stops = problem == FAILED;
-    while (__atomic_exchange_n(&all->lock, 1, __ATOMIC_ACQUIRE)) sched_yield();
     if (!all->report) all->report = calloc(1, sizeof(Report) + (limit + MORE_SITES + 1) * sizeof(Record));
     Report *found = all->report;
     const i64 most = limit + MORE_SITES + stops;
     if (found->kept < limit || (found->kept < most && (stops || is_new_site(found, problem, site))))
         found->record[found->kept++] = (Record){problem, site, run->program, other, lane, address};
     found->count += !stops;
-    __atomic_store_n(&all->lock, 0, __ATOMIC_RELEASE);
-    if (all->limit <= 0 || stops) {
-        __atomic_store_n(&all->halt, 1, __ATOMIC_RELAXED);
-        longjmp(run->stop, 1);
-    }
+    if (all->limit <= 0 || stops) longjmp(run->stop, 1);
 }
 /* Where an offset that wrapped around was reported, that it also leads outside says nothing more. */
 COLD void outside(Run *run, i64 site, i64 address, i64 lane) {

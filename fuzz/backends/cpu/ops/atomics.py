@@ -1,4 +1,4 @@
-"""Defines read-modify-write and compare-and-swap, lane by lane, as one step where programs run on several threads."""
+"""Defines read-modify-write and compare-and-swap, lane by lane."""
 
 from __future__ import annotations
 
@@ -64,14 +64,7 @@ def synchronised(lowering: Lowering) -> str:
 def exchanged(access: CheckedAccess, place: str, texts: list[str], new: NewValue) -> str:
     """The statements that put the old value in its place and the new one into memory."""
     element, written = access.element, access.mark_written("address")
-    if not access.has("threads"):
-        return f"{place} = load_{element}(address); {written}store_{element}(address, {new(place, texts)});"
-    word = f"u{8 * access.size}"
-    read = f"{word} before = __atomic_load_n(({word} *)address, __ATOMIC_SEQ_CST), after;"
-    step = f"{place} = load_{element}((i64)&before); store_{element}((i64)&after, {new(place, texts)});"
-    swap = f"__atomic_compare_exchange_n(({word} *)address, &before, after, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)"
-    # A program that changes nothing may be waiting for another one.
-    return f"{read} do {{ {step} }} while (!{swap}); {written}if (before == after) sched_yield();"
+    return f"{place} = load_{element}(address); {written}store_{element}(address, {new(place, texts)});"
 
 
 class Combine:

@@ -61,22 +61,13 @@ def slow_load(access: CheckedAccess, texts: list[str]) -> str:
     address, element = texts[0], access.element
     other = texts[2] if len(texts) > 2 else "0"
     if access.checks_bounds_only:
-        text = f"{access.inside(address)} ? {loaded(access, address)} : {access.outside(address, f'_{element}')}"
+        text = f"{access.inside(address)} ? load_{element}({address}) : {access.outside(address, f'_{element}')}"
         return text if len(texts) == 1 else f"{texts[1]} ? ({text}) : {other}"
-    seen = access.report_unwritten("address") + report_race(access) + f"value = {loaded(access, 'address')};"
+    seen = access.report_unwritten("address") + report_race(access) + f"value = load_{element}(address);"
     body = f"{access.report_overflow()}if ({access.inside('address')}) {{ {seen} }}"
     body += f" else value = {access.outside('address', f'_{element}')};"
     mask = f"if ({texts[1]}) " if len(texts) > 1 else ""
     return f"({{ i64 address = {address}; {access.type.c} value = {other}; {mask}{{ {body} }} value; }})"
-
-
-def loaded(access: CheckedAccess, address: str) -> str:
-    """What is in memory. A scalar may be what a program waits for: where there are threads, it is read every time."""
-    if access.shape or not access.has("threads"):
-        return f"load_{access.element}({address})"
-    word = f"u{8 * access.size}"
-    read = f"const {word} before = __atomic_load_n((const {word} *)({address}), __ATOMIC_ACQUIRE);"
-    return f"({{ {read} load_{access.element}((i64)&before); }})"
 
 
 def report_race(access: CheckedAccess) -> str:
@@ -129,12 +120,10 @@ def slow_store(access: CheckedAccess, texts: list[str]) -> str:
     """The statement of one lane, which reports what is wrong with it."""
     address, value = texts[:2]
     mask = f"if ({texts[2]}) " if len(texts) > 2 else ""
-    # A scalar may be the flag that another program waits for.
-    fence = "" if access.shape or not access.has("threads") else "__atomic_thread_fence(__ATOMIC_RELEASE); "
     if access.checks_bounds_only:
-        text = f"if ({access.inside(address)}) {{ {fence}store_{access.element}({address}, {value}); }}"
+        text = f"if ({access.inside(address)}) {{ store_{access.element}({address}, {value}); }}"
         return f"{mask}{{ {text} else {access.outside(address)}; }}"
-    done = f"{report_conflict(access)}{access.mark_written('address')}{fence}store_{access.element}(address, value);"
+    done = f"{report_conflict(access)}{access.mark_written('address')}store_{access.element}(address, value);"
     body = f"{access.report_overflow()}if ({access.inside('address')}) {{ {done} }} else {access.outside('address')};"
     return f"{mask}{{ i64 address = {address}; const {access.type.c} value = {value}; {body} }}"
 

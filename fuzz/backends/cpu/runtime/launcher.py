@@ -121,17 +121,9 @@ class Launcher:
         layout = Struct(f"={len(HEADER)}q" + "".join(formats))
         space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
         space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
-        space["threads"] = self.threads
         exec(source, space)
         run: Callable[..., None] = space["run"]
         return run
-
-    def threads(self) -> int:
-        """How many threads run the programs: one, unless the kernel was compiled for more."""
-        if "threads" not in self.instruments:
-            return 1
-        observation = OBSERVATION.get()
-        return knobs.threads if observation is None else observation.threads
 
     def run_observed(self, function: Any, observation: Observation, pack: Pack, grid: Grid, extents: Extents) -> None:
         """Launches inside `observe()`."""
@@ -240,11 +232,11 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     active = observation()
     if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, threads(), counters{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, counters{values}))
         if report:
             self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, threads(), counters{values})
+        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, counters{values})
         self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

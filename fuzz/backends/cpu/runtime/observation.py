@@ -42,7 +42,6 @@ class Observation:
 
     order: int | None
     reports: int
-    threads: int
     instruments: Instruments
     memory: Memory | None
     log: Log
@@ -71,26 +70,20 @@ def observe(
     races: bool = False,
     overflow: bool = False,
     counters: bool = False,
-    threads: int = 1,
 ) -> Iterator[Log]:
     """Inside, what is wrong with an access does not raise: loads out of bounds give NaN or the largest integer, stores
     and atomics out of bounds are dropped, and `log.violations` holds the first `reports`, and the first of each other
-    place, up to 16 a launch. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them);
-    with `threads` that many programs run at once.
+    place, up to 16 a launch. `order` permutes the programs of every launch by a seeded permutation (-1 reverses them).
 
     The instruments (see instruments.py) are added to those of the knobs: `unwritten` watches what is allocated inside
     (a `Memory` is one whose owner calls its `after_operation`), `conflicts` and `races` compare programs of one launch,
-    `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`.
-
-    Raises ValueError where `threads` is below 1."""
-    if threads < 1:
-        raise ValueError(f"threads is at least 1, not {threads}")
+    `overflow` checks the arithmetic of offsets, `counters` counts into `cpu.counters`."""
     wanted = {"conflicts": conflicts, "races": races, "overflow": overflow, "counters": counters}
-    wanted |= {"unwritten": unwritten is not False, "threads": threads > 1}
+    wanted |= {"unwritten": unwritten is not False}
     instruments = ordered([*knobs.instruments, *(name for name, is_wanted in wanted.items() if is_wanted)])
     memory, tracking = track(unwritten) if "unwritten" in instruments else (None, nullcontext())
     log = Log()
-    token = OBSERVATION.set(Observation(order, reports, threads, instruments, memory, log))
+    token = OBSERVATION.set(Observation(order, reports, instruments, memory, log))
     try:
         with tracking:
             yield log

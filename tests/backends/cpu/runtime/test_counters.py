@@ -1,4 +1,4 @@
-"""Counters of branches, loops, masks and selects, and programs on several threads."""
+"""Counters of branches, loops, masks and selects, and atomics."""
 
 import pytest
 import torch
@@ -60,7 +60,7 @@ def test_counters_saturate_and_places_stay():
     run(8, 0, 1)
     before = list(cpu.counters.sites)
     cpu.counters.clear()
-    with cpu.observe(counters=True, threads=2):
+    with cpu.observe(counters=True):
         for _ in range(40):
             counted[(8,)](torch.ones(64), torch.zeros(64), 64, 0, 1, B=8)
     assert seen(counted)["tl.load", "all"] == 255
@@ -100,15 +100,13 @@ def histogram(x, counts, total, biggest, n, B: tl.constexpr):
     tl.atomic_max(biggest, tl.max(value, 0))
 
 
-@pytest.mark.parametrize("threads", [2, 8])
-def test_atomics_of_several_threads(threads):
+def test_atomics_of_programs_in_another_order():
     x = torch.randint(0, 7, (10_000,), dtype=torch.int32)
-    for _ in range(5):
-        counts, total, biggest = torch.zeros(7, dtype=torch.int32), torch.zeros(1), torch.zeros(1, dtype=torch.int32)
-        with cpu.observe(threads=threads, order=3):
-            histogram[(10_000 // 16,)](x, counts, total, biggest, 10_000, B=16)
-        assert torch.equal(counts.long(), torch.bincount(x, minlength=7))
-        assert (total.item(), biggest.item()) == (x.sum().item(), x.max().item())
+    counts, total, biggest = torch.zeros(7, dtype=torch.int32), torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+    with cpu.observe(order=3):
+        histogram[(10_000 // 16,)](x, counts, total, biggest, 10_000, B=16)
+    assert torch.equal(counts.long(), torch.bincount(x, minlength=7))
+    assert (total.item(), biggest.item()) == (x.sum().item(), x.max().item())
 
 
 @triton.jit
@@ -119,33 +117,32 @@ def narrow_sum(x, out, B: tl.constexpr):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_atomics_of_other_widths(dtype):
     out = torch.zeros(2, dtype=dtype)
-    with cpu.observe(threads=4):
-        narrow_sum[(16,)](torch.ones(128, dtype=dtype), out, B=8)
+    narrow_sum[(16,)](torch.ones(128, dtype=dtype), out, B=8)
     assert out.tolist() == [64, 64]
 
 
 @triton.jit
 def hand_over(flag, out):
-    """Program 0 waits for the last one."""
-    if tl.program_id(0) == 0:
+    """The last program waits for program 0."""
+    if tl.program_id(0) == tl.num_programs(0) - 1:
         while tl.atomic_add(flag, 0) == 0:
             pass
         tl.store(out, tl.load(out + 1) + 1)
-    elif tl.program_id(0) == tl.num_programs(0) - 1:
+    elif tl.program_id(0) == 0:
         tl.store(out + 1, 41)
         tl.atomic_xchg(flag, 1)
 
 
-def test_a_program_that_waits_for_a_later_one():
-    with cpu.observe(threads=2, races=True) as log:
+def test_a_program_that_waits_for_another_one():
+    with cpu.observe(races=True) as log:
         hand_over[(20,)](torch.zeros(1, dtype=torch.int32), out := torch.zeros(2, dtype=torch.int32))
     assert out.tolist() == [42, 41] and not log.violations
 
 
 @triton.jit
 def hand_over_by_loads(flag, out):
-    """The first program waits for the second one without an atomic operation."""
-    if tl.program_id(0) == 0:
+    """The second program waits for the first one without an atomic operation."""
+    if tl.program_id(0) == 1:
         while tl.load(flag, volatile=True) == 0:
             pass
         tl.store(out, tl.load(out + 1) + 1)
@@ -156,21 +153,15 @@ def hand_over_by_loads(flag, out):
 
 def test_a_program_that_waits_for_a_plain_store():
     out = torch.zeros(2, dtype=torch.int32)
-    with cpu.observe(threads=2, races=True) as log:
+    with cpu.observe(races=True) as log:
         hand_over_by_loads[(2,)](torch.zeros(1, dtype=torch.int32), out)
     assert out.tolist() == [42, 41] and not log.violations
 
 
-def test_threads_report_and_stop():
+def test_counted_kernels_report_and_stop():
     out = torch.zeros(10)
-    with cpu.observe(threads=3, counters=True, reports=4) as log:
+    with cpu.observe(counters=True, reports=4) as log:
         counted[(50,)](torch.zeros(400), out, 400, 0, 0, B=8)
     assert log.count == 390 and len(log.violations) == 4 and {v.argument for v in log.violations} == {"out"}
-    cpu.knobs.instruments, cpu.knobs.threads = ("bounds", "threads"), 3
-    try:
-        with pytest.raises(cpu.OutOfBounds):
-            counted[(50,)](torch.zeros(400), out, 400, 0, 0, B=8)
-    finally:
-        cpu.knobs.instruments, cpu.knobs.threads = ("bounds",), 1
-    with pytest.raises(ValueError, match="at least 1"), cpu.observe(threads=0):
-        pass
+    with pytest.raises(cpu.OutOfBounds):
+        counted[(50,)](torch.zeros(400), out, 400, 0, 0, B=8)
