@@ -7,6 +7,7 @@
         ├── BackendError        a backend that is unknown or cannot run here
         ├── CorpusError         a corpus folder or entry
         └── StoreError          a database that cannot be opened, read or written
+            └── RefusedWrite    a write that a database refuses for its content
 
 Everything else that escapes is an internal error: it keeps its traceback and ends with exit code 3.
 """
@@ -36,6 +37,10 @@ class CorpusError(UsageError):
 
 class StoreError(UsageError):
     """A campaign's database that cannot be opened, read or written."""
+
+
+class RefusedWrite(StoreError):
+    """A write that a database refuses for its content, now and at every later try."""
 
 
 def one_line(error: BaseException) -> str:

@@ -1,7 +1,8 @@
 """Writes what a campaign knows into its store, later where the store does not answer now.
 
 Findings are in the corpus before they come here, so that a store that is gone loses nothing. Of writes that replace
-each other, such as heartbeats, only the last is kept while it waits.
+each other, such as heartbeats, only the last is kept while it waits. A write that the store refuses for its content is
+left out with a warning, so that no other waits behind it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from fuzz.campaign.store import Store
-from fuzz.errors import StoreError
+from fuzz.errors import RefusedWrite, StoreError
 from fuzz.worker.clock import Clock
 
 LONGEST_PAUSE = 30.0
@@ -30,6 +31,7 @@ class Recorder:
     clock: Clock
     say: Callable[[str], None]
     waiting: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
+    refused: set[Hashable] = field(default_factory=set)
     dropped: int = 0
     pause: float = 0.0
     _next: float = 0.0
@@ -48,6 +50,10 @@ class Recorder:
             key = next(iter(self.waiting))
             try:
                 self.waiting[key]()
+            except RefusedWrite as error:
+                if key not in self.refused:
+                    self.say(f"{error}; what cannot be stored is left out: {key}")
+                self.refused.add(key)
             except StoreError as error:
                 if not self.pause:
                     self.say(f"{error}; going on, what is to be written waits")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.campaign.recorder import LONGEST_PAUSE, Recorder
-from fuzz.errors import StoreError
+from fuzz.errors import RefusedWrite, StoreError
 from fuzz.worker.clock import Clock
 
 
@@ -56,6 +56,23 @@ def test_writes_wait_while_the_store_does_not_answer() -> None:
     assert lines == [
         "store postgresql://host/db: connection refused; going on, what is to be written waits",
         "store postgresql://host/db is back",
+    ]
+
+
+def test_a_write_that_the_store_refuses_is_left_out_and_no_other_waits_behind_it() -> None:
+    def refuse() -> None:
+        raise RefusedWrite("store postgresql://host/db: value out of range")
+
+    store: Any = FakeStore(lost=True)
+    lines: list[str] = []
+    recorder = Recorder(store, ManualClock(), lines.append)
+    for key, write in ("a", store.write(1)), ("b", refuse), ("c", store.write(2)):
+        recorder.put(key, write)
+    store.lost = False
+    assert recorder.flush(now=True) and store.written == [1, 2]
+    recorder.put("b", refuse)
+    assert [line for line in lines if "out of range" in line] == [
+        "store postgresql://host/db: value out of range; what cannot be stored is left out: b"
     ]
 
 

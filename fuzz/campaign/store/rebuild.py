@@ -8,7 +8,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.campaign.store.records import Finding, Occurrence
 from fuzz.campaign.store.store import Store
-from fuzz.errors import CorpusError
+from fuzz.errors import CorpusError, RefusedWrite
 from fuzz.model.entry import Entry
 
 ENTRY_KEY = "entry"
@@ -17,7 +17,10 @@ ENTRY_KEY = "entry"
 
 @dataclass(frozen=True)
 class RebuildResult:
-    """How many findings the corpus has, which ones the store lacked, how many rows had no entry, what is unreadable."""
+    """How many findings the corpus has, which ones the store lacked, how many rows had no entry, what is unreadable.
+
+    What is unreadable cannot be read as an entry, or cannot be held by the store.
+    """
 
     findings: int
     added: tuple[Finding, ...]
@@ -69,11 +72,15 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
             continue
         finding = finding_of(entry, path, folder, changed)
         known = store.finding(finding.id)
-        if known is None:
-            store.save_finding(finding, _occurrence_of(entry, finding))
-            added.append(finding)
-        else:
-            store.save_finding(replace(finding, last_seen=known.last_seen))
+        try:
+            if known is None:
+                store.save_finding(finding, _occurrence_of(entry, finding))
+                added.append(finding)
+            else:
+                store.save_finding(replace(finding, last_seen=known.last_seen))
+        except RefusedWrite as error:
+            unreadable.append(f"{path}: {error}")
+            continue
         present.add(finding.id)
     saved = store.findings(limit=1 << 31, corpus=str(folder.resolve()))
     # An entry that is there now was saved by a campaign meanwhile.

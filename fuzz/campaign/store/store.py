@@ -14,19 +14,22 @@ from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
 from fuzz.campaign.store.tables import CAMPAIGNS, FINDINGS, HEARTBEATS, JOBS, OCCURRENCES, STATISTICS, TABLES
-from fuzz.errors import StoreError
+from fuzz.errors import RefusedWrite, StoreError, one_line
 
 R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
 
 
 class Store:
-    """An open store. StoreError where the database does not answer; a later call tries again."""
+    """An open store. StoreError where the database does not answer; a later call tries again.
+
+    RefusedWrite where it answers, and cannot hold what is to be written.
+    """
 
     def __init__(self, url: str) -> None:
         self.name = display_url(parse_url(url))
@@ -188,6 +191,11 @@ class Store:
         try:
             with (self._reader if reads else self.engine).begin() as connection:
                 yield connection
+        except (DataError, IntegrityError) as error:
+            raise RefusedWrite(f"store {self.name}: {describe_error(error)}") from None
+        except (OverflowError, UnicodeError) as error:
+            # SQLite's driver says so of numbers of more than 64 bits.
+            raise RefusedWrite(f"store {self.name}: {one_line(error)}") from None
         except (DBAPIError, OSError) as error:
             raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 

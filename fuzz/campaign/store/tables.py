@@ -13,6 +13,15 @@ LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
 
+class StoredText(sa.TypeDecorator[str]):
+    """Text in which what databases do not hold, NUL and lone surrogates, stands as its escape sequence."""
+
+    impl, cache_ok = sa.Text, True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
+        return value and value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
     """A tuple of texts as a JSON array."""
 
@@ -26,7 +35,7 @@ class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
 
 
 TYPES: dict[Any, Any] = {
-    int: LONG, int | None: LONG, float: sa.Double, str: sa.Text, bool: sa.Boolean, tuple[str, ...]: TextTuple,
+    int: LONG, int | None: LONG, float: sa.Double, str: StoredText, bool: sa.Boolean, tuple[str, ...]: TextTuple,
     Mapping[str, int]: sa.JSON, Mapping[str, str]: sa.JSON,
 }  # fmt: skip
 metadata = sa.MetaData()

@@ -19,7 +19,8 @@ from fuzz import corpus
 from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store, finding_of, rebuild
 from fuzz.campaign.store.schema import parse_url
 from fuzz.campaign.store.tables import metadata
-from fuzz.errors import StoreError, UsageError
+from fuzz.errors import RefusedWrite, StoreError, UsageError
+from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 
 FINDING = Finding(
@@ -163,6 +164,33 @@ def test_findings_are_made_again_from_the_corpus(
     assert (again.added, again.forgotten) == ((), 0)
     (now,) = store.findings(status="fixed")
     assert (now.id, now.hits) == (made.id, 2)
+
+
+@pytest.mark.parametrize("text", ["bad magic \0 in cache", "caf\udce9", "\ud800"])
+def test_text_that_databases_do_not_hold_is_stored_as_its_escape_sequence(
+    store: Store, campaign: Campaign, text: str
+) -> None:
+    store.save_finding(replace(FINDING, message=text, path=text), occurrence(FINDING.id, text, campaign.id))
+    store.save_job(Job(campaign.id, text, "", "cpu", "auto", 0, cells=(text,), note=text))
+    (found,), (job,) = store.findings(), store.jobs(campaign.id)
+    assert found.message == found.path == job.note and "\\" in found.message and found.hits == 1
+
+
+@pytest.mark.parametrize("elements", [1 << 63, 10**400])
+def test_a_number_that_a_database_cannot_hold_is_refused(store: Store, elements: int) -> None:
+    with pytest.raises(RefusedWrite, match="^store [^\n]*$"):
+        store.save_finding(replace(FINDING, elements=elements))
+    store.save_finding(FINDING)
+    assert [finding.id for finding in store.findings()] == [FINDING.id]
+
+
+def test_an_entry_that_the_store_refuses_is_named_and_ends_no_rebuild(
+    store: Store, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = corpus.add(tmp_path / "corpus", entry)
+    monkeypatch.setattr(Case, "elements", lambda case: 1 << 63)
+    done = rebuild(store, tmp_path / "corpus")
+    assert (done.findings, done.added) == (0, ()) and done.unreadable[0].startswith(f"{path}: store ")
 
 
 def test_the_migrations_make_the_schema_that_the_tables_tell(store: Store) -> None:
