@@ -72,7 +72,7 @@ def timed(asked: str, device: GpuSweep) -> None:
         took, _ = swept(device, plan)
         print(f"{heading} ({took:.3f} s): {clock.told()}")
     exact = device.kernel.rounding.spent
-    pool = len(device.kernel.rounding.pool.pipes) if device.kernel.rounding.pool else 0
+    pool = device.kernel.rounding.pool.count if device.kernel.rounding.pool else 0
     print(f"arbitrary precision, in decide: {exact:.3f} s by {pool} processes; GPU memory {memory():.1f} GiB")
     print(format_table(plan, total), flush=True)
     if device.kernel.rounding.pool:

@@ -77,7 +77,7 @@ class CorrectRounding:
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
         end = start + SECONDS - self.spent
         requests = (
-            ({name: column[at : at + size] for name, column in numbers.items()}, self.output, end - time.monotonic())
+            ({name: column[at : at + size] for name, column in numbers.items()}, self.output, end)
             for at in range(0, count, size)
         )
         for answer in self.pool.map(requests) if self.pool else map(self.exact, requests):
@@ -88,10 +88,14 @@ class CorrectRounding:
         return values
 
     def exact(self, request: tuple[Numbers, str, float]) -> list[float] | None:
-        """Exact values of (inputs, output, seconds) as doubles, see `odd_double`; None where there are none in time."""
+        """Exact values of (inputs, output, end) as doubles, see `odd_double`; None where there are none by then.
+
+        The end is a time of the clock that all processes of a machine share.
+        """
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
 
-        numbers, output, seconds = request
+        numbers, output, end = request
+        seconds = end - time.monotonic()
         inputs = {
             **{name: torch.tensor(values, dtype=torch.float64) for name, values in numbers.items()},
             **self.options,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fuzz.model.dtypes import DType
+from fuzz.reference.envelope import Precision
 from fuzz.sweep.correct_rounding import Inputs
 from fuzz.sweep.counts import BINS, BOUNDS, NEAR, OVER, REGIONS, Doubles, SweepCounts
 from fuzz.sweep.kernel import SweptKernel
@@ -39,11 +40,6 @@ class ComparedValues:
         further = (self.got - self.low).abs() >= (self.got - self.high).abs()
         return torch.where(further | self.low.isnan(), self.low, self.high)
 
-    @cached_property
-    def finite(self) -> Tensor:
-        """Where all inputs are finite."""
-        return torch.stack([torch.isfinite(values) for values in self.inputs.values()]).all(0)
-
 
 def regions_of(x: Tensor, smallest_normal: float) -> Tensor:
     """The region of each finite value (float64), int32."""
@@ -55,18 +51,52 @@ def regions_of(x: Tensor, smallest_normal: float) -> Tensor:
 
 def count_values(kernel: SweptKernel, compared: ComparedValues) -> tuple[SweepCounts, Tensor, Tensor]:
     """(counts, error, wrong): error in units in the last place, NaN where it is not usual; where the sign is wrong."""
-    got, want, finite, output = compared.got, compared.want, compared.finite, compared.output
-    flushed = finite & find_flushed(kernel, compared)
-    usual = finite & torch.isfinite(got) & torch.isfinite(want) & ~flushed
-    wrong = finite & (got * want.sign() < 0)
-    error = torch.where(usual, ulps(got, want, compared.kind), 0.0)
-    steps = torch.where(usual, (ordinals(output) - ordinals(want.to(output.dtype))).abs().double(), 0.0)
+    kind, flushed = compared.kind, flushed_below(kernel.rounding.precision, compared.kind)
+    masks, error, steps = classify(compared.inputs, compared.output, compared.want, kind, flushed)
+    usual = masks.pop("usual")
+    masks["undecided"] = ~masks["nan"] & ~masks["infinite"] & (compared.low != compared.high)
     regions = regions_of(compared.inputs[kernel.plan.swept[0]], kernel.plan.kind.smallest_normal)
     over = torch.stack([(error > limit).sum() for limit in OVER]).double()
-    counts = counts_of_row(torch.cat([_table(regions, usual, error, steps), over]).cpu().numpy())
-    counts.count = len(output)
-    counts.other = _count_other(compared, flushed, wrong)
-    return counts, torch.where(usual, error, torch.nan), wrong
+    counts = counts_of_row(torch.cat([_table(regions, usual, error, steps.double()), over]).cpu().numpy())
+    counts.count = len(compared.output)
+    counts.other = Counter(dict(zip(masks, torch.stack(list(masks.values())).sum(1).tolist(), strict=True)))
+    return counts, torch.where(usual, error, torch.nan), masks["sign"]
+
+
+def classify(
+    inputs: Inputs, output: Tensor, want: Tensor, kind: DType, flushed: float, doubt: Tensor | None = None
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """(masks by what is said of a value, error in units in the last place, error in steps of the order of values).
+
+    `want` is the correctly rounded result (float64). Errors are 0 where they are not usual. Results below `flushed`
+    may come as 0. Where `doubt` holds, nothing is said of finite inputs.
+    """
+    nan, finite = torch.zeros_like(want, dtype=torch.bool), torch.ones_like(want, dtype=torch.bool)
+    for values in inputs.values():
+        nan, finite = nan | values.isnan(), finite & torch.isfinite(values)
+    infinite, got, judged = ~finite & ~nan, output.double(), finite if doubt is None else finite & ~doubt
+    differs = ~((got == want) | (got.isnan() & want.isnan()))
+    known = torch.isfinite(got) & torch.isfinite(want)
+    lost = judged & (want.abs() < flushed) & (want != 0) & (got == 0)
+    masks = {
+        "usual": judged & known & ~lost,
+        "sign": judged & (got * want.sign() < 0),
+        "nan": nan,
+        "nan_differs": nan & differs,
+        "infinite": infinite,
+        "infinite_differs": infinite & differs,
+        "nonfinite": judged & differs & ~known,
+        "flushed": lost,
+        "inexact": judged & differs,
+    }
+    error = torch.where(masks["usual"], ulps(got, want, kind), 0.0)
+    steps = torch.where(masks["usual"], (ordinals(output) - ordinals(want.to(output.dtype))).abs(), 0)
+    return masks, error, steps
+
+
+def flushed_below(precision: Precision, kind: DType) -> float:
+    """The magnitude below which results may come as 0: the least normal number on a backend that flushes subnormals."""
+    return min(precision.eta, kind.smallest_normal) if precision.eta > kind.smallest_subnormal else 0.0
 
 
 def _table(regions: Tensor, usual: Tensor, error: Tensor, steps: Tensor) -> Tensor:
@@ -86,33 +116,6 @@ def counts_of_row(row: Doubles) -> SweepCounts:
         setattr(counts, name, row[index * size : (index + 1) * size].copy())
     counts.over = row[len(TABLE) * size :][: len(OVER)].copy()
     return counts
-
-
-def _count_other(compared: ComparedValues, flushed: Tensor, wrong: Tensor) -> Counter[str]:
-    """Counts beside the table: NaN and infinite inputs, results that are not finite, flushed and undecided ones."""
-    got, want, finite = compared.got, compared.want, compared.finite
-    same = (got == want) | (got.isnan() & want.isnan())
-    nan = torch.stack([values.isnan() for values in compared.inputs.values()]).any(0)
-    masks = {
-        "sign": wrong,
-        "nan": nan,
-        "nan_differs": nan & ~same,
-        "infinite": ~finite & ~nan,
-        "infinite_differs": ~finite & ~nan & ~same,
-        "nonfinite": finite & ~same & ~(torch.isfinite(got) & torch.isfinite(want)),
-        "flushed": flushed,
-        "undecided": finite & (compared.low != compared.high),
-        "inexact": finite & ~same,
-    }
-    return Counter(dict(zip(masks, torch.stack(list(masks.values())).sum(1).tolist(), strict=True)))
-
-
-def find_flushed(kernel: SweptKernel, compared: ComparedValues) -> Tensor:
-    """Subnormal results that came as 0 on a backend that flushes them."""
-    eta, want = kernel.rounding.precision.eta, compared.want
-    if eta <= compared.kind.smallest_subnormal:
-        return torch.zeros_like(want, dtype=torch.bool)
-    return (want.abs() < min(eta, compared.kind.smallest_normal)) & (want != 0) & (compared.got == 0)
 
 
 def bin_errors(shares: Tensor, x: Tensor, error: Tensor, wrong: Tensor) -> Doubles:

@@ -1,7 +1,6 @@
 """Shares out work among forked copies of the process, before it touches a GPU.
 
-A worker is a daemon, to which multiprocessing gives no processes of its own. These are its copies: they hold what it
-holds, so that nothing is loaded again, and end with it.
+They hold what it holds, so that nothing is loaded again, and end with it.
 """
 
 from __future__ import annotations
@@ -11,57 +10,37 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterable
-from itertools import islice
-from multiprocessing import Pipe
-from multiprocessing.connection import Connection, wait
+from multiprocessing import current_process, get_context
 from typing import Any
 
 from fuzz.worker.serve import PR_SET_PDEATHSIG
 
 MAX_PROCESSES = 12
 
-Pipes = list["Connection[Any, Any]"]
+_function: Callable[[Any], Any]
+"""What this process computes, where it is one of a pool."""
 
 
 class ForkPool:
     """Processes that compute function(request). What raises there is raised by `map`."""
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
-        self.pipes: Pipes = []
-        self.ids: list[int] = []
-        for _ in range(count):
-            ours, theirs = Pipe()
-            with warnings.catch_warnings():
-                # Other threads hold nothing that the copy needs: it computes on one thread, and never on the GPU.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                process = os.fork()
-            if process == 0:
-                _serve(theirs, [ours, *self.pipes], function)
-            theirs.close()
-            self.pipes.append(ours)
-            self.ids.append(process)
+        self.count = count
+        # A worker is a daemon, to which multiprocessing would give no processes of its own.
+        vars(current_process())["_config"]["daemon"] = False
+        with warnings.catch_warnings():
+            # Other threads hold nothing that the copies need: they compute on one thread, and never on the GPU.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.pool = get_context("fork").Pool(count, _start, [function])
 
     def map(self, requests: Iterable[Any]) -> list[Any]:
-        """function(request) of each, in their order. A request is made when a process is free for it."""
-        answers, left, busy = dict[int, tuple[bool, Any]](), enumerate(requests), dict[Any, int]()
-        free: list[Any] = list(self.pipes)
-        while free:
-            for pipe, (index, request) in zip(free, islice(left, len(free)), strict=False):
-                pipe.send(request)
-                busy[pipe] = index
-            free = list[Any](wait(list(busy)) if busy else [])
-            for pipe in free:
-                answers[busy.pop(pipe)] = pipe.recv()
-        return [_result(answers[index]) for index in sorted(answers)]
+        """function(request) of each, in their order."""
+        return self.pool.map(_compute, requests, chunksize=1)
 
     def stop(self) -> None:
-        """Kills them. Closing their pipes may not do: processes that were forked later hold copies of these."""
-        for pipe in self.pipes:
-            pipe.close()
-        for process in self.ids:
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-        self.pipes, self.ids = [], []
+        """Ends them at once."""
+        self.pool.terminate()
+        self.pool.join()
 
 
 def spare_processes() -> int:
@@ -69,27 +48,11 @@ def spare_processes() -> int:
     return min(MAX_PROCESSES, len(os.sched_getaffinity(0)) - 1)
 
 
-def _result(answer: tuple[bool, Any]) -> Any:
-    ok, value = answer
-    if not ok:
-        raise value
-    return value
+def _start(function: Callable[[Any], Any]) -> None:
+    global _function
+    _function = function
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _serve(pipe: Connection[Any, Any], others: Pipes, function: Callable[[Any], Any]) -> None:
-    """A forked process: answers until the pipe closes. It never returns."""
-    try:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        for other in others:
-            other.close()
-        while True:
-            request = pipe.recv()
-            try:
-                answer = True, function(request)
-            except Exception as error:
-                answer = False, error
-            pipe.send(answer)
-    except (EOFError, OSError):
-        pass
-    finally:
-        os._exit(0)
+def _compute(request: Any) -> Any:
+    return _function(request)

@@ -8,7 +8,7 @@ decided one by one: so sums by stretch, a single pass, are enough for the table.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,10 @@ from fuzz.backends.memory import TORCH_DTYPES
 from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.correct_rounding import CorrectRounding
-from fuzz.sweep.counting import counts_of_row, regions_of
+from fuzz.sweep.counting import classify, counts_of_row, flushed_below, regions_of
 from fuzz.sweep.counts import OVER, REGIONS, SweepCounts
 from fuzz.sweep.plan import SweepPlan
-from fuzz.sweep.ulps import ordinals, rounded, ulps
+from fuzz.sweep.ulps import rounded
 
 STRETCHES = 2048
 """Stretches of a part, of each of which the largest error is judged by the target's contract, and drawn."""
@@ -162,44 +162,26 @@ def screen_function(parts: Parts, rounding: CorrectRounding, kind: DType) -> Scr
     distance in the order of values, the lower 32 bits of it. An allowance is what float64 is certain within.
     """
     reference, options, output = rounding.target.reference, rounding.options, rounding.output
-    eta = rounding.precision.eta
-    flushed = min(eta, kind.smallest_normal) if eta > kind.smallest_subnormal else 0.0
+    flushed = flushed_below(rounding.precision, kind)
     assert reference is not None
 
     def screen(number: Tensor, out: Tensor, allowance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         flat = number * parts.size + torch.arange(parts.size, device=out.device)
         inputs = parts.doubles(flat)
-        nan, finite = any_nan_all_finite(inputs)
-        value, got = reference(**inputs, **options)[output], out.double()
+        value = reference(**inputs, **options)[output]
         share, least = allowance.expand(2, -1, parts.size // allowance.shape[1]).reshape(2, -1)
         margin = torch.maximum(share * value.abs(), least)
-        low, high, want = rounded(value - margin, kind), rounded(value + margin, kind), rounded(value, kind)
-        edge = torch.zeros_like(finite) if parts.pairs else parts.regions(flat) != parts.regions(parts.middle(flat))
-        doubt = finite & (~(low == high) | edge)
-        differs = ~((got == want) | (got.isnan() & want.isnan())) & ~doubt
-        lost = finite & ~doubt & (want.abs() < flushed) & (want != 0) & (got == 0)
-        known = torch.isfinite(got) & torch.isfinite(want)
-        usual = finite & ~doubt & ~lost & known
-        error = torch.where(usual, ulps(got, want, kind), 0.0)
-        steps = torch.where(usual, (ordinals(out) - ordinals(want.to(out.dtype))).abs(), 0)
-        sign, infinite = finite & ~doubt & (got * want.sign() < 0), ~finite & ~nan
-        flags = [usual, sign, nan, nan & differs, infinite, infinite & differs]
-        flags += [finite & differs & ~known, lost, finite & differs, doubt]
+        doubt = ~(rounded(value - margin, kind) == rounded(value + margin, kind))
+        if not parts.pairs:
+            doubt = doubt | (parts.regions(flat) != parts.regions(parts.middle(flat)))
+        masks, error, steps = classify(inputs, out, rounded(value, kind), kind, flushed, doubt)
+        masks["doubt"] = doubt & ~masks["nan"] & ~masks["infinite"]
         packed = torch.zeros_like(flat)
-        for bit, flag in enumerate(flags):
-            packed = packed + flag * (1 << bit)
+        for bit, flag in enumerate(FLAGS):
+            packed = packed + masks[flag] * (1 << bit)
         return packed.to(torch.int16), error, steps.to(torch.int32)
 
     return screen
-
-
-def any_nan_all_finite(inputs: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Where any input is NaN, and where all are finite."""
-    first, *others = inputs.values()
-    nan, finite = first.isnan(), torch.isfinite(first)
-    for values in others:
-        nan, finite = nan | values.isnan(), finite & torch.isfinite(values)
-    return nan, finite
 
 
 def sum_function(parts: Parts) -> Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]:
