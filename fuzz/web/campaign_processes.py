@@ -25,7 +25,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from fuzz.cli import main
 main(sys.argv[1:])
 """
-"""`fuzz` that handles SIGINT, which a service that was started in the background of a shell ignores."""
+"""`fuzz` that handles SIGINT, which a service that was started in the background of a shell ignores.
+
+It runs with -P: of the working folder nothing is imported.
+"""
 LOG_TAIL = 4000
 """Bytes of a process's output that are shown where it ended by an error."""
 
@@ -135,7 +138,7 @@ class CampaignProcesses:
             return self.started[key]
 
     def command(self, config: ConfigFile, resume: bool) -> list[str]:
-        line = [sys.executable, "-c", PROGRAM, "campaign", str(config.path)]
+        line = [sys.executable, "-P", "-c", PROGRAM, "campaign", str(config.path)]
         return [*line, "--resume"] if resume else line
 
     def stop(self, campaign: Campaign) -> None:

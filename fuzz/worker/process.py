@@ -25,6 +25,8 @@ from fuzz.worker.serve import OWN_FAULT, resident, serve
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
 CONTEXT = get_context("forkserver")
+SAFE_PATH = {"PYTHONSAFEPATH": "1"}
+"""Keeps a process that is started from running a file of the working folder that is named as one of its modules is."""
 START_SECONDS = 120.0
 """Seconds that a worker may take to import everything and load its target."""
 STARTS = threading.Lock()
@@ -117,7 +119,7 @@ class Worker:
     def _launch(self, context: Any, pipe: Connection[Any, Any], activity: Activity) -> Any:
         arguments = pipe, activity, self.handler, self.config
         process = context.Process(target=serve, args=arguments, daemon=True)
-        with STARTS, _without_main(), _environment(self.environment):
+        with STARTS, _without_main(), _environment({**SAFE_PATH, **self.environment}):
             process.start()
         return process
 
@@ -262,4 +264,5 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 def preload(module: str) -> None:
     """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
     CONTEXT.set_forkserver_preload([module])
-    forkserver.ensure_running()
+    with STARTS, _environment(SAFE_PATH):
+        forkserver.ensure_running()

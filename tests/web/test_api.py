@@ -302,6 +302,19 @@ def test_the_command_of_a_campaign_names_its_file_alone(files: ServiceFiles) -> 
     assert command[-3:] == ["campaign", str(files.folder / "configs" / "small.yaml"), "--resume"]
 
 
+def test_a_campaign_imports_nothing_of_the_folder_that_the_service_runs_in(
+    files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(files.folder)
+    (files.folder / "typer.py").write_text("import pathlib; pathlib.Path('ran').touch()\n")
+    made = CampaignProcesses((files.folder / "configs",), files.settings["store"])
+    (files.folder / "configs" / "none.yaml").write_text(f"targets: [none]\nstore: {files.settings['store']}\n")
+    started = made.start("none", resume=False)
+    assert started.process.wait(60) == 2 and "no target fits 'none'" in started.read_log_tail()
+    made.close()
+    assert not (files.folder / "ran").exists()
+
+
 def test_a_folder_that_is_no_campaign_file_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").mkdir()
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
