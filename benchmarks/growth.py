@@ -177,7 +177,7 @@ def known(folder: Path, count: int) -> None:
     other_bug = replace(entry.finding, oracle="layout", symptom="bits")
     for number in range(count):
         other = replace(entry, case=moved(entry.case, number), finding=other_bug)
-        corpus.add(folder / "corpus", other)
+        corpus.save_entry(folder / "corpus", other)
 
 
 def moved(case: Case, number: int) -> Case:

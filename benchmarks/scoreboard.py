@@ -207,14 +207,14 @@ def main() -> None:
     board, started = Board(), time.monotonic()
     for name in (*TRITON, *(f"{EAGER}:{name}" for name in HONEST)):
         target = load(name)
-        values = [plant.name for plant in target.planted_bugs.values() if plant.oracle == "accuracy"]
+        values = [planted_bug.name for planted_bug in target.planted_bugs.values() if planted_bug.oracle == "accuracy"]
         board.wrong |= {f"{target.name} {bug}": name in FIRST for bug in values}
         bugs = {f"{target.name} {bug}": load_planted(target, bug)[1] for bug in values}
         measure(board, target, asked.cases if name in TRITON else asked.cases // 2, asked.seed, bugs)
-        for plant in target.planted_bugs.values():
-            if plant.oracle != "accuracy":
-                found = seen(target, plant.name, plant.oracle, 400)
-                board.others[f"{target.name} {plant.name}"] = (plant.oracle, found)
+        for planted_bug in target.planted_bugs.values():
+            if planted_bug.oracle != "accuracy":
+                found = seen(target, planted_bug.name, planted_bug.oracle, 400)
+                board.others[f"{target.name} {planted_bug.name}"] = (planted_bug.oracle, found)
         print(f"{target.name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
     asked.out.mkdir(parents=True, exist_ok=True)
     plot(board, asked.out / "scoreboard.svg")

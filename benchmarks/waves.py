@@ -28,7 +28,7 @@ import torch
 from fuzz.backends.base import ReplicaLimits
 from fuzz.backends.replay import trace
 from fuzz.model.case import Case
-from fuzz.model.oracles import sample_oracles
+from fuzz.model.oracle_specs import sample_oracles
 from fuzz.model.recipes.torch_values import tensor
 from fuzz.oracles import base
 from fuzz.oracles.comparison import screening

@@ -49,7 +49,7 @@ def find_failures(target: spec.Target, options: RunOptions) -> Iterator[str]:
     """What disagrees, each as one screen: saved entries, then findings of newly drawn cases."""
     for result in replay_saved(target, options):
         if result.reproduced and result.entry.status != "accepted" or not result.passed:
-            yield replay_screen(result)
+            yield format_replayed_entry(result)
     yield from fuzz_target(target, options)
 
 
@@ -87,18 +87,18 @@ def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
     for bug in result.bugs:
         entry = corpus.read(Path(bug.path))
         if entry.status != "accepted":
-            yield entry_screen(entry, Path(bug.path))
+            yield format_saved_entry(entry, Path(bug.path))
 
 
-def replay_screen(result: ReplayedEntry) -> str:
+def format_replayed_entry(result: ReplayedEntry) -> str:
     """An entry that did not do what its status says, on one screen."""
-    return f"{result.path}: {result.message}\n\n{entry_screen(result.entry, result.path)}"
+    return f"{result.path}: {result.message}\n\n{format_saved_entry(result.entry, result.path)}"
 
 
-def entry_screen(entry: Entry, path: Path) -> str:
-    from fuzz.report.text import replay_command, screen
+def format_saved_entry(entry: Entry, path: Path) -> str:
+    from fuzz.report.text import format_entry, replay_command
 
-    return screen(entry, str(path), replay_command(path))
+    return format_entry(entry, str(path), replay_command(path))
 
 
 def target(**declaration: Any) -> Callable[[spec.Launcher], Target]:

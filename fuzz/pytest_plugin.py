@@ -18,7 +18,7 @@ COLLECTED = pytest.StashKey[set[Path]]()
 """Entries that are collected already, so that one beside a target file and in a collected folder is one test."""
 
 
-class Disagreement(Exception):
+class DisagreementError(Exception):
     """Holds the screen that is shown in place of a traceback."""
 
 
@@ -114,7 +114,7 @@ class _Item(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         from fuzz.errors import FuzzError
 
-        if isinstance(excinfo.value, Disagreement | FuzzError):
+        if isinstance(excinfo.value, DisagreementError | FuzzError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 
@@ -137,7 +137,7 @@ class FuzzItem(_Item):
         backend, seed, corpus = option("--fuzz-backend"), option("--fuzz-seed"), option("--fuzz-corpus")
         options = RunOptions(qualified_name(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
         if screens := list(fuzz_target(self.target, options)):
-            raise Disagreement("\n\n".join(screens))
+            raise DisagreementError("\n\n".join(screens))
 
 
 class ReplayItem(_Item):
@@ -151,12 +151,12 @@ class ReplayItem(_Item):
         self.entry, self.target = entry, target
 
     def runtest(self) -> None:
-        from fuzz.api import replay_screen
+        from fuzz.api import format_replayed_entry
         from fuzz.run.replay import replay_entries
 
         for result in replay_entries([self.entry], self.config.getoption("--fuzz-backend"), self.target):
             if not result.passed:
-                raise Disagreement(replay_screen(result))
+                raise DisagreementError(format_replayed_entry(result))
             if result.undecided:
                 pytest.skip(result.message)
             if result.reproduced:

@@ -25,7 +25,7 @@ from typing import Any
 from fuzz.campaign.config import CampaignConfig, parse_config
 from fuzz.campaign.hosts.ray_hosts import RayHosts
 from fuzz.campaign.launch import run_campaign
-from fuzz.campaign.protocol import Event, Failure, Progress, Request, Slice
+from fuzz.campaign.protocol import Event, Progress, Request, RequestEnded, Slice
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
 LONG = 1e5
@@ -66,7 +66,7 @@ class MeasuredHosts(RayHosts):
         for number, event in super().collect(seconds):
             if type(event) is Progress and event.cases:
                 self.now[number] = WorkerProgress(event.plans, event.cases)
-            if isinstance(event, Failure):
+            if isinstance(event, RequestEnded):
                 print(f"worker {number}: {event}", file=sys.stderr, flush=True)
             yield number, event
         self._check()

@@ -111,7 +111,7 @@ def launch(
         return check_outputs(target, launcher(**tensors, **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
-    reported = knobs.set(**call.launch.given()) if call.launch else nullcontext()
+    reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
     with reported, backend.session(order) as session, GuardedAllocations(session.on_operation) as allocations:
         outputs = compute(launch_with, inputs, cotangents)
         backend.synchronize()

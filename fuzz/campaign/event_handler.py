@@ -54,7 +54,7 @@ class EventHandler:
         if slot.slice:
             self.state.add_hit(slot.slice, event)
 
-    def on_saved(self, slot: WorkerSlot, event: protocol.Saved) -> None:
+    def on_saved(self, slot: WorkerSlot, event: protocol.EntrySaved) -> None:
         if not slot.slice:
             return
         new = self.state.add_saved(slot.slice, event)
@@ -95,7 +95,7 @@ class EventHandler:
             self.record_suspects(slot.job)
             self.planner.end_slice(slot, died=True)
 
-    def on_died(self, slot: WorkerSlot, event: protocol.Died) -> None:
+    def on_died(self, slot: WorkerSlot, event: protocol.HostDied) -> None:
         """The slice is lost from where it last reported to stand; what ran is run first by the next one."""
         if slot.state == "starting":
             slot.failed_starts, slot.last_failure = slot.failed_starts + 1, event.why
@@ -123,7 +123,7 @@ HANDLERS: dict[type, Callable[[EventHandler, WorkerSlot, Any], None]] = {
     protocol.Started: EventHandler.on_started,
     protocol.Progress: EventHandler.on_progress,
     protocol.Hit: EventHandler.on_hit,
-    protocol.Saved: EventHandler.on_saved,
+    protocol.EntrySaved: EventHandler.on_saved,
     protocol.SuspectCleared: EventHandler.on_suspect_cleared,
     protocol.SliceDone: EventHandler.on_slice_done,
     protocol.Replaying: EventHandler.on_replaying,
@@ -132,6 +132,6 @@ HANDLERS: dict[type, Callable[[EventHandler, WorkerSlot, Any], None]] = {
     protocol.Refused: EventHandler.on_refused,
     protocol.Unwritable: EventHandler.on_unwritable,
     protocol.Failed: EventHandler.on_failed,
-    protocol.Died: EventHandler.on_died,
+    protocol.HostDied: EventHandler.on_died,
 }
 """What is done on each event; the others are only signs of life."""

@@ -116,7 +116,7 @@ class Hit(Event):
     case: int
 
 
-class Saved(Hit):
+class EntrySaved(Hit):
     """An entry was written; `finding` is the JSON document of the finding.
 
     A remote host adds the entry's text, and the names of entries of the folder that it has removed.
@@ -154,25 +154,25 @@ class ReplayDone(Event):
     """A request to replay has ended."""
 
 
-class Failure(Event):
+class RequestEnded(Event):
     """A request or a host has ended otherwise than it should, and `why`."""
 
     why: str
 
 
-class Refused(Failure):
+class Refused(RequestEnded):
     """The request cannot be done: a target, a backend or an engine is wrong."""
 
 
-class Unwritable(Failure):
+class Unwritable(RequestEnded):
     """Nothing can be kept any more: a full disk, or a corpus that cannot be read."""
 
 
-class Failed(Failure):
+class Failed(RequestEnded):
     """An internal error ended the request."""
 
 
-class Died(Failure):
+class HostDied(RequestEnded):
     """The host's process ended. Whoever started it says so."""
 
 

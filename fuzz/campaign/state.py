@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.campaign.protocol import Hit, Progress, Replayed, Saved, Slice, SliceDone
+from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
 from fuzz.campaign.store import Campaign, Finding, Job, Occurrence, Statistic, Store, finding_of
@@ -195,7 +195,7 @@ class CampaignState:
 
     # Findings.
 
-    def add_saved(self, running: RunningSlice, event: Saved) -> str:
+    def add_saved(self, running: RunningSlice, event: EntrySaved) -> str:
         """Takes up an entry that a slice has written; the id of a finding that is new, or nothing."""
         path, replaced = Path(event.path), Path(event.replaced).stem if event.replaced else ""
         name, mark = path.stem, tag(running.before)

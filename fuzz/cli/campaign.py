@@ -11,8 +11,8 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put_json
-from fuzz.cli.options import Json, JunitFindings, OnlyNew, SarifFindings
-from fuzz.cli.store import needs_service
+from fuzz.cli.shared_options import Json, JunitFindings, OnlyNew, SarifFindings
+from fuzz.cli.store import require_service_packages
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
 from fuzz.run.replay import load_target_of
@@ -30,7 +30,7 @@ def campaign(
     json: Json = False,
 ) -> int:
     """Fuzz many targets with many workers until a budget ends; the same command with --resume goes on."""
-    needs_service()
+    require_service_packages()
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
     from fuzz.campaign.config import load_config

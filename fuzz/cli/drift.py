@@ -8,16 +8,16 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.options import BackendName, FindingsFolder, Json
+from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
 from fuzz.drift import BatchDrift, DriftPlan, make_plan
+from fuzz.drift.drift_plot import make_plot
 from fuzz.drift.plan import BATCHES
-from fuzz.drift.plot import make_plot
 from fuzz.drift.report import drift_json, format_table
 from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
-from fuzz.model.oracles import INVARIANCE
-from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
+from fuzz.model.oracle_specs import INVARIANCE
+from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder

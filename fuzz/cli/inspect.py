@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.options import Json
+from fuzz.cli.shared_options import Json
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from fuzz.cli.console import put, put_json
-from fuzz.cli.options import BackendName, EntriesTarget, Json
+from fuzz.cli.shared_options import BackendName, EntriesTarget, Json
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import replay_item
 from fuzz.run.replay import ReplayedEntry, replay_entries

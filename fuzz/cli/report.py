@@ -11,8 +11,8 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put
-from fuzz.cli.options import EntriesTarget, PlotBackendName
-from fuzz.cli.store import URL, needs_service
+from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
+from fuzz.cli.store import URL, require_service_packages
 from fuzz.model.entry import STATUSES
 from fuzz.report.files import check, write
 from fuzz.report.text import replay_command
@@ -42,7 +42,7 @@ def report(
     if path.exists() or "/" in what or what.endswith(".yaml") or what == "corpus":
         paths, title = tuple(corpus.entry_files([path])), "" if path.is_file() else f"Findings in {path}"
     else:
-        needs_service()
+        require_service_packages()
         from fuzz.web.pages.campaign_report import read_campaign
 
         title, paths, campaign_facts, tables = read_campaign(what, store)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put_json
-from fuzz.cli.options import BackendName, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
+from fuzz.cli.shared_options import BackendName, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
 from fuzz.report.json import run_json

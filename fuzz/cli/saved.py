@@ -10,12 +10,12 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import put
-from fuzz.cli.options import BackendName, EntryPath, EntryTarget
+from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.oracles import PARITY
-from fuzz.report.text import replay_command, screen
+from fuzz.model.oracle_specs import PARITY
+from fuzz.report.text import format_entry, replay_command
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.shrink.shrinker import Budget
@@ -33,13 +33,13 @@ def show(
     entry = corpus.read(path)
     repeat = replay_command(path, target)
     if not script:
-        put(screen(entry, str(path), repeat))
+        put(format_entry(entry, str(path), repeat))
         return 0
     from fuzz.report.reproducer.script import script as program
 
     _, loaded = load_target_of(entry, path, target)
-    plant = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    put(program(entry, loaded, plant, repeat))
+    planted_bug = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
+    put(program(entry, loaded, planted_bug, repeat))
     return 0
 
 
@@ -78,7 +78,7 @@ def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
         entry.provenance, verdict=bug.least.verdict, diagnosis=bug.least.diagnosis, cross_checks=cross_checks
     )
     smaller = replace(entry, case=bug.case, finding=bug.least.reported_finding, provenance=provenance)
-    return corpus.save(path.parent, smaller, path)
+    return corpus.save_in_folder(path.parent, smaller, path)
 
 
 def mark(

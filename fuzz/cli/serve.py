@@ -9,8 +9,8 @@ import typer
 
 from fuzz.backends import check_name
 from fuzz.cli.console import errors
-from fuzz.cli.options import PlotBackendName
-from fuzz.cli.store import URL, needs_service
+from fuzz.cli.shared_options import PlotBackendName
+from fuzz.cli.store import URL, require_service_packages
 from fuzz.errors import UsageError
 from fuzz.run.environment import fuzz_version
 
@@ -33,7 +33,7 @@ def serve(
     backend: PlotBackendName = "auto",
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
-    require_server()
+    require_server_packages()
     check_name(backend)
     from fuzz.campaign.config import load_config
     from fuzz.web.server import run
@@ -50,9 +50,9 @@ def serve(
     return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}", highlight=False))
 
 
-def require_server() -> None:
+def require_server_packages() -> None:
     """UsageError where the packages of the service are not installed."""
-    needs_service()
+    require_service_packages()
     try:
         import fastapi as _fastapi  # noqa: F401
         import jinja2 as _jinja2  # noqa: F401

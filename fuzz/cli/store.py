@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import put, put_json
-from fuzz.cli.options import Json, StoreUrl
+from fuzz.cli.shared_options import Json, StoreUrl
 from fuzz.errors import CorpusError, UsageError
 
 URL = "sqlite:///.fuzz/store.sqlite"
@@ -26,7 +26,7 @@ def rebuild(
     json: Json = False,
 ) -> int:
     """Make the findings of a store again from a corpus folder."""
-    needs_service()
+    require_service_packages()
     from fuzz.campaign.store import Store
     from fuzz.campaign.store import rebuild as rebuild_store
 
@@ -43,7 +43,7 @@ def rebuild(
     return int(bool(result.unreadable))
 
 
-def needs_service() -> None:
+def require_service_packages() -> None:
     """UsageError where the packages of campaigns are not installed."""
     try:
         import alembic as _alembic  # noqa: F401

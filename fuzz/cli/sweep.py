@@ -10,17 +10,17 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.options import BackendName, FindingsFolder, Json
+from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.errors import UsageError
-from fuzz.report.plots.figure import check_plot_path, plot_title, save_figure
+from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.findings import CaseFiler
-from fuzz.sweep.plot import make_plots
 from fuzz.sweep.report import fixed_values, format_table, sweep_json
 from fuzz.sweep.runner import file_findings, run_sweep
+from fuzz.sweep.ulp_plots import make_plots
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""

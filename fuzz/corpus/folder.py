@@ -63,12 +63,12 @@ def write(path: Path, entry: Entry) -> None:
             raise CorpusError(f"cannot write {path}: {error.strerror}") from None
 
 
-def add(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
-    """Saves an entry in the folder of its target, as `save` does, and returns its path."""
-    return save(folder / entry.case.target, entry, previous)
+def save_entry(corpus: Path, entry: Entry, previous: Path | None = None) -> Path:
+    """Saves an entry in the folder of its target in a corpus, as `save_in_folder` does, and returns its path."""
+    return save_in_folder(corpus / entry.case.target, entry, previous)
 
 
-def save(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
+def save_in_folder(folder: Path, entry: Entry, previous: Path | None = None) -> Path:
     """Saves an entry in `folder` under its name, and returns its path; an existing entry there keeps its status.
 
     It replaces the entry `previous`. That one gets the new name first, so that at no moment there are two of the same

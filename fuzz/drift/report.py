@@ -12,7 +12,7 @@ from fuzz.drift.runner import breaks_promise
 from fuzz.report.json import finding_json
 from fuzz.run.fuzzer import Result
 
-SHOWN = (1, 2, 5, 10, 15)
+TABLE_LAYERS = (1, 2, 5, 10, 15)
 """Layers that the table shows, beside the last one."""
 
 
@@ -53,7 +53,7 @@ def format_table(plan: DriftPlan, batches: list[BatchDrift]) -> str:
 def format_rows(plan: DriftPlan, batches: list[BatchDrift]) -> Iterator[str]:
     yield f"{'batch':>6}{'layer':>7}{'drift':>12}{'from truth':>12}{'envelope':>12}   elements with other bits"
     for layer in (layer for batch in batches for layer in batch.layers):
-        if layer.layer in (*SHOWN, plan.layers):
+        if layer.layer in (*TABLE_LAYERS, plan.layers):
             beyond = f", {layer.beyond} beyond the envelope" if layer.beyond else ""
             numbers = f"{layer.drift:>12.3g}{layer.truth_error:>12.3g}{layer.envelope:>12.3g}"
             yield f"{layer.batch:>6}{layer.layer:>7}{numbers}   {layer.differ}{beyond}"

@@ -74,7 +74,7 @@ class LaunchOptions:
     multiprocessor_count: int | None = None
     max_shared_mem: int | None = None
 
-    def given(self) -> dict[str, int]:
+    def as_dict(self) -> dict[str, int]:
         """The options that are not None, by name."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
@@ -227,7 +227,7 @@ def _off_default(call: Call, defaults: Mapping[str, object]) -> int:
     layouts = sum(argument.layout != CONTIGUOUS for argument in call.tensors.values())
     dtypes = sum(argument.dtype != defaults.get(name, argument.dtype) for name, argument in call.tensors.items())
     options = sum(value != defaults.get(name, value) for name, value in call.options.items())
-    return layouts + dtypes + options + len(call.launch.given() if call.launch else ())
+    return layouts + dtypes + options + len(call.launch.as_dict() if call.launch else ())
 
 
 def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...]:
@@ -238,7 +238,7 @@ def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...
         for value in call.tensors.values()
     )
     dtypes = tuple(value.dtype for value in call.tensors.values())
-    launch = tuple(call.launch.given().items()) if call.launch else ()
+    launch = tuple(call.launch.as_dict().items()) if call.launch else ()
     return (layouts, dtypes, tuple(str(value) for value in call.options.values()), launch)
 
 

@@ -51,7 +51,7 @@ def with_option(case: Case, index: int, name: str, value: Scalar) -> Case:
 
 def with_launch(case: Case, launch: LaunchOptions | None) -> Case:
     """The case with the same launch options in every call; none at all where they are all None."""
-    launch = launch if launch is not None and launch.given() else None
+    launch = launch if launch is not None and launch.as_dict() else None
     return replace(case, calls=tuple(replace(call, launch=launch) for call in case.calls))
 
 

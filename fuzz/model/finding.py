@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fuzz.model.oracles import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle
+from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle_spec
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
@@ -94,7 +94,7 @@ class Finding:
         """
         if self.oracle != other.oracle:
             return False
-        spec = find_oracle(self.oracle)
+        spec = find_oracle_spec(self.oracle)
         if spec.one_bug or self.symptom == other.symptom == "offset-overflow":
             return True
         mine, others = (spec.subjects(one.symptom, one.outputs) for one in (self, other))

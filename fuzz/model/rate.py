@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 Z = 1.959964
 """Standard normal quantile of a two-sided interval of 95 %."""
-DOUBT = 0.01
+MISS_PROBABILITY = 0.01
 """Probability with which a disagreement that is there may stay unseen."""
 MOST = 200
 """Runs that one decision may take."""
@@ -15,9 +15,9 @@ MOST = 200
 
 @dataclass(frozen=True)
 class Rate:
-    """A disagreement that showed itself in `shown` of `runs` runs of one case."""
+    """A disagreement that showed itself in `disagreements` of `runs` runs of one case."""
 
-    shown: int = 1
+    disagreements: int = 1
     runs: int = 1
 
     @staticmethod
@@ -28,12 +28,12 @@ class Rate:
 
     @property
     def certain(self) -> bool:
-        return self.shown >= self.runs
+        return self.disagreements >= self.runs
 
     @property
     def interval(self) -> tuple[float, float]:
         """The probability of showing itself, with 95 % confidence: Wilson's score interval (1927, J. ASA 22, 209)."""
-        share, n = self.shown / self.runs, self.runs
+        share, n = self.disagreements / self.runs, self.runs
         middle = share + Z * Z / (2 * n)
         half = Z * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
         scale = 1 + Z * Z / n
@@ -41,8 +41,8 @@ class Rate:
 
     @property
     def runs_to_try(self) -> int:
-        """Runs after which it has shown itself but for DOUBT, were this the true rate: enough to try a smaller case."""
-        return 1 if self.certain else _runs(self.shown / self.runs)
+        """Runs that all miss it with MISS_PROBABILITY, if this were the true rate: enough to try a smaller case."""
+        return 1 if self.certain else _runs(self.disagreements / self.runs)
 
     @property
     def runs_to_decide(self) -> int:
@@ -50,7 +50,7 @@ class Rate:
         return 1 if self.certain else _runs(self.interval[0])
 
     def __str__(self) -> str:
-        return f"{self.shown}/{self.runs}"
+        return f"{self.disagreements}/{self.runs}"
 
     def describe(self) -> str:
         """For people: the interval too where it does not always show itself."""
@@ -59,4 +59,4 @@ class Rate:
 
 
 def _runs(probability: float) -> int:
-    return min(math.ceil(math.log(DOUBT) / math.log(1 - max(probability, 1e-3))), MOST)
+    return min(math.ceil(math.log(MISS_PROBABILITY) / math.log(1 - max(probability, 1e-3))), MOST)

@@ -1,8 +1,8 @@
-"""Finds disagreements, one oracle for each kind. Their list, in the order of filing, is in fuzz/model/oracles.py."""
+"""Finds disagreements, one oracle for each kind. fuzz/model/oracle_specs.py lists them in the order of filing."""
 
 from importlib import import_module
 
-from fuzz.model.oracles import ORACLE_NAMES
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.oracles.base import Oracle
 
 

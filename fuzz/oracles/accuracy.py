@@ -16,7 +16,7 @@ import torch
 from fuzz.backends.execute import run
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, Unadjudicated
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
@@ -49,7 +49,7 @@ def run_twice():
 
 
 class Accuracy(CaseOracle):
-    spec = oracles.ACCURACY
+    spec = oracle_specs.ACCURACY
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.reference is not None or target.baseline is not None
@@ -151,7 +151,7 @@ def make_finding(
     message = f"{'+'.join(wrong)}: {count} of {total} elements wrong; {first.output}{list(first.index)} is "
     message += f"{first.got}, should be {first.want}"
     return Finding(
-        oracles.ACCURACY.name,
+        oracle_specs.ACCURACY.name,
         tuple(wrong),
         symptom,
         message,

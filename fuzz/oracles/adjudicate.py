@@ -11,7 +11,7 @@ import torch
 
 from fuzz.errors import Unadjudicated
 from fuzz.model.finding import Element, Finding, Verdict
-from fuzz.model.oracles import ACCURACY
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles.comparison.bits import SHOWN, make_element
 from fuzz.oracles.comparison.elements import SAFETY, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs

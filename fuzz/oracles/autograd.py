@@ -16,7 +16,7 @@ import torch
 
 from fuzz.backends.autodiff import Computation
 from fuzz.backends.execute import run
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
@@ -110,7 +110,7 @@ class Baseline:
 
 
 class Autograd(CaseOracle):
-    spec = oracles.AUTOGRAD
+    spec = oracle_specs.AUTOGRAD
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.differentiable and len(case.calls) == 1
@@ -168,7 +168,7 @@ def check_missing_gradients(baseline: Baseline) -> Finding | None:
     if not names:
         return None
     message = f"{'+'.join(names)}: None, where the reference has a gradient"
-    return Finding(oracles.AUTOGRAD.name, tuple(names), "missing", message)
+    return Finding(oracle_specs.AUTOGRAD.name, tuple(names), "missing", message)
 
 
 def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
@@ -177,7 +177,7 @@ def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
     outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend, computation=context.computation)
     if isinstance(outcome, Raised):
         message = f"raised {outcome.message} {context.circumstance}"
-        return Finding(oracles.AUTOGRAD.name, ("launcher",), "raised", message)
+        return Finding(oracle_specs.AUTOGRAD.name, ("launcher",), "raised", message)
     if not isinstance(outcome, Returned) or outcome.calls[-1].accesses:
         return None
     got = outcome.calls[-1].outputs
@@ -219,7 +219,7 @@ def check_kernel(baseline: Baseline, context: GraphContext, got: Outputs) -> Fin
     lost = tuple(f"d{name}" for name in context.wanted if f"d{name}" in baseline.outputs and f"d{name}" not in got)
     if lost:
         message = f"{'+'.join(lost)}: None {context.circumstance}"
-        return Finding(oracles.AUTOGRAD.name, lost, context.symptom, message)
+        return Finding(oracle_specs.AUTOGRAD.name, lost, context.symptom, message)
     pairs = baseline.wrong_pairs(got)
     problem = f"{'+'.join(pairs)} is wrong {context.circumstance}"
     return disagreement(pairs, context.symptom, problem) if pairs else None
@@ -243,7 +243,7 @@ def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> 
     message = f"{problem} in {wrong} of {total} elements: {first.output}{list(first.index)} is {first.got}, "
     message += f"should be {first.want}" + (f", because {reason}" if reason else "")
     return Finding(
-        oracles.AUTOGRAD.name,
+        oracle_specs.AUTOGRAD.name,
         tuple(pairs),
         symptom,
         message,

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import OracleSpec
+from fuzz.model.oracle_specs import OracleSpec
 from fuzz.oracles.comparison.bits import differing_rows
 from fuzz.oracles.execution.examination import Examination, stacked_outputs
 from fuzz.oracles.execution.rerun import Rerun, run_again

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from fuzz.backends.allocations import fill_without_poison
 from fuzz.backends.execute import run
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import CallResult, Returned
@@ -51,7 +51,7 @@ def check():
 
 
 class Bounds(CaseOracle):
-    spec = oracles.BOUNDS
+    spec = oracle_specs.BOUNDS
 
     def applies(self, target: Target, case: Case) -> bool:
         return True
@@ -95,7 +95,7 @@ def _find_stray_access(call: CallResult, index: int) -> Finding | None:
     buffers = tuple(dict.fromkeys(access.buffer for access in call.accesses))
     symptom = SYMPTOMS[access.kind]
     return Finding(
-        oracles.BOUNDS.name,
+        oracle_specs.BOUNDS.name,
         buffers,
         symptom,
         access.where,
@@ -111,4 +111,4 @@ def _find_unwritten(call: CallResult, index: int) -> Finding | None:
     elements = tuple(Element(name, place, "never written", "", "") for name, place in call.unwritten.items())
     names = tuple(call.unwritten)
     message = f"{'+'.join(names)}: element {list(elements[0].index)} was never written"
-    return Finding(oracles.BOUNDS.name, names, "unwritten", message, elements, call=index)
+    return Finding(oracle_specs.BOUNDS.name, names, "unwritten", message, elements, call=index)

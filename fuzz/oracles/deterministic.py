@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fuzz.backends.execute import run
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Returned
@@ -39,7 +39,7 @@ def run_twice():
 
 
 class Deterministic(RerunOracle):
-    spec = oracles.DETERMINISTIC
+    spec = oracle_specs.DETERMINISTIC
 
     def applies(self, target: Target, case: Case) -> bool:
         return target.deterministic and len(case.calls) == 1

@@ -5,7 +5,7 @@ A death or a hang is seen from outside the worker, and filed under this oracle a
 
 from __future__ import annotations
 
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import CaseOracle
@@ -47,7 +47,7 @@ def check():
 
 
 class Fault(CaseOracle):
-    spec = oracles.FAULT
+    spec = oracle_specs.FAULT
 
     def applies(self, target: Target, case: Case) -> bool:
         return True

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import DType
@@ -42,7 +42,7 @@ def run_twice():
 
 
 class Invariance(RerunOracle):
-    spec = oracles.INVARIANCE
+    spec = oracle_specs.INVARIANCE
 
     def applies(self, target: Target, case: Case) -> bool:
         return bool(target.batch or target.rows) and case.split is not None and len(case.calls) == 1

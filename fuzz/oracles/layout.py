@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
@@ -28,7 +28,7 @@ def run_twice():
 
 
 class Layout(RerunOracle):
-    spec = oracles.LAYOUT
+    spec = oracle_specs.LAYOUT
 
     def applies(self, target: Target, case: Case) -> bool:
         plain = all(value.layout == CONTIGUOUS for value in case.last.tensors.values())

@@ -5,7 +5,7 @@ Triton's writes do not move a tensor's version counter, so autograd cannot see t
 
 from __future__ import annotations
 
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
@@ -47,7 +47,7 @@ def check():
 
 
 class Mutation(CaseOracle):
-    spec = oracles.MUTATION
+    spec = oracle_specs.MUTATION
 
     def applies(self, target: Target, case: Case) -> bool:
         return True

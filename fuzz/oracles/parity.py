@@ -6,7 +6,7 @@ under this oracle.
 
 from __future__ import annotations
 
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import CaseOracle
@@ -16,7 +16,7 @@ from fuzz.target.spec import Target
 
 
 class Parity(CaseOracle):
-    spec = oracles.PARITY
+    spec = oracle_specs.PARITY
 
     def applies(self, target: Target, case: Case) -> bool:
         return False

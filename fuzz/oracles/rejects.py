@@ -10,7 +10,7 @@ import torch
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import allocate_buffer
 from fuzz.errors import TargetError, one_line
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import Oracle
@@ -33,7 +33,7 @@ def check():
 
 
 class Rejects(Oracle):
-    spec = oracles.REJECTS
+    spec = oracle_specs.REJECTS
 
     def applies(self, target: Target, case: Case) -> bool:
         return bool(target.rejects) and len(case.calls) == 1

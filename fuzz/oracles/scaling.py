@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import DType
 from fuzz.model.dtypes import dtype as named_dtype
@@ -74,7 +74,7 @@ def check():
 
 
 class Scaling(RerunOracle):
-    spec = oracles.SCALING
+    spec = oracle_specs.SCALING
 
     def applies(self, target: Target, case: Case) -> bool:
         promised = target.linear or target.shifts or target.batch or target.rows

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.report.text import headline, replay_command, screen
+from fuzz.report.text import format_entry, headline, replay_command
 from fuzz.run.fuzzer import Result
 from fuzz.run.replay import ReplayedEntry
 from fuzz.target.spec import Target
@@ -49,7 +49,7 @@ class ReportItem:
     @property
     def text(self) -> str:
         """The whole screen of the finding, ending with the command that repeats it."""
-        return screen(self.entry, self.path, replay_command(self.path))
+        return format_entry(self.entry, self.path, replay_command(self.path))
 
 
 def make_item(entry: Entry, target: Target, path: str, state: str, seen: str, message: str) -> ReportItem:

@@ -56,7 +56,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "calls": len(bug.case.calls),
         "dims": dict(bug.case.last.dims),
         "elements": bug.case.elements(),
-        "rate": [bug.rate.shown, bug.rate.runs],
+        "rate": [bug.rate.disagreements, bug.rate.runs],
         "rate_interval": [round(end, 4) for end in bug.rate.interval],
         "first_case": bug.origin.index,
         "first_seconds": round(bug.origin.seconds, 3),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.report.json import VERSION, finding_json
-from fuzz.report.progress import Progress
+from fuzz.report.progress import TerminalProgress
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.target.spec import Target
@@ -63,7 +63,7 @@ def finding_document(
 
 
 @dataclass
-class NotifyingProgress(Progress):
+class NotifyingProgress(TerminalProgress):
     """Shows progress, and notifies a command of each new finding once. A command that fails is a warning."""
 
     notification: str = ""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.report.text import case_lines, element_lines, headline, screen
+from fuzz.report.text import case_lines, element_lines, format_entry, headline
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.watcher import Watcher
@@ -21,7 +21,7 @@ from fuzz.triage.bug import Bug
 
 
 @dataclass
-class Progress(Watcher):
+class TerminalProgress(Watcher):
     """Writes the events of a run to a console. `command` is what repeats a finding, before the path of its entry."""
 
     console: Console
@@ -57,7 +57,7 @@ class Progress(Watcher):
 
     def on_shrunk(self, bug: Bug) -> None:
         path = f"{bug.path} (shrunk in {bug.executions} executions)"
-        self._print(screen(bug.to_entry(), path, f"{self.command} {bug.path}"))
+        self._print(format_entry(bug.to_entry(), path, f"{self.command} {bug.path}"))
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         self._print(f"case {index} {reason}; not counted as a finding")

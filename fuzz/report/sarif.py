@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
 
-from fuzz.model.oracles import find_oracle
+from fuzz.model.oracle_specs import find_oracle_spec
 from fuzz.report.items import ReportItem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -29,7 +29,7 @@ def sarif(items: Sequence[ReportItem], version: str) -> str:
 
 def title(oracle: str) -> str:
     """What is wrong, by the name of the oracle."""
-    return "a seed case disagrees" if oracle == SEED else find_oracle(oracle).title
+    return "a seed case disagrees" if oracle == SEED else find_oracle_spec(oracle).title
 
 
 def rule(name: str) -> dict[str, Any]:

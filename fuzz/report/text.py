@@ -24,7 +24,7 @@ def replay_command(path: object, target: str = "") -> str:
     return f"fuzz replay {path}" + (f" --target {target}" if target else "")
 
 
-def screen(entry: Entry, path: str, command: str) -> str:
+def format_entry(entry: Entry, path: str, command: str) -> str:
     """The whole entry as text of at most about 40 lines."""
     finding = entry.finding
     head = f"{entry.case.target}" + (f" (planted: {entry.planted})" if entry.planted else "")
@@ -51,7 +51,7 @@ def case_lines(case: Case) -> Iterator[str]:
         options = [f"{name}={value}" for name, value in call.options.items()]
         yield prefix + " ".join([*(f"{name}={size}" for name, size in call.dims.items()), *options])
         if call.launch:
-            yield f"  launched with {', '.join(f'{name}={value}' for name, value in call.launch.given().items())}"
+            yield f"  launched with {', '.join(f'{name}={value}' for name, value in call.launch.as_dict().items())}"
         width = max(map(len, call.tensors), default=0)
         for name, value in call.tensors.items():
             yield f"  {name:<{width}}  {argument_text(value, call)}"

@@ -9,7 +9,7 @@ from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import PARITY
+from fuzz.model.oracle_specs import PARITY
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.conditions import non_defaults

@@ -13,9 +13,9 @@ from fuzz import corpus
 from fuzz.backends import BACKENDS
 from fuzz.errors import TargetError
 from fuzz.model.case import Case
-from fuzz.model.oracles import SAMPLED_ORACLES, sample_oracles
+from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.deduplicate import known_bugs
-from fuzz.run.findings import FindingHandler
+from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler

@@ -9,7 +9,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.backends import DEFAULT
 from fuzz.model.entry import Entry
-from fuzz.model.oracles import ACCURACY, SAMPLED_ORACLES
+from fuzz.model.oracle_specs import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, start_worker_server

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuzz.model.oracles import ACCURACY
+from fuzz.model.oracle_specs import ACCURACY
 
 BOUNDS = (-5.0, -2.0, -0.5, 0.5, 2.0, 5.0)
 REGIONS = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fuzz.model.case import Case
-from fuzz.report.progress import Progress
+from fuzz.report.progress import TerminalProgress
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
@@ -33,7 +33,7 @@ class FixedCasesFuzzer(Fuzzer):
             yield ReplicaGroup(case, (self.sampled,), index)
 
 
-class FindingsProgress(Progress):
+class FindingsProgress(TerminalProgress):
     """Shows findings only: the command has reported its own progress."""
 
     def on_start(self, *arguments: object) -> None: ...

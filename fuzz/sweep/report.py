@@ -119,10 +119,10 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
         every = "every one of " if plan.exhaustive else ""
         if plan.large:
             every = f"the {other['judged']:,} values of largest error among "
-        yield f"contract           kept by {every}{counts.count:,} values{format_proof(plan, counts)}"
+        yield f"contract           kept by {every}{counts.count:,} values{format_error_bound(plan, counts)}"
 
 
-def format_proof(plan: SweepPlan, counts: SweepCounts) -> str:
+def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
     """What an exhaustive sweep proves."""
     if not plan.exhaustive or counts.other["nonfinite"]:
         return ""

@@ -106,32 +106,34 @@ def load_planted(target: Target, name: str) -> tuple[PlantedBug, Launcher]:
     if name not in target.planted_bugs:
         known = ", ".join(target.planted_bugs) or "none"
         raise TargetError(f"target {target.name!r} has no planted bug {name!r}; known: {known}")
-    plant = target.planted_bugs[name]
-    if plant.launcher is not None:
-        return plant, plant.launcher
-    variant = targets_in(_variant(target, plant))[target.name]
-    return plant, variant.launcher
+    planted_bug = target.planted_bugs[name]
+    if planted_bug.launcher is not None:
+        return planted_bug, planted_bug.launcher
+    variant = targets_in(_variant(target, planted_bug))[target.name]
+    return planted_bug, variant.launcher
 
 
-def variant_source(target: Target, plant: PlantedBug) -> str:
-    """The target's source text with the planted bug's changes; each changed text stands once above the plants."""
+def variant_source(target: Target, planted_bug: PlantedBug | None) -> str:
+    """The target's source text with a planted bug's changes; each changed text stands once above the planted bugs."""
     source = target.path.read_text(encoding="utf-8")
+    if planted_bug is None:
+        return source
     start = source.find(f"{target.launcher.__name__}.planted(")
-    kernel, plants = source[:start], source[start:]
-    for old, new in plant.changes:
-        if kernel.count(old) != 1:
-            raise TargetError(f"planted bug {plant.name!r}: {old!r} stands {kernel.count(old)} times in {target.path}")
+    kernel, declarations = source[:start], source[start:]
+    for old, new in planted_bug.changes:
+        if (count := kernel.count(old)) != 1:
+            raise TargetError(f"planted bug {planted_bug.name!r}: {old!r} stands {count} times in {target.path}")
         kernel = kernel.replace(old, new)
-    return kernel + plants
+    return kernel + declarations
 
 
-def _variant(target: Target, plant: PlantedBug) -> ModuleType:
-    name = f"{target.launcher.__module__}__{plant.name}"
+def _variant(target: Target, planted_bug: PlantedBug) -> ModuleType:
+    name = f"{target.launcher.__module__}__{planted_bug.name}"
     if name in sys.modules:
         return sys.modules[name]
     # Triton reads a kernel's source through inspect, which finds it in linecache under this name.
-    file = f"{target.path}[{plant.name}]"
-    source = variant_source(target, plant)
+    file = f"{target.path}[{planted_bug.name}]"
+    source = variant_source(target, planted_bug)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return _execute(name, file, source)
 

@@ -12,7 +12,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import Expression, Size, evaluate, names
 from fuzz.model.dtypes import DTYPES
-from fuzz.model.oracles import ORACLE_NAMES
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import Values
 from fuzz.target.contract import BITS, ENVELOPE, Contract, parse_contract
 
@@ -175,12 +175,12 @@ class Target:
         if name in self.planted_bugs:
             raise TargetError(f"{self.name} has a planted bug {name!r} already")
         changes = (change,) if isinstance(change, tuple) and change and isinstance(change[0], str) else tuple(change)
-        plant = PlantedBug(name, oracle, tuple(outputs), meaning, changes=changes)  # type: ignore[arg-type]
-        self.planted_bugs[name] = plant
+        planted_bug = PlantedBug(name, oracle, tuple(outputs), meaning, changes=changes)  # type: ignore[arg-type]
+        self.planted_bugs[name] = planted_bug
 
         def register(launcher: Launcher) -> Launcher:
             doc = (inspect.getdoc(launcher) or meaning).strip()
-            self.planted_bugs[name] = PlantedBug(name, oracle, plant.outputs, doc, launcher=launcher)
+            self.planted_bugs[name] = PlantedBug(name, oracle, planted_bug.outputs, doc, launcher=launcher)
             return launcher
 
         return register

@@ -9,7 +9,7 @@ from typing import Any
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Verdict
-from fuzz.model.oracles import ACCURACY, BOUNDS, MUTATION, find_oracle
+from fuzz.model.oracle_specs import ACCURACY, BOUNDS, MUTATION, find_oracle_spec
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 
@@ -138,19 +138,19 @@ class Bug:
             return False
         if case is not None and self._is_alias(finding, case):
             return True
-        if find_oracle(finding.oracle).compares_runs:
+        if find_oracle_spec(finding.oracle).compares_runs:
             wrong = [known for known in (self.widened_finding, *self.least.also) if known.oracle == ACCURACY.name]
             if any(set(known.outputs) & set(finding.outputs) for known in wrong):
                 return True
         explains_values = self._is_stray_access or self.value_needs is not None and self.value_needs <= departures
-        larger = case is None or nowhere_smaller(case, self.case)
+        larger = case is None or has_no_smaller_dim(case, self.case)
         also = self.least.also if larger and finding.oracle != MUTATION.name else ()
         alike = (known for known in (self.widened_finding, *also) if known.same_bug(finding))
         return any(explains_values or not is_number_beside_nan(known, finding) for known in alike)
 
     def _is_alias(self, finding: Finding, case: Case) -> bool:
         """Whether a finding that looked the same, in a case nowhere larger, turned out to have this cause."""
-        return any(looks_alike(known, finding) and nowhere_smaller(case, first) for known, first in self.aliases)
+        return any(looks_alike(known, finding) and has_no_smaller_dim(case, first) for known, first in self.aliases)
 
     @property
     def _is_stray_access(self) -> bool:
@@ -163,7 +163,7 @@ class Bug:
         return not self._is_stray_access and any(is_number_beside_nan(known, finding) for known in alike)
 
 
-def nowhere_smaller(case: Case, least: Case) -> bool:
+def has_no_smaller_dim(case: Case, least: Case) -> bool:
     """Whether no dim of a case's last call is smaller than that of another case."""
     sizes = least.last.dims
     return all(size >= sizes.get(name, size) for name, size in case.last.dims.items())

@@ -28,7 +28,7 @@ def non_defaults(case: Case, target: Target) -> frozenset[str]:
             names |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
         names |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
         names |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
-        names |= {f"launch {name}" for name in (call.launch.given() if call.launch else ())}
+        names |= {f"launch {name}" for name in (call.launch.as_dict() if call.launch else ())}
     return frozenset(names)
 
 
@@ -44,5 +44,5 @@ def _describe_departures(case: Case, target: Target) -> Iterator[str]:
     for name, option in case.last.options.items():
         if option != target.defaults.get(name):
             yield f"only with {name}={option!r}"
-    for name, number in (case.last.launch.given() if case.last.launch else {}).items():
+    for name, number in (case.last.launch.as_dict() if case.last.launch else {}).items():
         yield f"only with {LAUNCH_OPTIONS[name]} {number}"

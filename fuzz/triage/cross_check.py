@@ -13,7 +13,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends.interpreter import InterpreterBackend
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import ACCURACY
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict, finding_order
-from fuzz.model.oracles import ACCURACY, AUTOGRAD, MUTATION, find_oracle
+from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
@@ -85,9 +85,9 @@ class Triage:
     def confirm(self, case: Case, finding: Finding, history: Sequence[Case]) -> Bug | None:
         """A bug with its rate; with earlier calls put before it where the state they left matters; None if never."""
         rate = self.measure_rate(case, finding)
-        if was_killed(finding) and 2 * rate.shown <= rate.runs:
+        if was_killed(finding) and 2 * rate.disagreements <= rate.runs:
             return None
-        if rate.shown:
+        if rate.disagreements:
             return Bug(Example(case, finding), Sighting(case, finding.symptom), rate)
         for before in self._prefixes(history):
             calls = tuple(call for earlier in before for call in earlier.calls)
@@ -132,7 +132,7 @@ class Triage:
         bug.needs = non_defaults(bug.case, self.target)
         if not bug.rate.certain:
             rate = self.measure_rate(bug.case, bug.finding)
-            bug.rate = rate if rate.shown else bug.rate
+            bug.rate = rate if rate.disagreements else bug.rate
         self.worker.timeout = timeout
         self.collect_findings(bug)
         self.adjudicate(bug)
@@ -185,7 +185,7 @@ class Triage:
     def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         diagnosis = describe_consequences(bug.least)
-        if find_oracle(bug.finding.oracle).diagnosed and bug.least.verdict.name != "reference":
+        if find_oracle_spec(bug.finding.oracle).diagnosed and bug.least.verdict.name != "reference":
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + EXTRA_SECONDS
             for case in bug.diagnosis_cases:
                 if not diagnosis and case.elements() <= MAX_DIAGNOSED_ELEMENTS:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from fuzz.campaign.store import Finding
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
-from fuzz.model.oracles import ORACLE_NAMES
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.web.service import CampaignSummary, finite
 
 TEXT = r"^[^\x00-\x08\x0e-\x1f]*$"

@@ -14,7 +14,7 @@ STARTING = -1
 
 
 @dataclass(frozen=True)
-class Request:
+class HandlerRequest:
     """What the run sends: a request with a number that no other one has."""
 
     number: int
@@ -22,12 +22,12 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Ready:
+class HandlerReady:
     """The first message of a process: its handler is made."""
 
 
 @dataclass(frozen=True)
-class Response:
+class HandlerResponse:
     """The response to the request of that number."""
 
     number: int
@@ -35,7 +35,7 @@ class Response:
 
 
 @dataclass(frozen=True)
-class Failure:
+class HandlerFailure:
     """The last message of a process whose own code raised: a usage error's line, or a traceback."""
 
     text: str

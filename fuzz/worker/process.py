@@ -20,7 +20,15 @@ from typing import Any
 
 from fuzz.errors import UsageError
 from fuzz.model.outcome import Died, Hung, Outcome, OutOfMemory, describe
-from fuzz.worker.channel import STARTING, Activity, Failure, LastResponse, Ready, Request, Response
+from fuzz.worker.channel import (
+    STARTING,
+    Activity,
+    HandlerFailure,
+    HandlerReady,
+    HandlerRequest,
+    HandlerResponse,
+    LastResponse,
+)
 from fuzz.worker.serve import OWN_FAULT, resident, serve
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
@@ -138,7 +146,7 @@ class Worker:
         self.pending[number] = request
         # The end of a process is noticed and reported where its response is fetched.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._child.pipe.send(Request(number, request))
+            self._child.pipe.send(HandlerRequest(number, request))
 
     def call(self, request: Any) -> Any:
         """The response to one request, or a WorkerCrash."""
@@ -157,15 +165,15 @@ class Worker:
             message = self._child.pipe.recv() if self._child.pipe.poll(seconds) else None
         except (EOFError, OSError):
             return self._replace(self._child)
-        if isinstance(message, Failure):
+        if isinstance(message, HandlerFailure):
             self.stop()
             raise UsageError(message.text) if message.usage else InternalError(message.text)
-        if isinstance(message, Response):
+        if isinstance(message, HandlerResponse):
             return self._complete(message)
-        self._child.ready |= isinstance(message, Ready)
+        self._child.ready |= isinstance(message, HandlerReady)
         return None
 
-    def _complete(self, response: Response) -> tuple[Any, Any]:
+    def _complete(self, response: HandlerResponse) -> tuple[Any, Any]:
         request = self.pending.pop(response.number)
         if isinstance(response.body, LastResponse):
             self.restart()

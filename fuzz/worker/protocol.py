@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import ACCURACY, FAULT, MUTATION
+from fuzz.model.oracle_specs import ACCURACY, FAULT, MUTATION
 from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfMemory, Raised, Rejected, describe
 
 HANDLER = "fuzz.oracles.examine:make_handler"

@@ -16,7 +16,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
-from fuzz.worker.channel import Activity, Failure, LastResponse, Ready, Request, Response
+from fuzz.worker.channel import Activity, HandlerFailure, HandlerReady, HandlerRequest, HandlerResponse, LastResponse
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PR_SET_PDEATHSIG = 1
@@ -62,18 +62,18 @@ def serve(pipe: Connection[Any, Any], activity: Activity, handler: str, config: 
 
 def _answer_requests(pipe: Connection[Any, Any], activity: Activity, handler: str, config: Any) -> None:
     handle = _make_handler(handler, config)
-    if isinstance(handle, Failure):
+    if isinstance(handle, HandlerFailure):
         pipe.send(handle)
         return
     base = resident(os.getpid())
     activity.end()
-    pipe.send(Ready())
+    pipe.send(HandlerReady())
     while True:
         request = pipe.recv()
         activity.begin(request.number)
         message = _respond(handle, request)
         activity.end()
-        if not _send(pipe, message) or isinstance(message, Failure):
+        if not _send(pipe, message) or isinstance(message, HandlerFailure):
             return
         if isinstance(message.body, LastResponse):
             sys.stdout.flush()
@@ -81,7 +81,7 @@ def _answer_requests(pipe: Connection[Any, Any], activity: Activity, handler: st
         base = _trim_heap(base)
 
 
-def _make_handler(handler: str, config: Any) -> Callable[[Any], Any] | Failure:
+def _make_handler(handler: str, config: Any) -> Callable[[Any], Any] | HandlerFailure:
     module, _, function = handler.partition(":")
     try:
         handle: Callable[[Any], Any] = getattr(importlib.import_module(module), function)(config)
@@ -90,21 +90,21 @@ def _make_handler(handler: str, config: Any) -> Callable[[Any], Any] | Failure:
     return handle
 
 
-def _respond(handle: Callable[[Any], Any], request: Request) -> Response | Failure:
+def _respond(handle: Callable[[Any], Any], request: HandlerRequest) -> HandlerResponse | HandlerFailure:
     try:
-        return Response(request.number, handle(request.body))
+        return HandlerResponse(request.number, handle(request.body))
     except Exception as error:
         return _failure(error)
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> HandlerFailure:
     """The message for an error that is being handled: a worker never swallows one."""
     if isinstance(error, UsageError):
-        return Failure(one_line(error), usage=True)
-    return Failure(traceback.format_exc(), usage=False)
+        return HandlerFailure(one_line(error), usage=True)
+    return HandlerFailure(traceback.format_exc(), usage=False)
 
 
-def _send(pipe: Connection[Any, Any], message: Response | Failure) -> bool:
+def _send(pipe: Connection[Any, Any], message: HandlerResponse | HandlerFailure) -> bool:
     """Sends a message; where it cannot be pickled, that failure instead. Whether it was sent."""
     try:
         data = ForkingPickler.dumps(message)

@@ -291,14 +291,14 @@ def test_an_entry_whose_target_is_nowhere(fuzz: Fuzz, tmp_path: Path, case: obje
     from fuzz.model.case import Case
 
     assert isinstance(case, Case)
-    path = corpus.add(tmp_path, Entry(replace(case, target="nobody")))
+    path = corpus.save_entry(tmp_path, Entry(replace(case, target="nobody")))
     refused(fuzz("replay", path), "no target 'nobody' is built in or beside", "--target")
 
 
 def test_an_entry_whose_planted_bug_is_gone(fuzz: Fuzz, tmp_path: Path, entry: Entry) -> None:
     from dataclasses import replace
 
-    path = corpus.add(tmp_path, replace(entry, planted="gone"))
+    path = corpus.save_entry(tmp_path, replace(entry, planted="gone"))
     refused(fuzz("replay", path), "no planted bug 'gone'")
     refused(fuzz("show", path, "--script"), "no planted bug 'gone'")
 
@@ -307,12 +307,12 @@ def test_an_entry_that_does_not_fit_its_target(fuzz: Fuzz, tmp_path: Path, entry
     from dataclasses import replace
 
     call = replace(entry.case.last, arguments={"dy": entry.case.last.arguments["dy"]})
-    path = corpus.add(tmp_path, replace(entry, case=replace(entry.case, calls=(call,))))
+    path = corpus.save_entry(tmp_path, replace(entry, case=replace(entry.case, calls=(call,))))
     refused(fuzz("replay", path), "gelu_bw", "x")
 
 
 def test_a_status_that_there_is_not(fuzz: Fuzz, tmp_path: Path, entry: Entry) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     refused(fuzz("mark", path, "done", "--why", "x"), "status 'done' is not one of open, fixed, accepted")
     assert corpus.read(path) == entry
 

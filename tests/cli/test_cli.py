@@ -328,7 +328,7 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     large = resize(entry.case, load("gelu_bw"), 0, {"N": 5})
     x = large.last.arguments["x"]
     assert isinstance(x.values, Exact)
-    path = corpus.add(saved.parent.parent / "large", replace(entry, case=large))
+    path = corpus.save_entry(saved.parent.parent / "large", replace(entry, case=large))
     done = fuzz("shrink", path, "--seconds", 20)
     assert done.code == 0 and "replaces" in done.out
     left = list(path.parent.iterdir())
@@ -336,7 +336,7 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     assert corpus.read(left[0]).case.last.dims == {"N": 1}
     # What somebody said of the smaller case stays when a larger one is shrunk to it again.
     corpus.mark(left[0], "accepted", "by design")
-    corpus.add(saved.parent.parent / "large", replace(entry, case=large))
+    corpus.save_entry(saved.parent.parent / "large", replace(entry, case=large))
     assert fuzz("shrink", path, "--seconds", 20).code == 0
     assert list(path.parent.iterdir()) == left
     assert (corpus.read(left[0]).status, corpus.read(left[0]).why) == ("accepted", "by design")

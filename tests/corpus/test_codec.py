@@ -14,7 +14,7 @@ from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
-from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.recipes import Patched, recipe
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small

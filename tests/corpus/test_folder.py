@@ -22,36 +22,36 @@ from fuzz.model.provenance import Provenance
 
 
 def test_an_entry_is_saved_under_its_target_and_name(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path / "deep" / "corpus", entry)
+    path = corpus.save_entry(tmp_path / "deep" / "corpus", entry)
     assert path == tmp_path / "deep" / "corpus" / "gelu_bw" / f"dx-sign-{entry.digest[:8]}.yaml"
     assert corpus.read(path) == entry
     assert [place.name for place in path.parent.iterdir()] == [path.name]
 
 
 def test_an_entry_that_is_saved_again_keeps_its_status(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     corpus.mark(path, "accepted", "by design")
-    assert corpus.add(tmp_path, replace(entry, provenance=Provenance(backend="cuda"))) == path
+    assert corpus.save_entry(tmp_path, replace(entry, provenance=Provenance(backend="cuda"))) == path
     read = corpus.read(path)
     assert (read.status, read.why, read.provenance) == ("accepted", "by design", Provenance(backend="cuda"))
 
 
 def test_a_smaller_case_takes_the_place_of_an_entry(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     corpus.mark(path, "accepted", "by design")
     other = replace(entry, case=entry.case.replica(1))
-    smaller = corpus.add(tmp_path, other, path)
+    smaller = corpus.save_entry(tmp_path, other, path)
     assert list(corpus.entry_files([tmp_path])) == [smaller] and smaller != path
     assert (corpus.read(smaller).case, corpus.read(smaller).status) == (other.case, "accepted")
-    third = corpus.add(tmp_path, entry)
-    assert corpus.add(tmp_path, other, third) == smaller
+    third = corpus.save_entry(tmp_path, entry)
+    assert corpus.save_entry(tmp_path, other, third) == smaller
     assert list(corpus.entry_files([tmp_path])) == [smaller]
 
 
 def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
     entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     seen = []
     rename = os.replace
 
@@ -61,7 +61,7 @@ def test_at_no_moment_there_are_two_entries_of_one_cause_or_none(
         seen.append(len(list(corpus.entry_files([tmp_path]))))
 
     monkeypatch.setattr(os, "replace", watched)
-    corpus.add(tmp_path, replace(entry, case=entry.case.replica(1)), path)
+    corpus.save_entry(tmp_path, replace(entry, case=entry.case.replica(1)), path)
     assert seen == [1, 1, 1, 1]
 
 
@@ -77,7 +77,7 @@ def test_an_entry_is_on_disk_under_its_name_when_it_is_saved(
         sync(handle)
 
     monkeypatch.setattr(os, "fsync", synced)
-    corpus.add(tmp_path, entry)
+    corpus.save_entry(tmp_path, entry)
     assert done == ["file", "rename", "folder"]
 
 
@@ -91,12 +91,12 @@ for _ in range(40):
     if name == "mark":
         corpus.mark(folder / "gelu_bw" / entry.name, "fixed", "done")
     else:
-        corpus.add(folder, entry)
+        corpus.save_entry(folder, entry)
 """
 
 
 def test_what_one_process_marks_another_one_does_not_undo(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     command = [sys.executable, "-c", WRITER, str(tmp_path)]
     processes = [subprocess.Popen([*command, name]) for name in ("mark", "add", "add")]
     assert [process.wait(60) for process in processes] == [0, 0, 0]
@@ -104,7 +104,7 @@ def test_what_one_process_marks_another_one_does_not_undo(entry: Entry, tmp_path
 
 
 def test_threads_of_one_process_that_mark_an_entry_never_tear_it(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     errors: list[BaseException] = []
     writing = threading.Event()
 
@@ -153,38 +153,38 @@ def test_a_saved_entry_replaces_a_larger_one_and_keeps_the_status_of_one_that_ex
 ) -> None:
     larger = tmp_path / "mine" / "larger.yaml"
     smaller = replace(entry, case=entry.case.replica(1))
-    existing = corpus.save(larger.parent, smaller)
+    existing = corpus.save_in_folder(larger.parent, smaller)
     corpus.mark(existing, "accepted", "by design")
     corpus.write(larger, entry)
-    assert corpus.save(larger.parent, smaller, larger) == existing
+    assert corpus.save_in_folder(larger.parent, smaller, larger) == existing
     assert not larger.exists() and corpus.read(existing).status == "accepted"
 
 
 def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     torn = path.with_name(f".{path.name}.12345.tmp")
     torn.write_text("format: fuzz-ca")
     assert list(corpus.entry_files([tmp_path])) == [path]
-    corpus.add(tmp_path, entry)
+    corpus.save_entry(tmp_path, entry)
     assert not torn.exists()
 
 
 def test_a_broken_entry_is_not_written_over(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     path.write_text("broken")
     with pytest.raises(CorpusError, match=r"dx-sign-.*line 1"):
-        corpus.add(tmp_path, entry)
+        corpus.save_entry(tmp_path, entry)
     assert path.read_text() == "broken"
 
 
 def test_mark_changes_the_status_and_nothing_else(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     corpus.mark(path, "fixed", "since 1.2")
     assert corpus.read(path) == replace(entry, status="fixed", why="since 1.2")
 
 
 def test_mark_refuses_an_unknown_status(entry: Entry, tmp_path: Path) -> None:
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     with pytest.raises(UsageError, match="'done' is not one of open, fixed, accepted"):
         corpus.mark(path, "done", "")
     assert corpus.read(path) == entry
@@ -212,7 +212,7 @@ def long(entry: Entry) -> Entry:
 
 
 def test_on_a_disk_that_fills_up_the_old_entry_stays_whole(entry: Entry, tiny_disk: Path) -> None:
-    path = corpus.add(tiny_disk, entry)
+    path = corpus.save_entry(tiny_disk, entry)
     with pytest.raises(CorpusError, match=r"cannot write .*: No space left on device"):
         corpus.write(path, long(entry))
     assert corpus.read(path) == entry
@@ -226,7 +226,7 @@ def test_whatever_fails_while_writing_the_old_entry_stays_whole(
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     monkeypatch.setattr(os, step, full)
     with pytest.raises(CorpusError, match="No space left on device"):
         corpus.write(path, long(entry))
@@ -244,7 +244,7 @@ def test_a_writer_that_is_killed_leaves_the_old_entry(
     def kill(*arguments: object) -> None:
         raise Killed
 
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     monkeypatch.setattr(os, "replace", kill)
     with pytest.raises(Killed):
         corpus.write(path, long(entry))
@@ -258,7 +258,7 @@ def test_a_folder_that_is_a_file_is_refused(entry: Entry, tmp_path: Path) -> Non
     with pytest.raises(CorpusError, match=r"corpus folder .*file/corpus cannot be written: Not a directory"):
         corpus.check_writable(tmp_path / "file" / "corpus")
     with pytest.raises(CorpusError, match="cannot write"):
-        corpus.add(tmp_path / "file", entry)
+        corpus.save_entry(tmp_path / "file", entry)
     assert (tmp_path / "file").read_text() == "precious"
 
 
@@ -279,7 +279,7 @@ def test_a_check_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_files_are_found_in_folders_in_order(entry: Entry, tmp_path: Path) -> None:
     assert entry.finding
     other = replace(entry, finding=Finding("bounds", ("a",), "stray-read", "m"))
-    paths = [corpus.add(tmp_path, one) for one in (entry, other)]
+    paths = [corpus.save_entry(tmp_path, one) for one in (entry, other)]
     (tmp_path / "gelu_bw" / "notes.txt").write_text("not an entry")
     (tmp_path / "gelu_bw" / ".hidden.yaml").write_text("not an entry")
     assert list(corpus.entry_files([tmp_path])) == sorted(paths)

@@ -16,7 +16,7 @@ from fuzz.backends.execute import run
 from fuzz.errors import TargetError, Unadjudicated
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import VERDICTS, Finding, Verdict
-from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy

@@ -16,7 +16,7 @@ import fuzz.oracles.examine as examination
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
 from fuzz.errors import TargetError
-from fuzz.model import oracles
+from fuzz.model import oracle_specs
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -206,16 +206,16 @@ def test_a_mistake_is_caught_by_its_oracle_alone(bug: Bug, monkeypatch: pytest.M
 
 def test_every_oracle_has_a_mistake_that_only_it_sees() -> None:
     # Parity is seen by triage, which compares the processes of two backends.
-    assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES} - {oracles.PARITY.name}
+    assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES} - {oracle_specs.PARITY.name}
 
 
 @pytest.mark.parametrize("oracle", ORACLES, ids=lambda oracle: oracle.name)
 def test_every_oracle_is_described_titled_and_examines_its_share_of_cases(oracle: Oracle) -> None:
-    assert oracle.spec in oracles.ORACLES and oracle.spec.symptoms
+    assert oracle.spec in oracle_specs.ORACLES and oracle.spec.symptoms
     assert type(oracle).__module__ == f"fuzz.oracles.{oracle.name}"
     assert sarif.title(oracle.name) == oracle.spec.title != ""
     for replicas in (1, 8):
-        asked = [oracle.name in oracles.sample_oracles(index, replicas) for index in range(4800)]
+        asked = [oracle.name in oracle_specs.sample_oracles(index, replicas) for index in range(4800)]
         share = oracle.spec.share[replicas > 1] if oracle.spec.share else 0
         assert sum(asked) == (4800 // share if share else 0)
 
@@ -233,7 +233,7 @@ def test_every_symptom_of_an_oracle_is_shown_by_a_script_of_its_own(oracle: Orac
 
 
 def test_the_oracles_that_examine_every_case_come_first() -> None:
-    assert [oracle.name for oracle in ORACLES] == list(oracles.ORACLE_NAMES)
+    assert [oracle.name for oracle in ORACLES] == list(oracle_specs.ORACLE_NAMES)
     assert {*ALWAYS, *SAMPLED} == set(ORACLES) and all(oracle.spec.share for oracle in SAMPLED)
 
 
@@ -252,9 +252,9 @@ def test_no_oracle_is_named_in_a_literal_but_where_it_is_described() -> None:
     for path in root.rglob("*.py"):
         name = path.relative_to(root.parent).as_posix()
         words = {part.value for part in ast.walk(ast.parse(path.read_text())) if isinstance(part, ast.Constant)}
-        found = words & set(oracles.ORACLE_NAMES)
+        found = words & set(oracle_specs.ORACLE_NAMES)
         allowed = {word for folder, word in OTHER_MEANINGS if name.startswith(folder)}
-        assert name == "fuzz/model/oracles.py" or found <= allowed, name
+        assert name == "fuzz/model/oracle_specs.py" or found <= allowed, name
 
 
 CASES = [

@@ -17,7 +17,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.report.json import finding_json
 from fuzz.report.text import screen
-from fuzz.run.findings import Disagreement, FindingHandler
+from fuzz.run.finding_handler import Disagreement, FindingHandler
 from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher

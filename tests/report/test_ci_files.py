@@ -28,7 +28,7 @@ def test_a_run_writes_both_and_tells_a_command(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_replay_writes_both(tmp_path: Path, entry: Entry) -> None:
-    corpus.add(tmp_path / "found", replace(entry, status="fixed"))
+    corpus.save_entry(tmp_path / "found", replace(entry, status="fixed"))
     xml, log = tmp_path / "junit.xml", tmp_path / "log.sarif"
     line = ["replay", str(tmp_path / "found"), "--backend", "cpu", "--junit", str(xml), "--sarif", str(log)]
     assert cli.exit_code(line) == 1

@@ -9,16 +9,16 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.report.progress import Progress, progress_line
+from fuzz.report.progress import TerminalProgress, progress_line
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
 
-def watched() -> tuple[Progress, io.StringIO]:
+def watched() -> tuple[TerminalProgress, io.StringIO]:
     text = io.StringIO()
-    return Progress(Console(file=text, width=120), "fuzz show"), text
+    return TerminalProgress(Console(file=text, width=120), "fuzz show"), text
 
 
 def test_the_seed_is_the_first_thing_that_is_told(gelu: Target) -> None:

@@ -79,9 +79,9 @@ def test_a_script_alone_tells_the_planted_kernel_from_the_good_one(
     plain = {key: Argument(value.shape, value.dtype, value.values) for key, value in saved.case.last.arguments.items()}
     saved = replace(saved, case=saved.case.with_call(0, Call({"M": 2, "N": 3}, plain, {"eps": 1e-5})))
     codes = []
-    for plant in (load_planted(layernorm, name)[0], None):
+    for planted_bug in (load_planted(layernorm, name)[0], None):
         path = tmp_path / "alone.py"
-        path.write_text(script(saved, layernorm, plant, "fuzz replay x"))
+        path.write_text(script(saved, layernorm, planted_bug, "fuzz replay x"))
         done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
         assert "Traceback" not in done.stderr, done.stderr
         codes.append(done.returncode)

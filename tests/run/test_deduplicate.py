@@ -93,7 +93,7 @@ def test_an_output_whose_name_holds_a_space_is_read_from_what_else_fires(
 ) -> None:
     """A write over a cotangent is of the output ``grad y``; an entry with it must not end every later run."""
     also = (Finding("mutation", ("grad y", "x"), "written", "w"), Finding("layout", ("dx",), "bits", "b"))
-    corpus.add(tmp_path, make_bug(two_cases[0], "dx", also=also).to_entry())
+    corpus.save_entry(tmp_path, make_bug(two_cases[0], "dx", also=also).to_entry())
     (known,) = known_bugs(tmp_path, layernorm, None)
     assert [(found.oracle, found.outputs, found.symptom) for found in known.least.also] == [
         ("mutation", ("grad y", "x"), "written"),

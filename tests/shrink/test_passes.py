@@ -175,7 +175,7 @@ def test_halve_dims_tries_the_least_first() -> None:
     large = replace(case, calls=(replace(case.last, dims={"N": 64}, arguments={
         name: replace(value, values=recipe("normal", 1)) for name, value in case.last.arguments.items()
     }),))  # fmt: skip
-    sizes = [one.last.dims["N"] for one in candidates("halve_dims", large)]
+    sizes = [one.last.dims["N"] for one in candidates("smaller_dims", large)]
     assert sizes[0] == 1 and 33 in sizes and sizes[-1] == 63
 
 

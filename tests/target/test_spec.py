@@ -11,7 +11,7 @@ import fuzz
 from fuzz.errors import TargetError
 from fuzz.model.case import sort_key
 from fuzz.model.dims import Size
-from fuzz.model.oracles import ORACLE_NAMES
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.oracles.execution.probe import probe_reference
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted

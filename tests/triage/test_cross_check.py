@@ -93,7 +93,7 @@ def test_what_one_backend_sees_is_known_replayed_and_shrunk_as_its_accuracy(tmp_
         seen = triage.examine(case, "accuracy").primary_finding
     assert seen is not None and seen.oracle == "accuracy"
     entry = Entry(case, seen.as_parity, planted="erf_saturates")
-    path = corpus.add(tmp_path, entry)
+    path = corpus.save_entry(tmp_path, entry)
     assert corpus.read(path).finding.oracle == "parity" and reproduces(entry, "gelu_bw", target, "cpu")
     (known,) = known_bugs(tmp_path, target, "erf_saturates")
     assert known.covers(seen, non_defaults(case, target), case) and known.least.reported_finding.oracle == "parity"

@@ -26,7 +26,7 @@ def files(tmp_path: Path, entry: Entry) -> ServiceFiles:
     (tmp_path / "configs" / "small.yaml").write_text(config)
     (tmp_path / "configs" / "wrong.yaml").write_text("targts: [gelu_bw]\n")
     (tmp_path / "configs" / "elsewhere.yaml").write_text("targets: [gelu_bw]\nstore: sqlite:///other.sqlite\n")
-    return ServiceFiles(tmp_path, corpus.add(tmp_path / "corpus", entry))
+    return ServiceFiles(tmp_path, corpus.save_entry(tmp_path / "corpus", entry))
 
 
 @pytest.fixture

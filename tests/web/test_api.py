@@ -173,7 +173,9 @@ def test_targets_load_only_from_configured_folders(
 ) -> None:
     trap = "import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n@target(\ndef mine(x): ...\n"
     (files.folder / "mine.py").write_text(trap)
-    made = corpus.add(files.folder / "corpus", replace(entry, case=replace(entry.case, target="mine"), planted=""))
+    made = corpus.save_entry(
+        files.folder / "corpus", replace(entry, case=replace(entry.case, target="mine"), planted="")
+    )
     service.corpus_index.invalidate()
     assert "in a configured folder" in client.get(f"/findings/{made.stem}/study").text
     assert client.get(f"/api/findings/{made.stem}/script").status_code == 409

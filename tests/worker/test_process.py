@@ -19,7 +19,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
 from fuzz.worker import process
-from fuzz.worker.channel import Activity, LastResponse, Ready, Request
+from fuzz.worker.channel import Activity, HandlerReady, HandlerRequest, LastResponse
 from fuzz.worker.process import CONTEXT, InternalError, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
@@ -389,8 +389,8 @@ def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixt
     child = CONTEXT.Process(target=serve, args=(theirs, Activity(), HANDLER, None))
     child.start()
     theirs.close()
-    assert ours.recv() == Ready()
-    ours.send(Request(0, ("sleep", 0.3)))
+    assert ours.recv() == HandlerReady()
+    ours.send(HandlerRequest(0, ("sleep", 0.3)))
     ours.close()
     child.join(30)
     assert child.exitcode == 0 and "Traceback" not in capfd.readouterr().err

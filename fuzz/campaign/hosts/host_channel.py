@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, TextIO
 
 from fuzz import corpus
 from fuzz.campaign import protocol
-from fuzz.campaign.protocol import Event, Files, Folders, Request, Saved, decode, encode
+from fuzz.campaign.protocol import EntrySaved, Event, Files, Folders, Request, decode, encode
 
 
 @dataclass
@@ -31,7 +31,7 @@ class HostChannel:
     _writing: Any = field(default_factory=threading.Lock)
 
     def send(self, event: Event) -> None:
-        if self.root is not None and isinstance(event, Saved):
+        if self.root is not None and isinstance(event, EntrySaved):
             text, removed = self._changes(Path(event.path))
             event = replace(event, text=text, removed=removed)
         line = encode(event)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzz.campaign.protocol import Died, Event, Request, decode, encode
+from fuzz.campaign.protocol import Event, HostDied, Request, decode, encode
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
@@ -101,7 +101,7 @@ class LocalHosts(Hosts):
             number: int = key.data
             data = _read(key.fd)
             if data == b"":
-                yield number, Died(self._reap(number))
+                yield number, HostDied(self._reap(number))
                 continue
             *lines, self._partial[number] = (self._partial[number] + (data or b"")).split(b"\n")
             for line in lines:

@@ -21,7 +21,7 @@ from typing import Any
 
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.protocol import Beat, Died, Event, Waiting
+from fuzz.campaign.protocol import Beat, Event, HostDied, Waiting
 from fuzz.errors import UsageError, one_line
 
 READ_SECONDS = 1.0
@@ -200,7 +200,7 @@ class RayHosts(RemoteHosts):
         except self._ray.exceptions.RayError as error:
             if method == "start":
                 self._drop(number)
-            self._events.append((number, Died(one_line(error)[:LONGEST_REASON])))
+            self._events.append((number, HostDied(one_line(error)[:LONGEST_REASON])))
             return
         if method == "start":
             self._pids[number] = value
@@ -210,7 +210,7 @@ class RayHosts(RemoteHosts):
         with self._log(number).open("a", encoding="utf-8") as file:
             file.write(log)
         self._events += [(number, event) for event in events]
-        if not any(isinstance(event, Died) for event in events):
+        if not any(isinstance(event, HostDied) for event in events):
             self._call(number, "read", concurrency_group="read")
 
     def _drop(self, number: int) -> None:
@@ -228,7 +228,7 @@ class RayHosts(RemoteHosts):
     def kill(self, number: int) -> None:
         if number in self._actors:
             self._drop(number)
-            self._events.append((number, Died("killed")))
+            self._events.append((number, HostDied("killed")))
 
     def pid(self, number: int) -> int:
         return self._pids.get(number, 0)

@@ -18,7 +18,7 @@ from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import Event, Files, Replay, Request, Saved, Slice, encode
+from fuzz.campaign.protocol import EntrySaved, Event, Files, Replay, Request, Slice, encode
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
@@ -108,11 +108,11 @@ class RemoteHosts(Hosts):
     def _keep_files(self, number: int, event: Event) -> Event | None:
         """Writes what an event brings; the event for the campaign, if it is one."""
         request = self._requests.get(number)
-        if isinstance(event, protocol.Died):
+        if isinstance(event, protocol.HostDied):
             self.forget(number)
         if not isinstance(request, Slice):
             return event
-        if isinstance(event, Saved):
+        if isinstance(event, EntrySaved):
             return _save_entry(request, event)
         if isinstance(event, protocol.SyncEvent):
             self._synchronize(number, request, event)
@@ -147,13 +147,13 @@ class RemoteHosts(Hosts):
             journal.release()
 
 
-def _save_entry(request: Slice, event: Saved) -> Saved:
+def _save_entry(request: Slice, event: EntrySaved) -> EntrySaved:
     """Writes an entry that a host has saved, in the place of the one that it replaces."""
     entry, folder = codec.loads(event.text.encode()), _entry_folder(request)
     if entry.case.target != folder.name:
         raise CorpusError(f"a host that runs {folder.name} sent a finding of {entry.case.target}")
     previous = folder / Path(event.replaced).name if event.replaced else None
-    path = corpus.add(Path(request.corpus), entry, previous)
+    path = corpus.save_entry(Path(request.corpus), entry, previous)
     for name in event.removed:
         # It was filed as another cause before it showed that both are one.
         (folder / Path(name).name).unlink(missing_ok=True)

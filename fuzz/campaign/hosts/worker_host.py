@@ -22,7 +22,7 @@ from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.host_channel import HostChannel
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import Replay, Request, Saved, Slice
+from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.model.case import Case
@@ -95,7 +95,7 @@ class SliceWatcher(Watcher):
         return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
-        self.channel.send(Saved(*_hit(bug), replaced, self.backend, dict(finding_json(bug))))
+        self.channel.send(EntrySaved(*_hit(bug), replaced, self.backend, dict(finding_json(bug))))
 
 
 def _hit(bug: Bug) -> tuple[str, bool, bool, int, int]:

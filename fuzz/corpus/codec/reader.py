@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fuzz.corpus.codec.strict import fields_of, mapping, name, natural, sequence, shown, text, texts
+from fuzz.corpus.codec.strict import fields_of, mapping, name, natural, sequence, shorten, text, texts
 from fuzz.errors import CorpusError, FuzzError
 from fuzz.model.case import Argument, Call, Case, LaunchOptions, Scalar, Split
 from fuzz.model.dims import resolve
@@ -15,7 +15,7 @@ from fuzz.model.dtypes import DTYPES
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.layout import Layout
-from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched, Recipe, Values
 
@@ -46,7 +46,7 @@ def _entry(value: Any, digest: bool) -> Entry:
     fields = mapping(value, "an entry", allowed, needed="target status digest case")
     status = text(fields["status"], "status")
     if status not in STATUSES:
-        raise CorpusError(f"status {shown(status)} is not one of {', '.join(STATUSES)}")
+        raise CorpusError(f"status {shorten(status)} is not one of {', '.join(STATUSES)}")
     case = _case(fields["case"], name(fields["target"], "target"))
     finding = fields.get("finding", {})
     entry = Entry(
@@ -61,7 +61,7 @@ def _entry(value: Any, digest: bool) -> Entry:
         ),
     )
     if digest and entry.digest != text(fields["digest"], "digest"):
-        raise CorpusError(f"digest is {shown(fields['digest'])}, but the case's bytes give {entry.digest!r}")
+        raise CorpusError(f"digest is {shorten(fields['digest'])}, but the case's bytes give {entry.digest!r}")
     return entry
 
 
@@ -115,7 +115,7 @@ def _argument(value: Any, title: str, dims: Mapping[str, int]) -> Argument:
     resolve(shape, dims)
     dtype = text(fields["dtype"], f"the dtype of {title}")
     if dtype not in DTYPES:
-        raise CorpusError(f"unknown dtype {shown(dtype)}; known: {', '.join(DTYPES)}")
+        raise CorpusError(f"unknown dtype {shorten(dtype)}; known: {', '.join(DTYPES)}")
     layout = _layout(fields.get("layout", {}))
     if not layout.fits(len(shape)):
         raise CorpusError(f"the layout of {title} does not fit {len(shape)} dims")
@@ -156,7 +156,7 @@ def _values(fields: Mapping[str, Any], title: str, dtype: str) -> Values:
 def _override(pair: str) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,18}): ([0-9a-f]{1,16})", pair, re.ASCII)
     if match is None:
-        raise CorpusError(f"override {shown(pair)} is not an index and a hex word, such as 3: 7fc00000")
+        raise CorpusError(f"override {shorten(pair)} is not an index and a hex word, such as 3: 7fc00000")
     return int(match[1]), int(match[2], 16)
 
 
@@ -165,7 +165,7 @@ def _finding(value: Any, calls: int) -> Finding:
     fields = mapping(value, "a finding", allowed, needed="oracle outputs symptom message call")
     oracle, symptom = text(fields["oracle"], "oracle"), text(fields["symptom"], "symptom")
     if symptom not in SYMPTOMS.get(oracle, ()):
-        raise CorpusError(f"oracle {shown(oracle)} has no symptom {shown(symptom)}")
+        raise CorpusError(f"oracle {shorten(oracle)} has no symptom {shorten(symptom)}")
     return Finding(
         oracle,
         texts(fields["outputs"], "outputs"),
@@ -198,7 +198,7 @@ def _element(value: Any) -> Element:
 
 def _number(value: Any, what: str) -> float:
     if not NUMBER.fullmatch(text(value, what)):
-        raise CorpusError(f"{what} is {shown(value)}, not a number")
+        raise CorpusError(f"{what} is {shorten(value)}, not a number")
     return float(value)
 
 

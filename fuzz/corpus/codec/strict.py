@@ -21,7 +21,7 @@ LARGEST = 1 << 20
 """Bytes of the largest file that is read."""
 DEEPEST = 12
 """Mappings and lists inside each other."""
-SHOWN = 60
+LONGEST_QUOTE = 60
 """Characters of a wrong text that a message repeats."""
 
 
@@ -35,7 +35,7 @@ class _Strict:
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise CorpusError("anchors and aliases are not allowed")
         if getattr(event, "tag", None):
-            raise CorpusError(f"tag {shown(event.tag)} is not allowed")
+            raise CorpusError(f"tag {shorten(event.tag)} is not allowed")
         if self.depth > DEEPEST:
             raise CorpusError(f"nested more than {DEEPEST} deep")
         self.depth += 1
@@ -49,7 +49,7 @@ class _Strict:
             if not isinstance(key, yaml.ScalarNode):
                 raise CorpusError("a key is not plain text")
             if key.value in known:
-                raise CorpusError(f"key {shown(key.value)} is repeated")
+                raise CorpusError(f"key {shorten(key.value)} is repeated")
             known.add(key.value)
         return BaseConstructor.construct_mapping(self, node, deep)
 
@@ -83,7 +83,7 @@ def fields_of(data: bytes) -> Any:
         raise CorpusError("the file is empty")
     first = source.splitlines()[0]
     if first != f"format: {FORMAT}":
-        raise CorpusError(f"line 1 is {shown(first)}, not 'format: {FORMAT}'; a newer version may read it")
+        raise CorpusError(f"line 1 is {shorten(first)}, not 'format: {FORMAT}'; a newer version may read it")
     return parse(source, *TEXT_LOADERS)
 
 
@@ -110,10 +110,10 @@ def parse(source: str, *loaders: Any) -> Any:
     raise CorpusError(f"not readable as text of this format: {reason}")
 
 
-def shown(value: Any) -> str:
+def shorten(value: Any) -> str:
     """A wrong value in a message, cut to one short piece."""
     spelt = repr(value)
-    return spelt if len(spelt) <= SHOWN else spelt[:SHOWN] + " .."
+    return spelt if len(spelt) <= LONGEST_QUOTE else spelt[:LONGEST_QUOTE] + " .."
 
 
 def mapping(value: Any, what: str, allowed: str = "", *, needed: str = "") -> dict[str, Any]:
@@ -122,7 +122,7 @@ def mapping(value: Any, what: str, allowed: str = "", *, needed: str = "") -> di
         raise CorpusError(f"{what} is not a mapping")
     for key in value:
         if allowed and key not in allowed.split():
-            raise CorpusError(f"unknown key {shown(key)} in {what}; known: {', '.join(allowed.split())}")
+            raise CorpusError(f"unknown key {shorten(key)} in {what}; known: {', '.join(allowed.split())}")
         if not allowed:
             name(key, f"a key of {what}")
     for key in needed.split():
@@ -149,14 +149,14 @@ def texts(value: Any, what: str) -> tuple[str, ...]:
 
 def name(value: Any, what: str) -> str:
     if not text(value, what).isidentifier():
-        raise CorpusError(f"{what} is {shown(value)}, which is not a name; a path is not allowed here")
+        raise CorpusError(f"{what} is {shorten(value)}, which is not a name; a path is not allowed here")
     return str(value)
 
 
 def natural(value: Any, what: str, most: int = 1 << 62) -> int:
     """A whole number from 0 to `most`."""
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", text(value, what), re.ASCII):
-        raise CorpusError(f"{what} is {shown(value)}, not a whole number from 0 up")
+        raise CorpusError(f"{what} is {shorten(value)}, not a whole number from 0 up")
     if int(value) > most:
         raise CorpusError(f"{what} is {value}, more than {most}")
     return int(value)

@@ -50,7 +50,7 @@ def _call_lines(call: Call) -> list[str]:
         options = ", ".join(f"{name}: {_scalar(value)}" for name, value in call.options.items())
         lines.append(f"    options: {{{options}}}")
     if call.launch is not None:
-        launch = ", ".join(f"{name}: {value}" for name, value in call.launch.given().items())
+        launch = ", ".join(f"{name}: {value}" for name, value in call.launch.as_dict().items())
         lines.append(f"    launch: {{{launch}}}")
     for title, part in (("arguments", call.arguments), ("cotangents", call.cotangents)):
         if part:

@@ -24,8 +24,8 @@ from fuzz.errors import Unadjudicated, one_line
 from fuzz.reference.dispatch import NoRule
 from fuzz.reference.envelope import float64_defaults
 from fuzz.reference.envelope.evaluate import check_outputs
-from fuzz.reference.exact.field import Array, RealField, Undetermined
-from fuzz.reference.exact.mpmath_field import MpmathField
+from fuzz.reference.exact.arithmetic import Array, RealArithmetic, Undetermined
+from fuzz.reference.exact.mpmath_arithmetic import MpmathArithmetic
 from fuzz.reference.exact.rules import RULES, attention
 from fuzz.reference.exact.tensor import ExactMode
 
@@ -53,8 +53,8 @@ TINY, TINY32 = mpf(10) ** -340, mpf(10) ** -45
 """Differences below this, which no output's format holds, count as none; the same where float32 is the widest."""
 
 Value = np.ndarray[Any, Any]
-Attempt = Callable[[RealField], dict[str, Value]]
-"""What computes outputs in a field, in the precision in force."""
+Attempt = Callable[[RealArithmetic], dict[str, Value]]
+"""What computes outputs in an arithmetic, in the precision in force."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def evaluate_exact(
     """
     _check_size(inputs, elements)
 
-    def attempt(field: RealField) -> dict[str, Value]:
-        mode = ExactMode(RULES, field)
+    def attempt(arithmetic: RealArithmetic) -> dict[str, Value]:
+        mode = ExactMode(RULES, arithmetic)
         arguments = {name: _to_argument(mode, x) for name, x in inputs.items()}
         try:
             with float64_defaults(), Formulas(), mode:
@@ -125,11 +125,11 @@ def evaluate_elementwise(
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor)]
     rest = {name: mpf(x) if type(x) is float else x for name, x in inputs.items() if name not in tensors}
 
-    def attempt(field: RealField) -> dict[str, Value]:
-        arrays = np.broadcast_arrays(*(field.array(inputs[name].tolist()) for name in tensors))
+    def attempt(arithmetic: RealArithmetic) -> dict[str, Value]:
+        arrays = np.broadcast_arrays(*(arithmetic.array(inputs[name].tolist()) for name in tensors))
         out: dict[str, Value] = {}
         for index in np.ndindex(*arrays[0].shape):
-            field.check_deadline()
+            arithmetic.check_deadline()
             numbers = {name: array[index] for name, array in zip(tensors, arrays, strict=True)}
             for name, value in _call_author(function, {**numbers, **rest}).items():
                 out.setdefault(name, np.empty(arrays[0].shape, dtype=object))[index] = value
@@ -191,14 +191,14 @@ def _precisions(first: int, last: int) -> Iterator[int]:
 
 def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> ExactOutputs | None:
     """Outputs that balls prove; None where no precision is enough, or half of the time."""
-    from fuzz.reference.exact.ball_field import BallField
+    from fuzz.reference.exact.ball_arithmetic import BallArithmetic
 
     deadline = start + seconds / 2
     for digits in _precisions(BALL_DIGITS, BALL_LIMIT_QUICK if quick else BALL_LIMIT):
-        field = BallField(deadline)
-        with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
+        arithmetic = BallArithmetic(deadline)
+        with arithmetic.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
             try:
-                outputs = attempt(field)
+                outputs = attempt(arithmetic)
             except Undetermined:
                 continue
             except Unadjudicated:
@@ -207,8 +207,8 @@ def _enclose(attempt: Attempt, start: float, seconds: float, quick: bool) -> Exa
                 raise
             negligible = NEGLIGIBLE32 if quick else NEGLIGIBLE if digits >= RELATIVE_DIGITS else None
             arrays = [value for value in outputs.values() if value.dtype == object]
-            if all(field.is_accurate(array, BITS, negligible) for array in arrays):
-                values = {n: field.to_mpf(v) if v.dtype == object else v for n, v in outputs.items()}
+            if all(arithmetic.is_accurate(array, BITS, negligible) for array in arrays):
+                values = {n: arithmetic.to_mpf(v) if v.dtype == object else v for n, v in outputs.items()}
                 return ExactOutputs(values, digits, "enclosure")
     return None
 
@@ -218,11 +218,11 @@ def _agree(attempt: Attempt, deadline: float, quick: bool, always_cancels: bool 
     enough, tiny = (DIGITS, TINY32) if quick else (CANCELLED_DIGITS, TINY)
     known: dict[str, Value] | None = None
     for digits in _precisions(DIGITS, DIGITS_LIMIT):
-        field = MpmathField(deadline)
-        with field.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
-            outputs = attempt(field)
+        arithmetic = MpmathArithmetic(deadline)
+        with arithmetic.precision(digits), np.errstate(all="ignore"):  # NaN is a value here.
+            outputs = attempt(arithmetic)
         if known is not None and all(_alike(known[name], value, tiny) for name, value in outputs.items()):
-            if digits >= enough or not (field.cancelled or always_cancels):
+            if digits >= enough or not (arithmetic.cancelled or always_cancels):
                 return ExactOutputs(outputs, digits)
         known = outputs
     raise Unadjudicated(f"the answer does not settle by {digits} digits")

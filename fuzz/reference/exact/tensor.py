@@ -16,7 +16,7 @@ from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, make_wrapper
-from fuzz.reference.exact.field import Array, Number, RealField
+from fuzz.reference.exact.arithmetic import Array, Number, RealArithmetic
 
 __all__ = ["RULES", "ExactMode", "ExactTensor", "from_array", "make_view"]
 
@@ -42,7 +42,7 @@ class ExactTensor(RuleTensor):
 
 
 class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
-    """The dispatch mode of one evaluation over the numbers of a field.
+    """The dispatch mode of one evaluation over the numbers of an arithmetic.
 
     Operations on integers and bools are torch's own; whatever is floating is computed exactly.
     """
@@ -50,14 +50,14 @@ class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
     wrapper = ExactTensor
     always_rounds = True
 
-    def __init__(self, rules: RuleTable, field: RealField) -> None:
+    def __init__(self, rules: RuleTable, arithmetic: RealArithmetic) -> None:
         super().__init__(rules)
-        self.field = field
+        self.arithmetic = arithmetic
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.field.check_deadline()
+        self.arithmetic.check_deadline()
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def lift_tensor(self, t: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
         _check_size(extent)
         positions = torch.arange(extent).as_strided(real.shape, real.stride())
         numbers = np.full(extent, None, dtype=object)
-        numbers[positions.reshape(-1).numpy()] = self.field.array(real.detach().reshape(-1).tolist())
+        numbers[positions.reshape(-1).numpy()] = self.arithmetic.array(real.detach().reshape(-1).tolist())
         return make_view(numbers, positions)
 
     def array(self, x: Any) -> Array:
@@ -93,12 +93,12 @@ class ExactMode(RuleMode):  # type: ignore[no-untyped-call]
         elif inside_autograd():
             out.reshape(-1)[:] = [self._scalar(value) for value in x.detach().reshape(-1).tolist()]
         else:
-            out.reshape(-1)[:] = self.field.array(x.detach().reshape(-1).tolist())
+            out.reshape(-1)[:] = self.arithmetic.array(x.detach().reshape(-1).tolist())
         return out
 
     def _scalar(self, value: float) -> Number:
         """A scalar. A user's is the double that it is; autograd's own formulas mean what their doubles stand for."""
-        return self.field.autograd_constant(value) if inside_autograd() else self.field.number(value)
+        return self.arithmetic.autograd_constant(value) if inside_autograd() else self.arithmetic.number(value)
 
 
 def inside_autograd() -> bool:

@@ -16,7 +16,7 @@ from fuzz.errors import UsageError
 from fuzz.model.case import LaunchOptions
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import ACCURACY
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles import find_oracle
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
 from fuzz.report.reproducer.expected_values import expected_values
@@ -53,7 +53,7 @@ Autotuner.prune_configs = prune_to_one
 """
 
 
-def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) -> str:
+def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat: str) -> str:
     """The program's text. UsageError where the reference is at fault, TargetError where no script can be made."""
     last = len(entry.case.calls) - 1
     finding = entry.finding or Finding(ACCURACY.name, (), "value", "a seed case", call=last)
@@ -61,8 +61,8 @@ def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) 
         raise UsageError("the reference is at fault, not the kernel: there is nothing for a program to show")
     saved = SavedFinding(entry, finding, target)
     check = find_oracle(finding.oracle).script_check(saved)
-    source = variant_source(target, plant) if plant and plant.changes else target.path.read_text(encoding="utf-8")
-    launcher = (plant.launcher if plant and plant.launcher else target.launcher).__name__
+    source = variant_source(target, planted_bug)
+    launcher = (planted_bug.launcher if planted_bug and planted_bug.launcher else target.launcher).__name__
     sources = SourceCollector()
     main = sources.add(target.path, source)
     sources.require(target.path, [launcher])
@@ -89,7 +89,7 @@ def script(entry: Entry, target: Target, plant: PlantedBug | None, repeat: str) 
 
 def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:
     """What makes the device and the autotuners answer as they did where the finding was seen."""
-    for name, value in (launch.given() if launch else {}).items():
+    for name, value in (launch.as_dict() if launch else {}).items():
         if name != "config":
             yield f"    cpu.knobs.{name} = {value}"
     if launch and launch.config is not None:

@@ -43,7 +43,7 @@ BATTERY = (
 """Values that small sizes are tried with, for all floating arguments at once."""
 
 
-def halve_dims(case: Case, target: Target) -> Iterator[Case]:
+def smaller_dims(case: Case, target: Target) -> Iterator[Case]:
     """Each dim of each call lowered: to its least, to half, and by ever smaller steps."""
     for index, call in enumerate(case.calls):
         for dim in target.sizes:
@@ -51,9 +51,9 @@ def halve_dims(case: Case, target: Target) -> Iterator[Case]:
                 yield resize(case, target, index, {**call.dims, dim.name: size})
 
 
-def lower_dims(case: Case, target: Target) -> Iterator[Case]:
-    """As halve_dims, each smaller size with values of the battery: those that are left may not show the bug."""
-    for smaller in halve_dims(case, target):
+def smaller_dims_with_other_values(case: Case, target: Target) -> Iterator[Case]:
+    """As smaller_dims, each smaller size with values of the battery: those that are left may not show the bug."""
+    for smaller in smaller_dims(case, target):
         for values in BATTERY:
             yield fill(smaller, values)
 

@@ -16,7 +16,7 @@ def plain_launch(case: Case, target: Target) -> Iterator[Case]:
     if launch is None:
         return
     yield with_launch(case, None)
-    for name in launch.given():
+    for name in launch.as_dict():
         yield with_launch(case, replace(launch, **{name: None}))
     for config in range(launch.config or 0):
         yield with_launch(case, replace(launch, config=config))

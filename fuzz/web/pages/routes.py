@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import VERDICTS
-from fuzz.model.oracles import ORACLE_NAMES
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.report.text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import TheCampaign, TheEntry, TheService
@@ -20,7 +20,7 @@ from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.models import Filters, Text
 from fuzz.web.pages.render import STATIC, render
 from fuzz.web.pages.views import EntryView
-from fuzz.web.plots.trend import plot_trends
+from fuzz.web.plots.trend_plots import plot_trends
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
 MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}

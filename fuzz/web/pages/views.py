@@ -9,10 +9,10 @@ from functools import cached_property
 
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
-from fuzz.model.oracles import ACCURACY
-from fuzz.report.plots.plot import Plot
+from fuzz.model.oracle_specs import ACCURACY
+from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import case_lines, verdict_lines
-from fuzz.web.plots.charts import make_plots
+from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
 Pairs = tuple[tuple[str, str], ...]

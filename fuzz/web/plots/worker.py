@@ -18,7 +18,7 @@ from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
-from fuzz.model.oracles import ACCURACY
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examine import set_up_process
@@ -96,9 +96,9 @@ class PlotWorker:
 
     def script(self, request: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
-        plant = load_planted(self.target, self.config.planted)[0] if self.config.planted else None
+        planted_bug = load_planted(self.target, self.config.planted)[0] if self.config.planted else None
         try:
-            return script(request.entry, self.target, plant, request.command), ""
+            return script(request.entry, self.target, planted_bug, request.command), ""
         except (FuzzError, OSError, AssertionError, KeyError) as error:
             return "", one_line(error)
 

@@ -16,7 +16,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends.cpu.backend import portable_path
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
-from fuzz.model.oracles import SYMPTOMS
+from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.outcome import Access, CallResult, Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles.bounds import Bounds

@@ -18,7 +18,7 @@ from fuzz.backends.execute import CompletedCall, run
 from fuzz.backends.replay.trace import record_trace
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
-from fuzz.model.oracles import SAMPLED_ORACLES
+from fuzz.model.oracle_specs import SAMPLED_ORACLES
 from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
 from fuzz.oracles.execution.examination import Examination

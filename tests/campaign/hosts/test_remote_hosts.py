@@ -18,7 +18,7 @@ from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.launch import run_campaign
-from fuzz.campaign.protocol import Event, Saved, Slice, SuspectCleared
+from fuzz.campaign.protocol import EntrySaved, Event, Slice, SuspectCleared
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
 from fuzz.errors import UsageError
@@ -145,7 +145,7 @@ def test_nothing_that_a_host_sends_is_taken_for_a_path(tmp_path: Path) -> None:
     kept.write_text("kept")
     request = Slice("relu", "cpu", "", "random", 0, 0, 0, 1.0, None, *paths, 1 << 30, (str(tmp_path / "suspect"),))
     text = codec.dumps(Entry(Case("other", (Call({}, {}),))))
-    saved = Saved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
+    saved = EntrySaved("/etc/x", False, False, 1, 0, replaced="", backend="cpu", finding={}, text=text)
     for event, kinds in ((saved, ["Unwritable"]), (SuspectCleared(str(kept)), [])):
         hosts = ScriptedHosts(tmp_path, events=(event,))
         hosts.send(0, request)

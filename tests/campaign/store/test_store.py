@@ -149,7 +149,7 @@ def test_findings_are_made_again_from_the_corpus(
     store: Store, campaign: Campaign, entry: Entry, tmp_path: Path
 ) -> None:
     folder = tmp_path / "corpus"
-    path = corpus.add(folder, entry)
+    path = corpus.save_entry(folder, entry)
     made = finding_of(entry, path, folder, path.stat().st_mtime)
     store.save_finding(replace(FINDING, corpus=made.corpus))
     store.save_finding(replace(FINDING, id="elsewhere"))

@@ -8,8 +8,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True, params=["balls", "mpmath"])
-def field(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The field that exact evaluation uses."""
+def arithmetic(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The arithmetic that exact evaluation uses."""
     if request.param == "mpmath":
         monkeypatch.setitem(sys.modules, "flint", None)
     return str(request.param)

@@ -55,29 +55,30 @@ def close(got: Any, want: Any) -> None:
     assert abs(got - want) <= mpf(10) ** -60 * abs(want), (got, want)
 
 
-def test_differences_of_1e_40_double_the_digits(field: str) -> None:
+def test_differences_of_1e_40_double_the_digits(arithmetic: str) -> None:
     """exp(-92) is about 1e-40: beside 1 it needs 40 digits, its square 80, and 25 digits of that are compared."""
     value, digits = of(lambda x: ((1 + torch.exp(x)) - 1) ** 2 * 1e80, -92.0)
-    assert digits >= (200 if field == "mpmath" else 100)
+    assert digits >= (200 if arithmetic == "mpmath" else 100)
     with mpmath.workdps(60):
         assert abs(value / (mp.exp(-184) * mpf(1e80)) - 1) < mpf(10) ** -25
 
 
 @pytest.mark.parametrize(("x", "least", "least_of_balls"), [(-13.0, 200, 100), (-40.0, 800, 800)])
 def test_a_difference_beyond_the_first_digits_is_not_taken_for_zero(
-    x: float, least: int, least_of_balls: int, field: str
+    x: float, least: int, least_of_balls: int, arithmetic: str
 ) -> None:
     """1 + erf(-40) is 0 at 50 digits and at 100, 1e-697 in truth."""
     value, digits = of(lambda x: 1 + torch.erf(x), x)
     with mpmath.workdps(50):
         assert (
-            digits >= (least if field == "mpmath" else least_of_balls) and abs(value / mp.erfc(-x) - 1) < mpf(10) ** -25
+            digits >= (least if arithmetic == "mpmath" else least_of_balls)
+            and abs(value / mp.erfc(-x) - 1) < mpf(10) ** -25
         )
 
 
-def test_a_difference_that_is_zero_is_zero(field: str) -> None:
+def test_a_difference_that_is_zero_is_zero(arithmetic: str) -> None:
     value, digits = of(lambda x: x - x.mean(), 37.7, 37.7, 37.7)
-    assert value == 0 and digits == (800 if field == "mpmath" else 100)
+    assert value == 0 and digits == (800 if arithmetic == "mpmath" else 100)
 
 
 def test_nothing_overflows() -> None:

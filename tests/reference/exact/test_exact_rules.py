@@ -17,7 +17,7 @@ from torch import Tensor
 from fuzz.errors import Unadjudicated
 from fuzz.reference.envelope import COTANGENT, with_gradients
 from fuzz.reference.exact import evaluate_exact
-from fuzz.reference.exact.field import BINARY, UNARY
+from fuzz.reference.exact.arithmetic import BINARY, UNARY
 
 REFUSED = {
     "conv1d": "no rule for aten.convolution.default",

@@ -53,7 +53,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = Finding("accuracy", ("dx",), "sign", "dx: 1 of 1 elements wrong", (shown,), disagreeing=1, compared=1)
     seen = {"backend": "cpu", "rate": "10/10", "diagnosis": "sign flipped for x < -3.6", "verdict": "kernel"}
     folder = tmp_path_factory.mktemp("corpus")
-    return corpus.add(folder, Entry(case, found, planted="erf_saturates", provenance=Provenance.parse(seen)))
+    return corpus.save_entry(folder, Entry(case, found, planted="erf_saturates", provenance=Provenance.parse(seen)))
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_an_entry_whose_target_is_missing_is_told_without_plots(
     saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     entry = corpus.read(saved)
-    place = corpus.add(tmp_path / "corpus", replace(entry, case=replace(entry.case, target="gone"), planted=""))
+    place = corpus.save_entry(tmp_path / "corpus", replace(entry, case=replace(entry.case, target="gone"), planted=""))
     out = tmp_path / "report.html"
     assert cli.exit_code(["report", str(place), "--out", str(out), "--backend", "cpu"]) == 0
     made = out.read_text(encoding="utf-8")

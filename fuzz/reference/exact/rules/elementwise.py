@@ -1,4 +1,4 @@
-"""Defines rules of elementwise operations: arithmetic and functions by the field."""
+"""Defines rules of elementwise operations: sums, products, quotients, functions of one and two numbers, signs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import Rule, aten
-from fuzz.reference.exact.field import BINARY, UNARY, Array, Number, object_array
+from fuzz.reference.exact.arithmetic import BINARY, UNARY, Array, Number, object_array
 from fuzz.reference.exact.tensor import RULES, ExactMode, ExactTensor, from_array
 
 __all__ = ["register"]
@@ -22,20 +22,20 @@ def additive(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     name = func._schema.name.split("::")[1]
     if name == "rsub":
         x, y = y, x
-    y = y if alpha.item() == 1 else mode.field.map("mul", y, alpha)
-    return from_array(mode.field.map("add" if name == "add" else "sub", x, y))
+    y = y if alpha.item() == 1 else mode.arithmetic.map("mul", y, alpha)
+    return from_array(mode.arithmetic.map("add" if name == "add" else "sub", x, y))
 
 
 def multiply(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul."""
-    return from_array(mode.field.map("mul", mode.array(args[0]), mode.array(args[1])))
+    return from_array(mode.arithmetic.map("mul", mode.array(args[0]), mode.array(args[1])))
 
 
 def divide(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """div with its rounding mode, floor_divide."""
     rounding_mode = "floor" if func is aten.floor_divide.default else kwargs.get("rounding_mode")
-    quotient = mode.field.map("div", mode.array(args[0]), mode.array(args[1]))
-    return from_array(quotient if rounding_mode is None else mode.field.map(rounding_mode, quotient))
+    quotient = mode.arithmetic.map("div", mode.array(args[0]), mode.array(args[1]))
+    return from_array(quotient if rounding_mode is None else mode.arithmetic.map(rounding_mode, quotient))
 
 
 def apply_function(name: str) -> Rule:
@@ -45,22 +45,22 @@ def apply_function(name: str) -> Rule:
     def rule(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if kwargs or len(args) != count:
             raise Unadjudicated(f"{func}: no rule for its other arguments")
-        return from_array(mode.field.map(name, *map(mode.array, args)))
+        return from_array(mode.arithmetic.map(name, *map(mode.array, args)))
 
     return rule
 
 
 def _signs(mode: ExactMode, x: Array) -> torch.Tensor:
     """The sign of each number as a double; NaN has none."""
-    field = mode.field
-    flat = [float(field.sign(v) if field.is_finite(v) else v) for v in x.reshape(-1).tolist()]
+    arithmetic = mode.arithmetic
+    flat = [float(arithmetic.sign(v) if arithmetic.is_finite(v) else v) for v in x.reshape(-1).tolist()]
     return torch.sign(torch.tensor(flat, dtype=torch.float64)).view(x.shape)
 
 
 def sign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sign, sgn and signbit, which takes every zero as positive."""
     signs = _signs(mode, mode.array(args[0]))
-    return signs < 0 if func is aten.signbit.default else from_array(mode.field.array(signs.tolist()))
+    return signs < 0 if func is aten.signbit.default else from_array(mode.arithmetic.array(signs.tolist()))
 
 
 def mask_gradient(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -76,10 +76,10 @@ def nan_to_num(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
     given = [*args[1:], *(kwargs.get(n) for n in ("nan", "posinf", "neginf")[len(args) - 1 :])]
     largest = torch.finfo(torch.float64).max
     values = [d if v is None else v for v, d in zip(given, (0.0, largest, -largest), strict=True)]
-    nan, positive, negative = mode.field.array(values).tolist()
+    nan, positive, negative = mode.arithmetic.array(values).tolist()
 
     def replace(x: Number) -> Number:
-        return x if mode.field.is_finite(x) else nan if x != x else positive if x > 0 else negative
+        return x if mode.arithmetic.is_finite(x) else nan if x != x else positive if x > 0 else negative
 
     x = mode.array(args[0])
     return from_array(object_array([replace(number) for number in x.reshape(-1).tolist()], x.shape))
@@ -88,8 +88,8 @@ def nan_to_num(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
 def copysign(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """|x| with the sign of y; a zero is positive."""
     y = mode.array(args[1])
-    negative = mode.field.array((_signs(mode, y) >= 0).double().mul(2).sub(1).tolist())
-    return from_array(mode.field.map("mul", mode.field.map("abs", mode.array(args[0])), negative))
+    negative = mode.arithmetic.array((_signs(mode, y) >= 0).double().mul(2).sub(1).tolist())
+    return from_array(mode.arithmetic.map("mul", mode.arithmetic.map("abs", mode.array(args[0])), negative))
 
 
 def item(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -97,7 +97,7 @@ def item(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
     if type(args[0]) is not ExactTensor:
         return func(*args, **kwargs)
     x = args[0].to_array().item()
-    near = mode.field.to_exact_double(x) if mode.field.is_finite(x) else float(x)
+    near = mode.arithmetic.to_exact_double(x) if mode.arithmetic.is_finite(x) else float(x)
     if near is None:
         raise Unadjudicated("the reference takes a number out of a tensor (.item()), which rounds it")
     return near

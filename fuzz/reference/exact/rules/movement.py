@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
 from fuzz.reference.dispatch import aten, handles_plain
-from fuzz.reference.exact.field import Array, Number
+from fuzz.reference.exact.arithmetic import Array, Number
 from fuzz.reference.exact.rules.ordering import find_extreme
 from fuzz.reference.exact.tensor import RULES, ExactMode, ExactTensor, from_array, make_view
 
@@ -45,7 +45,7 @@ def move(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
     given = {**dict(zip([a.name for a in func._schema.arguments], args, strict=False)), **kwargs}
     if func._schema.returns[0].alias_info is not None:
         return _view(func, given)
-    pool = [np.array([mode.field.zero], dtype=object)]
+    pool = [np.array([mode.arithmetic.zero], dtype=object)]
     out = func(**{name: _to_positions(mode, x, pool, name in MOVED) for name, x in given.items()})
     numbers = np.concatenate(pool)
     if isinstance(out, Tensor):
@@ -87,8 +87,9 @@ def cast(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[
         raise Unadjudicated(f"{func}: the reference casts to {dtype}")
     if dtype is torch.bool:
         return args[0] != 0
-    field = mode.field
-    integers = [field.to_integer(x) if field.is_finite(x) else 0 for x in mode.array(args[0]).reshape(-1).tolist()]
+    arithmetic = mode.arithmetic
+    numbers = mode.array(args[0]).reshape(-1).tolist()
+    integers = [arithmetic.to_integer(x) if arithmetic.is_finite(x) else 0 for x in numbers]
     return torch.tensor(integers, dtype=torch.int64).view(args[0].shape).to(dtype)
 
 
@@ -114,10 +115,10 @@ def zeros_like(x: ExactTensor) -> Tensor:
 @handles_plain
 def linspace(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """start + i*(end - start)/(steps - 1)."""
-    field = mode.field
+    arithmetic = mode.arithmetic
     start, end = mode.array(args[0]), mode.array(args[1])
-    parts = field.map("mul", field.array(list(range(args[2]))), field.map("sub", end, start))
-    return from_array(field.map("add", start, field.map("div", parts, field.array(max(args[2] - 1, 1)))))
+    parts = arithmetic.map("mul", arithmetic.array(list(range(args[2]))), arithmetic.map("sub", end, start))
+    return from_array(arithmetic.map("add", start, arithmetic.map("div", parts, arithmetic.array(max(args[2] - 1, 1)))))
 
 
 @handles_plain
@@ -148,10 +149,10 @@ def _sources(mode: ExactMode, func: OpOverload, args: tuple[Any, ...]) -> tuple[
 def accumulate(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """index_add, scatter_add, index_put: sources replace what is there, or are added to it."""
     adds = func._schema.name not in ("aten::index_put", "aten::_unsafe_index_put") or (len(args) > 3 and args[3])
-    scale = mode.field.number(kwargs.get("alpha", 1))
+    call, scale = mode.arithmetic.call, mode.arithmetic.number(kwargs.get("alpha", 1))
     out = mode.array(args[0]).copy().reshape(-1)
     for place, value in zip(*_sources(mode, func, args), strict=True):
-        out[place] = mode.field.call("add", out[place], mode.field.call("mul", value, scale)) if adds else value
+        out[place] = call("add", out[place], call("mul", value, scale)) if adds else value
     return from_array(out.reshape(args[0].shape))
 
 
@@ -168,13 +169,13 @@ def scatter_reduce(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwa
 
 def _reduce(mode: ExactMode, name: str, values: list[Number]) -> Number:
     """sum, mean, prod, amax or amin of some numbers."""
-    field = mode.field
+    arithmetic = mode.arithmetic
     if name in ("amax", "amin"):
         return find_extreme(mode, values, name == "amax")
     if name == "prod":
-        return reduce(lambda x, y: field.call("mul", x, y), values)
-    total = field.sum(values)
-    return total if name == "sum" else field.call("div", total, field.number(len(values)))
+        return reduce(lambda x, y: arithmetic.call("mul", x, y), values)
+    total = arithmetic.sum(values)
+    return total if name == "sum" else arithmetic.call("div", total, arithmetic.number(len(values)))
 
 
 def transpose(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -182,9 +183,9 @@ def transpose(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: 
     g, rest = args[0], [zeros_like(a) if type(a) is ExactTensor else a for a in args[1:]]
     units = torch.eye(g.numel(), dtype=torch.float64)
     columns = torch.stack([func(unit.view(g.shape), *rest, **kwargs) for unit in units])
-    field = mode.field
-    terms = field.map("mul", mode.array(g).reshape(-1, 1), field.array(columns.flatten(1).tolist()))
-    return from_array(field.total(terms, [0]).reshape(columns.shape[1:]))
+    arithmetic = mode.arithmetic
+    terms = arithmetic.map("mul", mode.array(g).reshape(-1, 1), arithmetic.array(columns.flatten(1).tolist()))
+    return from_array(arithmetic.total(terms, [0]).reshape(columns.shape[1:]))
 
 
 def register() -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.exact.field import Array, Number, object_array
+from fuzz.reference.exact.arithmetic import Array, Number, object_array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
 __all__ = ["find_extreme", "register"]
@@ -42,7 +42,7 @@ def compare(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
         if isinstance(x, Tensor) and x.dtype is not torch.bool or name in LIMITS and isinstance(x, int | float)
     }  # fmt: skip
     _require_order(mode, func._schema.name.split("::")[1], arrays, given.get("dim"))
-    tensors, numbers = mode.field.rank(list(arrays.values()))
+    tensors, numbers = mode.arithmetic.rank(list(arrays.values()))
     for name, rank in zip(arrays, tensors, strict=True):
         given[name] = rank if isinstance(given[name], Tensor) else rank.item()
     out = func(**given)
@@ -55,30 +55,30 @@ def _from_ranks(mode: ExactMode, t: Tensor, numbers: Sequence[Number]) -> Any:
     """The numbers of ranks; decisions and indices as they are."""
     if not t.is_floating_point():
         return t
-    flat = [numbers[int(r)] if abs(r) < float("inf") else mode.field.number(r) for r in t.reshape(-1).tolist()]
+    flat = [numbers[int(r)] if abs(r) < float("inf") else mode.arithmetic.number(r) for r in t.reshape(-1).tolist()]
     return from_array(object_array(flat, t.shape))
 
 
 def _require_order(mode: ExactMode, name: str, arrays: Mapping[str, Array], dim: Any) -> None:
     """Raise `Undetermined` where the operation compares numbers whose order is not known."""
-    field = mode.field
+    arithmetic = mode.arithmetic
     compared = [array for argument, array in arrays.items() if argument != "value"]
     if name in WITH_ZERO:
-        for x in (x for array in compared for x in array.reshape(-1).tolist() if field.is_finite(x)):
-            field.require_order(x, [field.zero])
+        for x in (x for array in compared for x in array.reshape(-1).tolist() if arithmetic.is_finite(x)):
+            arithmetic.require_order(x, [arithmetic.zero])
     elif name in ELEMENTWISE.split() or name in EXTREMES.split() and len(compared) > 1:
         for x, *others in zip(*(a.reshape(-1).tolist() for a in np.broadcast_arrays(*compared)), strict=True):
-            if field.is_finite(x):
-                field.require_order(x, filter(field.is_finite, others))
+            if arithmetic.is_finite(x):
+                arithmetic.require_order(x, filter(arithmetic.is_finite, others))
     else:
         for row in _rows(compared, dim):
-            ordered = field.sort({field.identity(x): x for x in row if field.is_finite(x)}.values())
+            ordered = arithmetic.sort({arithmetic.identity(x): x for x in row if arithmetic.is_finite(x)}.values())
             if name in EXTREMES.split():
                 for extreme in {0, len(ordered) - 1} if ordered else ():
-                    field.require_order(ordered[extreme], ordered)
+                    arithmetic.require_order(ordered[extreme], ordered)
             else:
                 for x, y in zip(ordered, ordered[1:], strict=False):
-                    field.require_order(x, [y])
+                    arithmetic.require_order(x, [y])
 
 
 def _rows(arrays: Sequence[Array], dim: Any) -> Iterator[list[Number]]:
@@ -93,15 +93,15 @@ def _rows(arrays: Sequence[Array], dim: Any) -> Iterator[list[Number]]:
 
 def find_extreme(mode: ExactMode, values: Sequence[Number], largest: bool) -> Number:
     """The largest or least number; NaN where there is one."""
-    field = mode.field
-    infinite = [x for x in values if not field.is_finite(x)]
-    finite = field.sort([x for x in values if field.is_finite(x)])
+    arithmetic = mode.arithmetic
+    infinite = [x for x in values if not arithmetic.is_finite(x)]
+    finite = arithmetic.sort([x for x in values if arithmetic.is_finite(x)])
     if any(x != x for x in infinite):
-        return field.number(float("nan"))
+        return arithmetic.number(float("nan"))
     if any((x > 0) == largest for x in infinite) or not finite:
         return max(infinite) if largest else min(infinite)
     extreme = finite[-1 if largest else 0]
-    field.require_order(extreme, finite)
+    arithmetic.require_order(extreme, finite)
     return extreme
 
 

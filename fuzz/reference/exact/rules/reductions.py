@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import Rule, from_formula
-from fuzz.reference.exact.field import Array
+from fuzz.reference.exact.arithmetic import Array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
 __all__ = ["register"]
@@ -34,23 +34,23 @@ def _arguments(mode: ExactMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 def sum_(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum."""
-    return from_array(mode.field.total(*_arguments(mode, args, kwargs)))
+    return from_array(mode.arithmetic.total(*_arguments(mode, args, kwargs)))
 
 
 def mean(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The sum divided by the number of terms."""
     x, axes, keepdim = _arguments(mode, args, kwargs)
-    count = mode.field.array(int(np.prod([x.shape[d] for d in axes], dtype=int)))
-    return from_array(mode.field.map("div", mode.field.total(x, axes, keepdim), count))
+    count = mode.arithmetic.array(int(np.prod([x.shape[d] for d in axes], dtype=int)))
+    return from_array(mode.arithmetic.map("div", mode.arithmetic.total(x, axes, keepdim), count))
 
 
 def product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """prod."""
     x, axes, keepdim = _arguments(mode, args, kwargs)
     for axis in axes:
-        ones = mode.field.array(np.ones([1 if d == axis else n for d, n in enumerate(x.shape)]))
+        ones = mode.arithmetic.array(np.ones([1 if d == axis else n for d, n in enumerate(x.shape)]))
         parts = [x.take([i], axis) for i in range(x.shape[axis])]
-        x = reduce(partial(mode.field.map, "mul"), parts, ones)
+        x = reduce(partial(mode.arithmetic.map, "mul"), parts, ones)
     return from_array(x if keepdim else x.squeeze(tuple(axes)))
 
 
@@ -61,7 +61,7 @@ def cumulative(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs:
         return from_array(out)
     rows, name = np.moveaxis(out, args[1], 0), "add" if func._schema.name == "aten::cumsum" else "mul"
     for i in range(1, len(rows)):
-        rows[i : i + 1] = mode.field.map(name, rows[i - 1 : i], rows[i : i + 1])
+        rows[i : i + 1] = mode.arithmetic.map(name, rows[i - 1 : i], rows[i : i + 1])
     return from_array(out)
 
 
@@ -71,8 +71,8 @@ def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
     vectors = (a.ndim == 1, b.ndim == 1)
     a = a[None, :] if vectors[0] else a
     b = b[:, None] if vectors[1] else b
-    products = mode.field.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
-    out = mode.field.total(products, [products.ndim - 1])
+    products = mode.arithmetic.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
+    out = mode.arithmetic.total(products, [products.ndim - 1])
     return from_array(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
 
 

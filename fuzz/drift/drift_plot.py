@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fuzz.drift.plan import BatchDrift, DriftPlan
-from fuzz.report.plots.plot import Line, Plot, Point, height
+from fuzz.report.plots.plot_data import Line, Plot, Point, height
 from fuzz.report.plots.scales import Linear, Scale, scale_of_errors
 
 

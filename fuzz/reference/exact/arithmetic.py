@@ -1,8 +1,8 @@
 """Base of the number systems that exact evaluation computes in.
 
-A field has torch's functions by their names in aten. Where an argument is not finite, or the function is not real (a
-pole, the logarithm of a negative number), the answer is torch's in float64: infinities, NaN and poles are not rounded.
-The sign of zero is not kept.
+An arithmetic has torch's functions by their names in aten. Where an argument is not finite, or the function is not real
+(a pole, the logarithm of a negative number), the answer is torch's in float64: infinities, NaN and poles are not
+rounded. The sign of zero is not kept.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import torch
 
 from fuzz.errors import FuzzError, Unadjudicated
 
-__all__ = ["BINARY", "UNARY", "Array", "Number", "RealField", "Undetermined", "object_array", "to_double"]
+__all__ = ["BINARY", "UNARY", "Array", "Number", "RealArithmetic", "Undetermined", "object_array", "to_double"]
 
 Number = Any
-"""A real number, infinity or NaN, in the representation of one field."""
+"""A real number, infinity or NaN, in the representation of one arithmetic."""
 Array = np.ndarray[Any, np.dtype[np.object_]]
 """An array of numbers."""
 
@@ -32,9 +32,9 @@ UNARY = (
     "rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc erfinv lgamma digamma sinc "
     "special_erfcx special_log_ndtr"
 ).split()
-"""Functions of one number that every field has, by their names in aten."""
+"""Functions of one number that every arithmetic has, by their names in aten."""
 BINARY = "pow remainder fmod atan2 hypot".split()
-"""Functions of two numbers that every field has, besides add, sub, mul and div."""
+"""Functions of two numbers that every arithmetic has, besides add, sub, mul and div."""
 LARGEST = float.fromhex("0x1.fffffffffffffp1023")
 CHUNK = 64
 """Elements between two looks at the clock."""
@@ -59,7 +59,7 @@ def object_array(values: Sequence[Any], shape: Sequence[int]) -> Array:
     return out.reshape(shape)
 
 
-class RealField(ABC):
+class RealArithmetic(ABC):
     """Real numbers in the precision in force, with infinities and NaN, until a deadline of `time.monotonic()`."""
 
     def __init__(self, deadline: float = math.inf) -> None:
@@ -198,17 +198,17 @@ class RealField(ABC):
         return [t.view(a.shape) for t, a in zip(tensors, arrays, strict=True)], [*ordered[zero:], *ordered[:zero]]
 
 
-def _two_over_root_pi(field: RealField) -> Number:
-    return field.call("div", field.number(2), field.call("sqrt", field.pi()))
+def _two_over_root_pi(arithmetic: RealArithmetic) -> Number:
+    return arithmetic.call("div", arithmetic.number(2), arithmetic.call("sqrt", arithmetic.pi()))
 
 
-AUTOGRAD_CONSTANTS: dict[float, Callable[[RealField], Number]] = {
+AUTOGRAD_CONSTANTS: dict[float, Callable[[RealArithmetic], Number]] = {
     2 / math.sqrt(math.pi): _two_over_root_pi,
-    -2 / math.sqrt(math.pi): lambda field: field.call("neg", _two_over_root_pi(field)),
-    math.sqrt(math.pi) / 2: lambda field: field.call("reciprocal", _two_over_root_pi(field)),
-    math.log(2): lambda field: field.call("log", field.number(2)),
-    math.log(10): lambda field: field.call("log", field.number(10)),
+    -2 / math.sqrt(math.pi): lambda arithmetic: arithmetic.call("neg", _two_over_root_pi(arithmetic)),
+    math.sqrt(math.pi) / 2: lambda arithmetic: arithmetic.call("reciprocal", _two_over_root_pi(arithmetic)),
+    math.log(2): lambda arithmetic: arithmetic.call("log", arithmetic.number(2)),
+    math.log(10): lambda arithmetic: arithmetic.call("log", arithmetic.number(10)),
     # torch writes log(10) with its last digit wrong.
-    2.3025850929940456: lambda field: field.call("log", field.number(10)),
+    2.3025850929940456: lambda arithmetic: arithmetic.call("log", arithmetic.number(10)),
 }
 """Irrational constants in the derivatives that torch's autograd knows: erf, erfinv, exp2, log2, log10."""

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.report.plots.plot import NOT_FINITE, Plot
+from fuzz.report.plots.plot_data import NOT_FINITE, Plot
 from fuzz.web.pages.render import render
-from fuzz.web.plots.charts import make_plots, unravel
+from fuzz.web.plots.error_plots import make_plots, unravel
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

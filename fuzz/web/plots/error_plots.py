@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from fuzz.report.plots.plot import Line, Marker, Plot, height, y_ticks
+from fuzz.report.plots.plot_data import Line, Marker, Plot, height, y_ticks
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_errors, scale_of_ulps, scale_of_values
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 

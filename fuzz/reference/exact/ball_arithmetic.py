@@ -18,9 +18,9 @@ from flint import arb, ctx
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
-from fuzz.reference.exact.field import Array, Number, RealField, Undetermined, object_array, to_double
+from fuzz.reference.exact.arithmetic import Array, Number, RealArithmetic, Undetermined, object_array, to_double
 
-__all__ = ["BallField"]
+__all__ = ["BallArithmetic"]
 
 
 def floor(x: Number) -> Number:
@@ -89,7 +89,7 @@ CHEAP = ("add", "sub", "mul", "neg")
 """Functions whose results are kept within one operation on tensors only: to look them up costs more."""
 
 
-class BallField(RealField):
+class BallArithmetic(RealArithmetic):
     """Numbers are balls, of type arb, or floats that are not finite.
 
     One object stands for one real number, and the same function of the same numbers gives the same object. So numbers

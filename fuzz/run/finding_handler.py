@@ -11,7 +11,7 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracles import FAULT
+from fuzz.model.oracle_specs import FAULT
 from fuzz.run.deduplicate import covering_bug, known_bugs, merge_bug, same_cause
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
@@ -190,7 +190,7 @@ class FindingHandler:
             planted=options.planted or "", backend=self.worker_config.backend, versions=self.versions,
             seed=options.seed, first_case=bug.origin.index,
         )  # fmt: skip
-        bug.path = str(corpus.add(self.folder, entry, Path(previous) if previous else None))
+        bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
         self.watcher.on_saved(bug, previous if previous != bug.path else "")
 
     def _shrink_budget(self) -> Budget:

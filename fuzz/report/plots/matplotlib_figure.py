@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.report.plots.plot import NOT_FINITE, Line, Plot
+from fuzz.report.plots.plot_data import NOT_FINITE, Line, Plot
 
 FORMATS = (".png", ".svg", ".pdf")
 COLORS = {"right": "#20639b", "wrong": "#d1495b", "guide": "#777777", "truth": "black"}

@@ -74,7 +74,7 @@ ACCURACY = OracleSpec(
 )
 AUTOGRAD = OracleSpec(
     "autograd",
-    "a gradient is wrong in the company of other operations",
+    "a gradient is wrong in a graph with other operations",
     ("missing", "raised", "subset", "no-grad", "before", "beside", "after", "twice", "saved", "between"),
     share=(8, 16),
     subjects=affected_tensors,
@@ -123,7 +123,7 @@ SAMPLED_ORACLES = tuple(spec.name for spec in ORACLES if spec.share)
 SYMPTOMS = {spec.name: spec.symptoms for spec in ORACLES}
 
 
-def find_oracle(name: str) -> OracleSpec:
+def find_oracle_spec(name: str) -> OracleSpec:
     """The oracle of that name. ValueError where there is none."""
     return ORACLES[ORACLE_NAMES.index(name)]
 

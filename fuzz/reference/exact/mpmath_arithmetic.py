@@ -13,9 +13,9 @@ import torch
 from mpmath import mp, mpf
 
 from fuzz.reference.dispatch import aten
-from fuzz.reference.exact.field import Number, RealField, to_double
+from fuzz.reference.exact.arithmetic import Number, RealArithmetic, to_double
 
-__all__ = ["MpmathField"]
+__all__ = ["MpmathArithmetic"]
 
 LARGEST_EXPONENT = 64
 """exp of more than 2^64 is taken as infinite, of less than -2^64 as zero: mpmath would need as many bits."""
@@ -70,7 +70,7 @@ NATIVE = ("mul", "neg", "abs", "positive")
 """Functions that mpmath computes of infinities and NaN as torch does."""
 
 
-class MpmathField(RealField):
+class MpmathArithmetic(RealArithmetic):
     """Numbers are mpf.
 
     `cancelled`: a sum of terms that are not zero had less than half of the precision left. Then a result that two

@@ -12,7 +12,7 @@ from bugs import make_bug, wrong_value
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.run.deduplicate import known_bugs
-from fuzz.run.findings import Disagreement, FindingHandler
+from fuzz.run.finding_handler import Disagreement, FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.target.spec import Target

@@ -15,16 +15,16 @@ from mpmath import mp, mpf
 from torch import Tensor
 
 from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
-from fuzz.reference.exact.ball_field import BallField
-from fuzz.reference.exact.field import BINARY, UNARY, Undetermined
-from fuzz.reference.exact.mpmath_field import MpmathField
+from fuzz.reference.exact.arithmetic import BINARY, UNARY, Undetermined
+from fuzz.reference.exact.ball_arithmetic import BallArithmetic
+from fuzz.reference.exact.mpmath_arithmetic import MpmathArithmetic
 
 EDGES = [0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.0, -7.0, 1e-300, -1e-300, 1e30, -1e30, 40.0, -40.0]
 
 
 @pytest.fixture(autouse=True)
-def field() -> str:
-    """These tests choose the field themselves."""
+def arithmetic() -> str:
+    """These tests choose the arithmetic themselves."""
     return "balls"
 
 
@@ -44,7 +44,7 @@ def encloses(ball: Any, want: Any) -> bool:
 
 @pytest.mark.parametrize("name", [*UNARY, *BINARY, "add", "mul", "div"])
 def test_each_function_encloses_what_mpmath_computes_with_more_digits(name: str) -> None:
-    balls, numbers, draw = BallField(), MpmathField(), random.Random(name)
+    balls, numbers, draw = BallArithmetic(), MpmathArithmetic(), random.Random(name)
     values = [*EDGES, *(draw.uniform(-3, 3) for _ in range(20)), *(draw.uniform(0, 1) for _ in range(10))]
     checked = 0
     for x in values:
@@ -69,7 +69,7 @@ def test_each_function_encloses_what_mpmath_computes_with_more_digits(name: str)
 def test_the_image_of_a_wide_ball_encloses_the_images_of_its_points(name: str) -> None:
     from flint import arb
 
-    balls, numbers = BallField(), MpmathField()
+    balls, numbers = BallArithmetic(), MpmathArithmetic()
     with balls.precision(50):
         middle = 1.7 if name == "acosh" else 0.7
         ball = balls.call_finite(name, arb(middle, 1e-6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.campaign.store import Statistic
-from fuzz.report.plots.plot import Line, Plot, Point
+from fuzz.report.plots.plot_data import Line, Plot, Point
 from fuzz.report.plots.scales import Linear
 from fuzz.web.formatting import timestamp
 
