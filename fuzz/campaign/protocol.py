@@ -1,4 +1,4 @@
-"""Defines the messages between a campaign and its hosts: requests one way, events the other, each a line of JSON."""
+"""Defines the messages between a campaign and its hosts: requests one way, events the other, each as JSON."""
 
 from __future__ import annotations
 
@@ -197,12 +197,12 @@ class LockRelease(SyncEvent):
 
 
 def encode(message: Message) -> bytes:
-    """The message as a line."""
-    return json.dumps({"kind": type(message).__name__, **vars(message)}).encode() + b"\n"
+    """The message as JSON."""
+    return json.dumps({"kind": type(message).__name__, **vars(message)}).encode()
 
 
-def decode(line: str | bytes) -> Any:
-    """The message of a line."""
-    values: dict[str, Any] = json.loads(line)
+def decode(data: bytes) -> Any:
+    """The message of such JSON."""
+    values: dict[str, Any] = json.loads(data)
     kind = KINDS[values.pop("kind")]
     return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any
 
 from fuzz import corpus
 from fuzz.campaign import protocol
@@ -23,8 +24,7 @@ from fuzz.campaign.protocol import EntrySaved, Event, Files, Folders, Request, d
 class HostChannel:
     """Sends events, from any thread, and reads requests. The files of a remote host lie below `root`."""
 
-    output: BinaryIO
-    input: TextIO
+    pipe: Connection[Any, Any]
     root: Path | None = None
     _files: dict[Path, dict[str, str]] = field(default_factory=dict)
     _locks: int = 0
@@ -34,23 +34,26 @@ class HostChannel:
         if self.root is not None and isinstance(event, EntrySaved):
             text, removed = self._changes(Path(event.path))
             event = replace(event, text=text, removed=removed)
-        line = encode(event)
+        data = encode(event)
         if self.root is not None:
             # Paths and messages name the campaign's own paths.
-            line = line.replace(str(self.root).encode(), b"")
+            data = data.replace(str(self.root).encode(), b"")
         with self._writing:
-            self.output.write(line)
-            self.output.flush()
+            self.pipe.send_bytes(data)
 
     def requests(self) -> Iterator[Request]:
         """Requests as they come; ends with the campaign."""
-        for line in self.input:
-            message = decode(line)
+        for message in self._messages():
             if isinstance(message, Files):
                 # A lock that was granted when nobody waited for it any more has been released already.
                 self._unpack(message.folders)
             else:
                 yield replace(message, **{key: self._localize(value) for key, value in vars(message).items()})
+
+    def _messages(self) -> Iterator[Any]:
+        with suppress(EOFError):
+            while True:
+                yield decode(self.pipe.recv_bytes())
 
     def _localize(self, value: Any) -> Any:
         """Where a file of the campaign's lies here; a value that is no path stays as it is."""
@@ -104,8 +107,7 @@ class HostChannel:
 
     def _wait_for_lock(self) -> None:
         """Waits until the campaign grants the lock, and takes up what others filed meanwhile."""
-        for line in self.input:
-            message = decode(line)
+        for message in self._messages():
             self._unpack(message.folders)
             if message.lock == self._locks:
                 return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import selectors
 import signal
 import subprocess
 import sys
@@ -11,14 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
-from fuzz.campaign.protocol import Event, HostDied, Request, decode, encode
+from fuzz.campaign.protocol import Event, HostDied, Message, Request, decode, encode
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
-CHUNK = 1 << 16
-"""Bytes that are read at once."""
 EXIT_SECONDS = 5.0
 """Seconds that a host has to end by itself."""
 
@@ -35,7 +34,7 @@ class Hosts(ABC):
     @abstractmethod
     def start(self, number: int) -> None: ...
     @abstractmethod
-    def write(self, number: int, data: bytes) -> None: ...
+    def write(self, number: int, *messages: Message) -> None: ...
     @abstractmethod
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """(host, event) for all that have come; waits for the first one at most so long."""
@@ -50,7 +49,7 @@ class Hosts(ABC):
     def close(self) -> None: ...
 
     def send(self, number: int, request: Request) -> None:
-        self.write(number, encode(request))
+        self.write(number, request)
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """(host, event) for all that the campaign is to know of; waits as `receive` does."""
@@ -59,67 +58,53 @@ class Hosts(ABC):
 
 @dataclass
 class LocalHosts(Hosts):
-    """Processes of this machine, with `arguments`.
+    """Processes of this machine, with `arguments` after the number of their end of a pipe.
 
-    What they write to standard error goes to files of `folder`, begun at each start.
+    What they print goes to files of `folder`, begun at each start.
     """
 
     folder: Path
     name: str = "local"
     arguments: tuple[str, ...] = ()
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _partial: dict[int, bytes] = field(default_factory=dict)
-    _selector: selectors.DefaultSelector = field(default_factory=selectors.DefaultSelector)
+    _pipes: dict[int, Connection[Any, Any]] = field(default_factory=dict)
 
     def log(self, number: int) -> Path:
         return self.folder / f"host-{number}.log"
 
     def start(self, number: int) -> None:
-        with self.log(number).open("wb") as log:
+        self._pipes[number], theirs = Pipe()
+        with theirs, self.log(number).open("wb") as log:
             # A session of its own: Ctrl-C is for the campaign, which ends its hosts in an orderly way.
-            process = subprocess.Popen(
-                (*HOST_COMMAND, *self.arguments),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,
-            )
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        self._processes[number], self._partial[number] = process, b""
-        self._selector.register(process.stdout, selectors.EVENT_READ, number)
+            self._processes[number] = subprocess.Popen(
+                (*HOST_COMMAND, str(theirs.fileno()), *self.arguments), stdin=subprocess.DEVNULL, stdout=log,
+                stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
+            )  # fmt: skip
 
-    def write(self, number: int, data: bytes) -> None:
-        stdin = self._processes[number].stdin
-        assert stdin is not None
+    def write(self, number: int, *messages: Message) -> None:
+        # The end of a host is noticed and reported where its events are received.
         with suppress(OSError):
-            stdin.write(data)
-            stdin.flush()
+            for message in messages:
+                self._pipes[number].send_bytes(encode(message))
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
-        for key, _ in self._selector.select(seconds):
-            number: int = key.data
-            data = _read(key.fd)
-            if data == b"":
+        ready = wait(list(self._pipes.values()), seconds)
+        for number, pipe in [(number, pipe) for number, pipe in self._pipes.items() if pipe in ready]:
+            try:
+                while pipe.poll():
+                    yield number, decode(pipe.recv_bytes())
+            except (EOFError, OSError):
                 yield number, HostDied(self._reap(number))
-                continue
-            *lines, self._partial[number] = (self._partial[number] + (data or b"")).split(b"\n")
-            for line in lines:
-                yield number, decode(line)
 
     def _reap(self, number: int) -> str:
         """Forgets a host that has ended; says how it ended."""
         process = self._processes.pop(number)
-        assert process.stdout is not None and process.stdin is not None
-        self._selector.unregister(process.stdout)
+        self._pipes.pop(number).close()
         try:
             process.wait(EXIT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        process.stdout.close()
-        with suppress(OSError):
-            process.stdin.close()
         code = process.returncode
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 
@@ -138,14 +123,3 @@ class LocalHosts(Hosts):
         for number in list(self._processes):
             self._processes[number].kill()
             self._reap(number)
-        self._selector.close()
-
-
-def _read(handle: int) -> bytes | None:
-    """What a pipe holds: None where it holds nothing now, nothing where it has ended."""
-    try:
-        return os.read(handle, CHUNK)
-    except BlockingIOError:
-        return None
-    except OSError:
-        return b""

@@ -21,7 +21,7 @@ from typing import Any
 
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.protocol import Beat, Event, HostDied, Waiting
+from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
 from fuzz.errors import UsageError, one_line
 
 READ_SECONDS = 1.0
@@ -64,9 +64,9 @@ class HostActor:
         self.log_size += len(text)
         return events, text.decode(errors="replace")
 
-    def write(self, data: bytes) -> None:
+    def write(self, *messages: Message) -> None:
         if self.hosts is not None and self.hosts.pid(0):
-            self.hosts.write(0, data)
+            self.hosts.write(0, *messages)
 
     def interrupt(self) -> None:
         if self.hosts is not None:
@@ -168,9 +168,9 @@ class RayHosts(RemoteHosts):
         result = getattr(self._actors[number], method).options(**options).remote()
         self._pending[result] = number, method
 
-    def write(self, number: int, data: bytes) -> None:
+    def write(self, number: int, *messages: Message) -> None:
         if number in self._actors:
-            self._actors[number].write.options(concurrency_group="write").remote(data)
+            self._actors[number].write.options(concurrency_group="write").remote(*messages)
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         """As of all hosts; a host that waits for a node shows a sign of life."""

@@ -18,7 +18,7 @@ from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import EntrySaved, Event, Files, Replay, Request, Slice, encode
+from fuzz.campaign.protocol import EntrySaved, Event, Files, Message, Replay, Request, Slice
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
@@ -57,7 +57,7 @@ class LockQueue:
 
 @dataclass
 class RemoteHosts(Hosts):
-    """Hosts without the campaign's files; a subclass starts them and carries lines."""
+    """Hosts without the campaign's files; a subclass starts them and carries messages."""
 
     _requests: dict[int, Request] = field(init=False, default_factory=dict)
     _journals: dict[int, Journal] = field(init=False, default_factory=dict)
@@ -78,12 +78,12 @@ class RemoteHosts(Hosts):
         if isinstance(request, Slice):
             self._journals[number] = Journal(Path(request.journal))
         try:
-            self.write(number, self._pack(number, request))
+            self.write(number, *self._pack(number, request))
         except UsageError as error:
             self._refused += [(number, protocol.Refused(str(error))), (number, protocol.Ready())]
 
-    def _pack(self, number: int, request: Request) -> bytes:
-        """The request's line, after one with the files that it needs and the host does not have."""
+    def _pack(self, number: int, request: Request) -> tuple[Message, Message]:
+        """The files that a request needs and the host does not have, and the request."""
         folders, target = _request_files(request), request.target
         file = target_file(target)
         if file is not None:
@@ -92,7 +92,7 @@ class RemoteHosts(Hosts):
                 sent[str(file.parent)] = folders[str(file.parent)] = sources
             _, colon, name = target.rpartition(":") if ".py:" in target else ("", "", "")
             target = f"{file}{colon}{name}"
-        return encode(Files(folders)) + encode(replace(request, target=target))
+        return Files(folders), replace(request, target=target)
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
         while self._refused:
@@ -132,7 +132,7 @@ class RemoteHosts(Hosts):
                 self._locks.release(number)
 
     def _grant_lock(self, number: int, lock: int, folder: Path) -> None:
-        self.write(number, encode(Files({str(folder): _entry_texts(folder)}, lock)))
+        self.write(number, Files({str(folder): _entry_texts(folder)}, lock))
 
     def forget(self, number: int) -> None:
         """Lets go of the locks and the journal's file of a host that has ended."""

@@ -1,8 +1,8 @@
-"""Runs the slices of a campaign, one after another: ``python -m fuzz.campaign.hosts.worker_host``.
+"""Runs the slices of a campaign, one after another: ``python -m fuzz.campaign.hosts.worker_host PIPE [FOLDER]``.
 
-It reads requests from standard input and writes events to standard output. It ends with its campaign, and its workers
-end with it; whatever ends it costs the slice that runs, and no other. With a folder as its argument it is a remote
-host, which sees no file of its campaign's and keeps its own there.
+It receives requests and sends events by a pipe, whose descriptor it inherits. It ends with its campaign, and its
+workers end with it; whatever ends it costs the slice that runs, and no other. With a folder it is a remote host, which
+sees no file of its campaign's and keeps its own there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +191,9 @@ def handle(request: Request, channel: HostChannel) -> None:
 
 def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    root = Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None
-    channel = HostChannel(os.fdopen(os.dup(1), "wb"), sys.stdin, root)
-    # What a target prints must not end up among the events.
-    os.dup2(2, 1)
+    pipe, *folder = sys.argv[1:]
+    os.set_inheritable(int(pipe), False)
+    channel = HostChannel(Connection(int(pipe)), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     preload("fuzz.oracles.preload")
     channel.send(protocol.Ready(os.getpid()))
@@ -201,7 +201,7 @@ def main() -> None:
         for request in channel.requests():
             handle(request, channel)
             channel.send(protocol.Ready(os.getpid()))
-    except (BrokenPipeError, KeyboardInterrupt):
+    except (ConnectionError, KeyboardInterrupt):
         return
 
 

@@ -18,7 +18,7 @@ from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.launch import run_campaign
-from fuzz.campaign.protocol import EntrySaved, Event, Slice, SuspectCleared
+from fuzz.campaign.protocol import EntrySaved, Event, Message, Slice, SuspectCleared
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
 from fuzz.errors import UsageError
@@ -68,9 +68,9 @@ class RemoteLocalHosts(RemoteHosts, LocalHosts):
         self.arguments = (str(self.folder / f"away-{number}"),)
         super().start(number)
 
-    def write(self, number: int, data: bytes) -> None:
-        super().write(number, data)
-        if b'"kind": "Slice"' in data and self.deadly:
+    def write(self, number: int, *messages: Message) -> None:
+        super().write(number, *messages)
+        if self.deadly and any(isinstance(message, Slice) for message in messages):
             self.deadly -= 1
             self.kill(number)
 
@@ -134,7 +134,7 @@ class ScriptedHosts(RemoteHosts, LocalHosts):
 
     events: tuple[Event, ...] = ()
 
-    def write(self, number: int, data: bytes) -> None: ...
+    def write(self, number: int, *messages: Message) -> None: ...
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         yield from ((0, event) for event in self.events)

@@ -187,7 +187,7 @@ def test_a_number_that_a_database_cannot_hold_is_refused(store: Store, elements:
 def test_an_entry_that_the_store_refuses_is_named_and_ends_no_rebuild(
     store: Store, entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = corpus.add(tmp_path / "corpus", entry)
+    path = corpus.save_entry(tmp_path / "corpus", entry)
     monkeypatch.setattr(Case, "elements", lambda case: 1 << 63)
     done = rebuild(store, tmp_path / "corpus")
     assert (done.findings, done.added) == (0, ()) and done.unreadable[0].startswith(f"{path}: store ")
