@@ -14,6 +14,8 @@ Everything else that escapes is an internal error: it keeps its traceback and en
 
 from __future__ import annotations
 
+from fuzz.text import clean_text
+
 
 class FuzzError(Exception):
     """Base of every error that is reported as one clear line."""
@@ -45,7 +47,7 @@ class RefusedWrite(StoreError):
 
 def one_line(error: BaseException) -> str:
     """The error's message on one line, with its type where the message alone says too little."""
-    text = " ".join(str(error).split())
+    text = clean_text(" ".join(str(error).split()))
     return text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data, and what a user declares
-    "errors", "model", "target",
+    "text", "files", "errors", "model", "target",
     # running a case
     "worker", "backends",
     # what is right, and what is wrong

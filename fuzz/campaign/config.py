@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError
+from fuzz.files import read_file
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
@@ -100,8 +101,7 @@ class CampaignConfig(Strict):
 def load_config(path: Path) -> CampaignConfig:
     """The checked configuration of a file. UsageError names the file and the key, in one line."""
     try:
-        with path.open("rb") as file:
-            values = strict.parse(strict.decode(file.read(strict.LARGEST + 1)), strict.TypedLoader)
+        values = strict.parse(strict.decode(read_file(path, strict.LARGEST + 1)), strict.TypedLoader)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
     except CorpusError as error:

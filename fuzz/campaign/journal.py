@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from fuzz.corpus import codec
-from fuzz.corpus.folder import sync
 from fuzz.errors import CorpusError
+from fuzz.files import sync_folder
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.worker.protocol import ReplicaGroup
@@ -74,7 +74,7 @@ class Journal:
             if self.file is None:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
                 self.file = self.path.open("wb", buffering=0)
-                sync(self.path.parent)
+                sync_folder(self.path.parent)
             self.file.write(line.encode())
             if durable:
                 os.fdatasync(self.file.fileno())

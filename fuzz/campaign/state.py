@@ -15,6 +15,7 @@ from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
 from fuzz.campaign.store import Campaign, Finding, Job, Occurrence, Statistic, Store, finding_of
 from fuzz.campaign.suspects import Suspects
 from fuzz.errors import CorpusError
+from fuzz.text import shell_quote
 from fuzz.worker.clock import Clock
 
 SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0
@@ -247,7 +248,7 @@ class CampaignState:
         self.recorder.put(("replayed", path.stem), partial(self.store.save_replay, path.stem, outcome))
         if not event.disagrees and event.status == "open":
             self.fixed[path.stem] = mark
-            self.say(f"fixed: {path} agrees now; fuzz mark {path} fixed --why ..")
+            self.say(f"fixed: {path} agrees now; fuzz mark {shell_quote(str(path))} fixed --why ..")
         if event.disagrees and event.status == "fixed":
             self.regressed[path.stem] = mark
             self.say(f"marked fixed, but it disagrees again: {path}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from io import TextIOWrapper
 from typing import NoReturn
 
 from fuzz.cli.console import complain
@@ -17,6 +18,10 @@ USAGE, INTERNAL = 2, 3
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Runs the command line and exits."""
+    for stream in (sys.stdout, sys.stderr):
+        # What the locale cannot encode is escaped, and ends nothing.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(exit_code(sys.argv[1:] if arguments is None else arguments))
 
 

@@ -72,4 +72,4 @@ def triage_items(state: CampaignState, only_new: bool) -> list[ReportItem]:
 def say(text: str) -> None:
     """Prints a line for people; a terminal that is gone ends nothing."""
     with suppress(OSError):
-        errors.print(text, highlight=False, markup=False, soft_wrap=True)
+        errors.print(text)

@@ -8,16 +8,31 @@ from typing import Any
 
 from rich.console import Console
 
-errors = Console(stderr=True, soft_wrap=True)
+from fuzz.text import printable_lines
+
+
+class TextConsole(Console):
+    """Prints texts as they are, without markup; what a terminal would obey is escaped."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable_lines(one) if isinstance(one, str) else one for one in objects), **options)
+
+
+errors = TextConsole(stderr=True, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def complain(text: str) -> None:
     """One line on standard error."""
-    print(f"fuzz: {text}", file=sys.stderr)
+    print(printable_lines(f"fuzz: {text}"), file=sys.stderr)
 
 
 def put(text: str) -> None:
-    """A result for people on standard output."""
+    """A result for people on standard output; what a terminal would obey is escaped."""
+    print(printable_lines(text))
+
+
+def put_source(text: str) -> None:
+    """A program on standard output, character for character."""
     print(text)
 
 

@@ -73,7 +73,7 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 
 def report_progress(batch: BatchDrift) -> None:
     last = batch.layers[-1]
-    errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers", highlight=False)
+    errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers")
 
 
 def exit_code(plan: DriftPlan, batches: list[BatchDrift], result: Result | None) -> int:

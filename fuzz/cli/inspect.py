@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.console import errors, put, put_json, put_source
 from fuzz.cli.shared_options import Json
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target
+from fuzz.text import shell_quote
 
 
 def list_targets(
@@ -28,7 +29,7 @@ def list_targets(
         except TargetError as error:
             missing.setdefault(path.parent.name, str(error))
     for reason in missing.values():
-        errors.print(reason, highlight=False, soft_wrap=True)
+        errors.print(reason)
     if json:
         put_json([describe_target(target) for target in targets])
         return 0
@@ -81,7 +82,7 @@ def new(
     """Write a target's skeleton from a launcher's signature."""
     text = skeleton(launcher)
     if output is None:
-        put(text)
+        put_source(text)
         return 0
     try:
         with output.open("x", encoding="utf-8") as file:
@@ -90,5 +91,5 @@ def new(
         raise UsageError(f"{output} exists already; it is not written over") from None
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror}") from None
-    errors.print(f"wrote {output}; fill in the sizes and the reference, then: fuzz run {output}", highlight=False)
+    errors.print(f"wrote {output}; fill in the sizes and the reference, then: fuzz run {shell_quote(str(output))}")
     return 0

@@ -63,7 +63,7 @@ def make_views(requests: Sequence[PlotRequest], config: PlotConfig | None) -> li
     for request, result in zip(requests, results, strict=True):
         views.append(EntryView(request.entry, str(request.path), request.command, result))
         if config:
-            errors.print(f"{len(views)} of {len(requests)}: {request.path}", highlight=False, markup=False)
+            errors.print(f"{len(views)} of {len(requests)}: {request.path}")
     return views
 
 

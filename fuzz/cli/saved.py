@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fuzz import corpus
-from fuzz.cli.console import put
+from fuzz.cli.console import put, put_source
 from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
 from fuzz.model.case import sort_key
@@ -39,7 +39,7 @@ def show(
 
     _, loaded = load_target_of(entry, path, target)
     planted_bug = load_planted(loaded, entry.planted)[0] if entry.planted and not good else None
-    put(program(entry, loaded, planted_bug, repeat))
+    put_source(program(entry, loaded, planted_bug, repeat))
     return 0
 
 

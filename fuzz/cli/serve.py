@@ -47,7 +47,7 @@ def serve(
         config_paths, tuple(targets or ()), host, port, token, backend,
     )  # fmt: skip
 
-    return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}", highlight=False))
+    return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}"))
 
 
 def require_server_packages() -> None:

@@ -88,7 +88,7 @@ def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
         if time.monotonic() - reported > INTERVAL:
             reported = time.monotonic()
             text = f"part {done} of {plan.requests}: {counts.count:,} values, {counts.wrong:,} wrong"
-            errors.print(text, highlight=False)
+            errors.print(text)
 
     return report
 

@@ -1,6 +1,16 @@
 """Keeps seeds and findings as text files in a folder that belongs in git."""
 
-from fuzz.corpus.folder import check_writable, entry_files, lock, mark, read, save_entry, save_in_folder, sync, write
+from fuzz.corpus.folder import (
+    check_writable,
+    entry_files,
+    lock,
+    mark,
+    read,
+    read_bytes,
+    save_entry,
+    save_in_folder,
+    write,
+)
 
 __all__ = [
     "check_writable",
@@ -8,8 +18,8 @@ __all__ = [
     "lock",
     "mark",
     "read",
+    "read_bytes",
     "save_entry",
     "save_in_folder",
-    "sync",
     "write",
 ]

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
+from fuzz.files import read_file, remove_half_written, write_file
 from fuzz.model.entry import STATUSES, Entry
-
-TEMPORARY = ".tmp"
-"""How the name of a file ends while it is written."""
+from fuzz.text import is_storable, printable
 
 
 class _HeldFolders(threading.local):
@@ -31,15 +30,26 @@ _HELD = _HeldFolders()
 
 def read(path: Path) -> Entry:
     """The entry of a file; CorpusError names the file and what is wrong."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(codec.LARGEST + 1)
-    except OSError as error:
-        raise CorpusError(f"cannot read {path}: {error.strerror}") from None
+    data = read_bytes(path)
     try:
         return codec.loads(data)
     except CorpusError as error:
         raise CorpusError(f"{path}: {error}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of an entry's file, one more than an entry may have at most; CorpusError where it cannot be read."""
+    _check_name(path)
+    try:
+        return read_file(path, codec.LARGEST + 1)
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror}") from None
+
+
+def _check_name(path: Path) -> None:
+    """CorpusError where databases and pages could not hold a path."""
+    if not is_storable(str(path)):
+        raise CorpusError(f"{printable(str(path))}: a name with control characters, or not in UTF-8; rename it")
 
 
 def write(path: Path, entry: Entry) -> None:
@@ -47,19 +57,11 @@ def write(path: Path, entry: Entry) -> None:
 
     When it returns the file is on disk, under its name, even if the machine stops then.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY}")
     text = codec.dumps(entry)
     with lock(path.parent):
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            sync(path.parent)
+            write_file(path, text)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
             raise CorpusError(f"cannot write {path}: {error.strerror}") from None
 
 
@@ -107,8 +109,7 @@ def lock(folder: Path) -> Iterator[None]:
         # The kernel's lock belongs to this descriptor: other threads wait too, and it ends with the process.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         _HELD.paths.add(absolute)
-        for half_written in folder.glob(f".*{TEMPORARY}"):
-            half_written.unlink(missing_ok=True)
+        remove_half_written(folder)
         yield
     except OSError as error:
         raise CorpusError(f"cannot change the entries in {folder}: {error.strerror}") from None
@@ -117,43 +118,41 @@ def lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def sync(folder: Path) -> None:
-    """Puts the names in a folder on disk."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def check_writable(folder: Path) -> None:
-    """CorpusError where the folder cannot take entries; makes it where it is missing."""
-    probe = folder / f".probe.{os.getpid()}-{secrets.token_hex(4)}"
+def check_writable(folder: Path, target: str = "") -> None:
+    """CorpusError where the folder cannot take entries of a target; makes it where it is missing."""
+    _check_name(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_text("probe", encoding="utf-8")
+        for place in (folder, folder / target):
+            if place.exists():
+                with NamedTemporaryFile(prefix=".probe-", dir=place) as probe:
+                    probe.write(b"probe")
+                    probe.flush()
     except OSError as error:
         raise CorpusError(f"corpus folder {folder} cannot be written: {error.strerror}") from None
-    finally:
-        with suppress(OSError):
-            probe.unlink()
 
 
 def entry_files(paths: Iterable[Path]) -> Iterator[Path]:
     """The entry files that paths name: files as they are, folders with all below them. CorpusError where missing."""
     for path in paths:
-        if path.is_dir():
-            yield from sorted(file for file in path.rglob("*.yaml") if not file.name.startswith("."))
-        elif path.is_file():
-            yield path
-        else:
-            raise CorpusError(f"{path} does not exist; give a corpus entry or a folder of them")
+        try:
+            if not path.exists():
+                raise CorpusError(f"{path} does not exist; give a corpus entry or a folder of them")
+            yield from _files_in(path) if path.is_dir() else [path]
+        except (OSError, RecursionError) as error:
+            raise CorpusError(f"cannot read {path}: {getattr(error, 'strerror', 'nested too deep')}") from None
+
+
+def _files_in(folder: Path) -> list[Path]:
+    files = (file for file in folder.rglob("*.yaml") if not file.name.startswith("."))
+    return sorted(file for file in files if not file.is_dir())
 
 
 def mark(path: Path, status: str, why: str) -> Entry:
     """Changes an entry's status, with the reason."""
     if status not in STATUSES:
         raise UsageError(f"status {status!r} is not one of {', '.join(STATUSES)}")
+    read(path)
     with lock(path.parent):
         entry = replace(read(path), status=status, why=why)
         write(path, entry)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.provenance import Provenance
+from fuzz.text import clean_text
 
 STATUSES = ("open", "fixed", "accepted")
 MAX_OUTPUTS_IN_NAME = 80
@@ -26,6 +27,10 @@ class Entry:
     planted: str = ""
     also: tuple[str, ...] = ()
     provenance: Provenance = Provenance()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", clean_text(self.why))
+        object.__setattr__(self, "also", tuple(map(clean_text, self.also)))
 
     @property
     def digest(self) -> str:

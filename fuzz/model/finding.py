@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle_spec
+from fuzz.text import clean_text
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
@@ -31,13 +32,18 @@ class Element:
     ulps: str = ""
     exact: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("output", "got", "got_word", "want", "bound", "ulps", "exact"):
+            object.__setattr__(self, name, clean_text(getattr(self, name)))
+
 
 @dataclass(frozen=True)
 class Finding:
     """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
 
     `source_line` is that of an access, where the oracle knows it. `change` is the argument that was changed, and the
-    number by which it was, where a rerun with a changed argument shows the finding.
+    number by which it was, where a rerun with a changed argument shows the finding. Texts are made storable and
+    printable (`text.clean_text`), whatever a launcher raised or returned.
     """
 
     oracle: str
@@ -55,6 +61,9 @@ class Finding:
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:
             raise ValueError(f"oracle {self.oracle!r} has no symptom {self.symptom!r}")
+        object.__setattr__(self, "outputs", tuple(map(clean_text, self.outputs)))
+        object.__setattr__(self, "message", clean_text(self.message))
+        object.__setattr__(self, "source_line", clean_text(self.source_line))
 
     @property
     def output(self) -> str:
@@ -119,6 +128,8 @@ class Verdict:
     def __post_init__(self) -> None:
         if self.name not in VERDICTS:
             raise ValueError(f"there is no verdict {self.name!r}")
+        object.__setattr__(self, "reason", clean_text(self.reason))
+        object.__setattr__(self, "proof", clean_text(self.proof))
 
     @property
     def text(self) -> str:

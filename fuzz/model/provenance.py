@@ -9,6 +9,7 @@ from typing import Any
 
 from fuzz.model.finding import VERDICTS, Verdict
 from fuzz.model.rate import Rate
+from fuzz.text import clean_text
 
 FIELD_OF_KEY = {"witnesses": "cross_checks"}
 """The fields whose name in an entry's file is another one."""
@@ -40,6 +41,11 @@ class Provenance:
     def __post_init__(self) -> None:
         if self.verdict is not None and self.verdict.finding is not None:
             object.__setattr__(self, "verdict", replace(self.verdict, finding=None))
+        object.__setattr__(self, "backend", clean_text(self.backend))
+        object.__setattr__(self, "diagnosis", tuple(map(clean_text, self.diagnosis)))
+        for name in ("versions", "cross_checks"):
+            cleaned = {clean_text(key): clean_text(text) for key, text in getattr(self, name).items()}
+            object.__setattr__(self, name, cleaned)
 
     @property
     def adjudication(self) -> Verdict:
@@ -68,7 +74,7 @@ class Provenance:
     @staticmethod
     def parse(fields: Mapping[str, str]) -> Provenance:
         """The record that `fields` wrote. A text that this version does not understand is kept among `versions`."""
-        record = Provenance()
+        record, fields = Provenance(), {key: clean_text(text) for key, text in fields.items()}
         for key, text in fields.items():
             if key not in VERDICT_DETAILS:
                 record = _with_field(record, key, fields if key == "verdict" else {key: text})
@@ -93,8 +99,9 @@ def _parse_field(key: str, fields: Mapping[str, str]) -> object:
     text = fields[key]
     if key == "backend":
         return text
-    if key == "rate":
-        return Rate.parse(text) if re.fullmatch("[0-9]{1,9}/[1-9][0-9]{0,8}", text) else None
+    if key == "rate" and re.fullmatch("[0-9]{1,9}/[1-9][0-9]{0,8}", text):
+        rate = Rate.parse(text)
+        return rate if rate.disagreements <= rate.runs else None
     if key in ("seed", "first_case"):
         return int(text) if WHOLE_NUMBER.fullmatch(text) else None
     if key == "diagnosis":

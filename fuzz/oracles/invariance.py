@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 import torch
 
+from fuzz.errors import UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.dims import resolve
@@ -58,6 +59,8 @@ class Invariance(RerunOracle):
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         split, case = saved.entry.case.split, saved.entry.case
         assert split is not None
+        if split.start + split.length > case.last.dims[batch_dim(saved.target)]:
+            raise UsageError("no script can be made: the split has more rows than the batch")
         rows, others = slice(split.start, split.start + split.length), slice(split.before, split.before + split.length)
         call = split_call(saved.target, case)
         return compare_two_runs(saved.finding, RUN_SPLIT, rows, call, OTHER_ROWS=others)

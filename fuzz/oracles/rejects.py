@@ -9,7 +9,7 @@ import torch
 
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.memory import allocate_buffer
-from fuzz.errors import TargetError, one_line
+from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -49,7 +49,10 @@ class Rejects(Oracle):
         return findings + [None] * (len(exams) - len(findings))
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
-        return ScriptCheck(LAUNCH_SPOILT, functions={"SPOIL": saved.target.rejects[saved.finding.output]})
+        name, rejects = saved.finding.output, saved.target.rejects
+        if name not in rejects:
+            raise UsageError(f"no script can be made: {saved.target.name} rejects {', '.join(rejects)}, not {name!r}")
+        return ScriptCheck(LAUNCH_SPOILT, functions={"SPOIL": rejects[name]})
 
     def _check_case(self, exam: Examination) -> tuple[Finding | None, bool]:
         """The finding, and whether anything that was done may have depended on values."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.errors import UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import DType
@@ -96,7 +97,7 @@ class Scaling(RerunOracle):
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         finding, target = saved.finding, saved.target
-        if finding.symptom == "permutation":
+        if finding.symptom == "permutation" and (target.batch or target.rows):
             names = rows_first(target, saved.entry.case.last)
             return compare_two_runs(finding, RUN_REVERSED, BY_ROWS=sorted(names))
         scales = finding.symptom == "scale"
@@ -104,6 +105,8 @@ class Scaling(RerunOracle):
         if not scales:
             promised = [(name, shift) for name in target.shifts for shift in SHIFTS]
         changes = [finding.change] if finding.change else promised
+        if not changes:
+            raise UsageError(f"no script can be made: {target.name} promises nothing of a {finding.symptom}")
         elements = [(element.output, element.index) for element in finding.elements]
         return ScriptCheck(RUN_CHANGED, {"CHANGES": changes, "SCALES": scales, "ELEMENTS": elements})
 

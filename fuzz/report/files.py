@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from fuzz.errors import UsageError
+from fuzz.files import write_file
 
 
 def check(path: Path | None, option: str) -> None:
@@ -23,11 +23,7 @@ def check(path: Path | None, option: str) -> None:
 
 def write(path: Path, text: str) -> None:
     """Replaces the file as a whole, so that it is never partly written. Raises UsageError where that fails."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, path)
+        write_file(path, text)
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise UsageError(f"cannot write {path}: {error.strerror}") from None

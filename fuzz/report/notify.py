@@ -86,7 +86,7 @@ class NotifyingProgress(TerminalProgress):
         options = self.options
         data = finding_document(finding_json(bug), options.target, options.planted, self.backend, options.seed)
         if warning := notify(self.notification, data):
-            self.console.print(f"warning: {warning}", highlight=False, markup=False)
+            self._print(f"warning: {warning}")
 
     def notify_rest(self, result: Result) -> None:
         """Notifies of the findings that the end of the run left out."""

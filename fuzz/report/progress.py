@@ -17,6 +17,7 @@ from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
+from fuzz.text import printable_lines, shell_quote
 from fuzz.triage.bug import Bug
 
 
@@ -31,11 +32,10 @@ class TerminalProgress(Watcher):
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         planted = f" with the planted bug {options.planted}" if options.planted else ""
-        self.console.print(f"seed {options.seed}: fuzzing {options.target}{planted} on {backend}", highlight=False)
-        self.console.print(f"promised: {target.promises()}", highlight=False, soft_wrap=True)
+        self._print(f"seed {options.seed}: fuzzing {options.target}{planted} on {backend}")
+        self._print(f"promised: {target.promises()}")
         if options.seconds is None and options.cases is None:
-            text = f"no budget given: ends after {DEFAULT_SECONDS:g} s; --seconds N or --cases N goes on longer"
-            self.console.print(text, highlight=False)
+            self._print(f"no budget given: ends after {DEFAULT_SECONDS:g} s; --seconds N or --cases N goes on longer")
         if self.console.is_terminal:
             self.live = Live(console=self.console, refresh_per_second=4, transient=True)
             self.live.start()
@@ -48,7 +48,7 @@ class TerminalProgress(Watcher):
         if self.live:
             self.live.update(Text(line))
         else:
-            self.console.print(line, highlight=False)
+            self._print(line)
 
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
         lines = [f"case {index} disagrees: {headline(finding)}", *(f"  {line}" for line in case_lines(case))]
@@ -57,7 +57,7 @@ class TerminalProgress(Watcher):
 
     def on_shrunk(self, bug: Bug) -> None:
         path = f"{bug.path} (shrunk in {bug.executions} executions)"
-        self._print(format_entry(bug.to_entry(), path, f"{self.command} {bug.path}"))
+        self._print(format_entry(bug.to_entry(), path, f"{self.command} {shell_quote(bug.path)}"))
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         self._print(f"case {index} {reason}; not counted as a finding")
@@ -67,7 +67,7 @@ class TerminalProgress(Watcher):
             self.live.stop()
 
     def _print(self, text: str) -> None:
-        self.console.print(Text(text))
+        self.console.print(Text(printable_lines(text)), soft_wrap=True)
 
 
 def progress_line(statistics: RunStatistics, seconds: float, findings: int) -> str:

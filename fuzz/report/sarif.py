@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from fuzz.model.oracle_specs import find_oracle_spec
 from fuzz.report.items import ReportItem
+from fuzz.report.text import replay_command
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "SRCROOT"
@@ -76,5 +77,5 @@ def artifact(file: str) -> dict[str, str]:
 def properties(item: ReportItem) -> dict[str, Any]:
     entry = item.entry
     optional = {"planted": entry.planted, "verdict": entry.provenance.fields().get("verdict", "")}
-    required = {"repeat": f"fuzz replay {item.path}", "dims": dict(entry.case.last.dims)}
+    required = {"repeat": replay_command(item.path), "dims": dict(entry.case.last.dims)}
     return required | {name: text for name, text in optional.items() if text}

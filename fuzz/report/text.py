@@ -13,6 +13,7 @@ from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, Patched
+from fuzz.text import printable, shell_quote
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
 MAX_VALUES = 12
@@ -20,8 +21,8 @@ MAX_VALUES = 12
 
 
 def replay_command(path: object, target: str = "") -> str:
-    """The command that replays an entry; `target` is the file of its target, where that is not beside it."""
-    return f"fuzz replay {path}" + (f" --target {target}" if target else "")
+    """The shell's command that replays an entry; `target` is the file of its target, where it is not beside it."""
+    return f"fuzz replay {shell_quote(str(path))}" + (f" --target {shell_quote(target)}" if target else "")
 
 
 def format_entry(entry: Entry, path: str, command: str) -> str:
@@ -37,7 +38,7 @@ def format_entry(entry: Entry, path: str, command: str) -> str:
         lines += [f"  also: {text}" for text in entry.also]
     lines += ["", *(f"  {line}" for line in provenance_lines(entry.provenance))]
     status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
-    return "\n".join([*lines, status, f"  saved    {path}", f"  repeat   {command}"])
+    return "\n".join(map(printable, [*lines, status, f"  saved    {path}", f"  repeat   {command}"]))
 
 
 def headline(finding: Finding) -> str:
@@ -126,7 +127,10 @@ def element_text(element: Element) -> str:
 
 
 def _ulps(text: str) -> str:
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
     return f"{number:.3g}" if math.isfinite(number) else "infinitely many"
 
 

@@ -15,6 +15,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.target.loader import check_fits, find_target, load_planted
 from fuzz.target.spec import Target
+from fuzz.text import shell_quote
 from fuzz.triage.triage import Triage
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, WorkerConfig
@@ -51,7 +52,7 @@ class ReplayedEntry:
             return f"{self.entry.status}, {'disagrees' if self.reproduced else 'agrees'}"
         if self.reproduced:
             return f"marked {self.entry.status}, but it disagrees again"
-        return f"marked {self.entry.status}, but it agrees now; fuzz mark {self.path} fixed --why .."
+        return f"marked {self.entry.status}, but it agrees now; fuzz mark {shell_quote(str(self.path))} fixed --why .."
 
 
 def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Iterator[ReplayedEntry]:

@@ -58,5 +58,5 @@ def findings_folder(target: Target, planted: str | None, folder: Path | None = N
 def writable_findings_folder(target: Target, planted: str | None, folder: Path | None = None) -> Path:
     """The same folder. Raises CorpusError where it cannot be written."""
     chosen = findings_folder(target, planted, folder)
-    corpus.check_writable(chosen)
+    corpus.check_writable(chosen, target.name)
     return chosen

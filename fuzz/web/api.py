@@ -9,7 +9,8 @@ from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
 from fuzz.campaign.store import Campaign, Finding, Occurrence, rebuild
-from fuzz.errors import UsageError, one_line
+from fuzz.corpus.codec import strict
+from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web.campaign_processes import ConflictError
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.models import (
@@ -193,9 +194,9 @@ def entries(service: TheService, target: Text = "") -> list[EntryOut]:
 def entry(entry: TheEntry) -> PlainTextResponse:
     """An entry's text."""
     try:
-        return PlainTextResponse(entry.path.read_text(encoding="utf-8", errors="replace"))
-    except OSError:
-        raise HTTPException(404, "the entry is gone") from None
+        return PlainTextResponse(strict.decode(corpus.read_bytes(entry.path)))
+    except CorpusError as error:
+        raise HTTPException(404, f"the entry cannot be read: {one_line(error)}") from None
 
 
 @router.post("/corpus/rebuild")

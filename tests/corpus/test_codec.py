@@ -15,10 +15,13 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.oracle_specs import SYMPTOMS
+from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Patched, recipe
+from fuzz.report.text import format_entry
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small
 from fuzz.target.spec import Target
+from fuzz.text import is_storable
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +57,7 @@ def test_drawn_cases_come_back_as_they_were(built_in: Target) -> None:
 
 
 def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
-    full = replace(
-        entry, status="accepted", why='known; see #7: "x\\y"\n\ttab \x07 \u2028 – 😀', also=("bounds x, stray-read",)
-    )
+    full = replace(entry, status="accepted", why='known; see #7: "x\\y" – 😀', also=("bounds x, stray-read",))
     assert entry.finding
     full = replace(full, finding=replace(entry.finding, ratio=float("inf"), source_line="kernel.py:7", call=0))
     read = codec.loads(codec.dumps(full).encode())
@@ -74,7 +75,7 @@ def test_entries_of_this_repository_are_written_again_byte_for_byte(folder: str)
 
 
 @pytest.mark.parametrize(
-    "why", ["", " ", "-", "- a", "a: b", "#x", "true", "null", "~", "1", "'", "a ", "\ud800", "\x85", "%"]
+    "why", ["", " ", "-", "- a", "a: b", "#x", "true", "null", "~", "1", "'", "a ", "\\ud800", "\\", "\xa0", "%"]
 )
 def test_any_text_comes_back_as_it_was(entry: Entry, why: str) -> None:
     assert codec.loads(codec.dumps(replace(entry, why=why)).encode()).why == why
@@ -96,6 +97,39 @@ def test_overrides_splits_calls_layouts_and_cotangents_come_back() -> None:
     call = Call({"N": 2, "Z": 0}, {"x": value, "e": Argument(("Z",), "int8", recipe("zeros"))}, {}, {"y": value})
     entry = Entry(Case("t", (call, replace(call, dims={"N": 3, "Z": 1})), Split(1, 2, 3, 4)))
     assert codec.loads(codec.dumps(entry).encode()) == entry
+
+
+HOSTILE_TEXT = "\ud800 \0 \x1b[2J two\n lines \u202e"
+
+
+def test_what_a_launcher_says_is_cleaned_where_the_record_is_made(entry: Entry) -> None:
+    assert entry.finding
+    element = replace(entry.finding.elements[0], got=HOSTILE_TEXT, output=HOSTILE_TEXT)
+    finding = replace(entry.finding, message=HOSTILE_TEXT * 1000, outputs=(HOSTILE_TEXT,), elements=(element,))
+    seen = Provenance(versions={"device": HOSTILE_TEXT}, cross_checks={"cuda": HOSTILE_TEXT}, diagnosis=(HOSTILE_TEXT,))
+    full = replace(entry, finding=finding, why=HOSTILE_TEXT, also=(HOSTILE_TEXT,), provenance=seen)
+    text = codec.dumps(full)
+    assert is_storable(text.replace("\n", "")) and len(text) < 10_000
+    read = codec.loads(text.encode())
+    assert replace(read, provenance=Provenance()) == replace(full, provenance=Provenance())
+
+
+def test_what_an_entry_says_is_cleaned_when_it_is_read(entry: Entry) -> None:
+    assert entry.finding
+    hostile = r'"\ud800 \0 \e[2J two\n lines \u202e \\ud800 \uD83D\uDE00"'
+    text = codec.dumps(entry).replace('why: ""', f"why: {hostile}").replace("backend: cpu", f"device: {hostile}")
+    read = codec.loads(text.replace('"dx: 1 of 2 elements wrong"', hostile).encode())
+    assert read.finding
+    cleaned = r"\ud800 \x00 \x1b[2J two  lines \u202e \ud800 \uD83D\uDE00"
+    assert {read.why, read.finding.message, read.provenance.versions["device"]} == {cleaned}
+    assert codec.loads(codec.dumps(read).encode()) == read
+
+
+@pytest.mark.parametrize("bad", ["rate: x", 'rate: "5/3"', f'rate: "1/{"9" * 5000}"', 'rate: "-5/3"', "rate: 1/0"])
+def test_a_rate_that_is_none_is_kept_as_text(entry: Entry, bad: str) -> None:
+    read = codec.loads(changed(entry, "rate: 10/10", bad).encode())
+    assert read.provenance.rate is None
+    assert "seen" in format_entry(replace(read, finding=None), "p", "c")
 
 
 def test_the_text_of_an_entry_is_this(entry: Entry) -> None:
@@ -197,7 +231,8 @@ HOSTILE = [
     ("{N: 2}", "{N: 0x2}", "not a whole number"),
     ("{N: 2}", "{N: ٢}", "not a whole number"),
     ("{N: 2}", "{N: " + "9" * 5000 + "}", "not a whole number"),
-    ("{N: 2}", "{N: 999999999999999999}", "elements, more than"),
+    ("{N: 2}", "{N: 99999999999}", "elements, more than"),
+    ("{N: 2}", "{N: 999999999999999999}", "N is 999999999999999999, more than"),
     ("{N: 2}", "{N: [2]}", "N is not text"),
     ("{N: 2}", "[N]", "dims is not a mapping"),
     ("{N: 2}", "{K: 2}", "uses 'N', which is not a dim"),
@@ -208,11 +243,20 @@ HOSTILE = [
     ("oracle: accuracy", "oracle: [a]", "oracle is not text"),
     ("call: 0", "call: 1", "call is 1, more than 0"),
     ("index: 1", "index: x", "index is 'x'"),
+    ("{N: 2}", "{N: 2}\n    options: {a: " + "9" * 20 + "}", "a is '99999999999999999999', which no integer of 64"),
+    (
+        "shape: [N]\n        dtype: float32\n        bits",
+        f"shape: [{'N, ' * 99}N]\n        dtype: float32\n        bits",
+        "more than 64",
+    ),
+    ("disagreeing: 1", "disagreeing: 9007199254740993", "disagreeing is 9007199254740993, more than"),
+    ("disagreeing: 1", "disagreeing: nan", "disagreeing is 'nan', not a whole number"),
+    ("index: 1", "index: 4611686018427387904", "index is 4611686018427387904, more than"),
     ("ulps: 3", "colour: 3", "unknown key 'colour' in an element"),
     ("backend: cpu", "backend: {a: b}", "backend is not text"),
     ("  backend: cpu", "  back end: cpu", "'back end', which is not a name"),
     ('why: ""', "why: " + "[" * 100 + "]" * 100, "nested more than 12 deep"),
-    ('why: ""', 'why: "\\UFFFFFFFF"', "not an entry"),
+    ('why: ""', 'why: "\\UFFFFFFFF"', "not readable"),
     ('why: ""', 'why: "', "not readable"),
     ('why: ""', 'why: ""\n---\nwhy: ""', "not readable"),
 ]
@@ -224,6 +268,7 @@ def test_what_is_not_an_entry_is_refused(entry: Entry, old: str, new: str, reaso
 
 
 LAYOUTS = [
+    ("offset: 1048576, reach: 41", "reach"),
     ("step: 0", "step of 0"),
     ("step: -1", "not a whole number"),
     ("offset: 99999999", "more than"),
@@ -242,6 +287,7 @@ def test_a_layout_that_no_tensor_has_is_refused(entry: Entry, layout: str, reaso
 
 
 SHAPES = [
+    (f"N*{1 << 50}", "elements, more than"),
     ("N - 3", "negative size"),
     ("4//(N - 2)", "divides by 0"),
     ("__import__('os')", "size expression"),
@@ -266,6 +312,23 @@ def test_overrides_that_fit_no_tensor_are_refused(entry: Entry, override: str) -
 def test_a_file_of_many_keys_is_refused_quickly(entry: Entry) -> None:
     keys = "".join(f"k{index}: x\n" for index in range(20_000))
     assert "unknown key" in refusal(codec.dumps(entry) + keys)
+
+
+def test_an_expanded_tensor_larger_than_any_memory_is_refused(entry: Entry) -> None:
+    huge = changed(entry, "{N: 2}", f"{{N: {1 << 45}}}").replace(
+        "dtype: float32", "dtype: float32\n        layout: {expand: [0]}"
+    )
+    assert "dy has 35184372088832 elements, more than" in refusal(huge)
+    wide = changed(entry, "{N: 2}", "{N: 1000}").replace(
+        "dtype: float32", "dtype: float32\n        layout: {order: [0], reach: 40}"
+    )
+    assert "the layout of dy spans" in refusal(wide)
+
+
+@pytest.mark.parametrize("end", ["}", "]", "\n\t\x07", '"\\ud800'])
+def test_a_large_text_with_an_error_at_its_end_costs_a_bounded_number_of_values(entry: Entry, end: str) -> None:
+    text = codec.dumps(entry) + "x: [" + "a," * 480_000 + end
+    assert len(text) < codec.LARGEST and "more than 65536 values" in refusal(text)
 
 
 def test_reading_executes_nothing(entry: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

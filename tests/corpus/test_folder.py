@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -160,13 +161,25 @@ def test_a_saved_entry_replaces_a_larger_one_and_keeps_the_status_of_one_that_ex
     assert not larger.exists() and corpus.read(existing).status == "accepted"
 
 
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from fuzz import corpus
+os.fsync = lambda descriptor: os.kill(os.getpid(), signal.SIGKILL)
+corpus.mark(Path(sys.argv[1]), "fixed", "x" * 4000)
+"""
+
+
 def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_path: Path) -> None:
     path = corpus.save_entry(tmp_path, entry)
-    torn = path.with_name(f".{path.name}.12345.tmp")
-    torn.write_text("format: fuzz-ca")
-    assert list(corpus.entry_files([tmp_path])) == [path]
+    notes = path.with_name(".notes.tmp")
+    notes.write_text("of somebody else")
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(path)]
+    assert subprocess.run(command, timeout=300).returncode == -signal.SIGKILL
+    assert len(os.listdir(path.parent)) == 3 and list(corpus.entry_files([tmp_path])) == [path]
+    assert corpus.read(path) == entry
     corpus.save_entry(tmp_path, entry)
-    assert not torn.exists()
+    assert sorted(os.listdir(path.parent)) == [notes.name, path.name]
 
 
 def test_a_broken_entry_is_not_written_over(entry: Entry, tmp_path: Path) -> None:
@@ -208,7 +221,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def long(entry: Entry) -> Entry:
-    return replace(entry, why="x" * 100_000)
+    return replace(entry, also=("x" * 4000,) * 25)
 
 
 def test_on_a_disk_that_fills_up_the_old_entry_stays_whole(entry: Entry, tiny_disk: Path) -> None:
@@ -266,7 +279,7 @@ def test_a_full_disk_is_noticed_before_a_run(tmp_path: Path, monkeypatch: pytest
     def full(*arguments: object, **more: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr("fuzz.corpus.folder.NamedTemporaryFile", full)
     with pytest.raises(CorpusError, match="No space left"):
         corpus.check_writable(tmp_path)
 

@@ -21,6 +21,11 @@ from fuzz.model.recipes import Exact, Patched, Recipe, Values
 
 ELEMENTS = 1 << 26
 """Stored elements of all tensors of the largest case that is read."""
+LOGICAL_ELEMENTS = 1 << 40
+"""Elements of one tensor, those that an expanded layout repeats among them."""
+SPAN = 1 << 48
+"""Elements between the start of a tensor's memory and its last element."""
+RANK = 64
 STEPS = 1 << 20
 """The largest step, pad or offset of a layout."""
 REACH = 40
@@ -73,10 +78,15 @@ def _case(value: Any, target: str) -> Case:
     stored = 0
     for call in calls:
         for title, value in call.tensors.items():
-            shape = value.layout.stored(resolve(value.shape, call.dims))
+            shape = resolve(value.shape, call.dims)
             if min(shape, default=0) < 0:
                 raise CorpusError(f"{title} has a negative size")
-            stored += math.prod(shape)
+            elements, span = math.prod(shape), value.layout.offset + value.layout.span(shape)
+            if elements > LOGICAL_ELEMENTS:
+                raise CorpusError(f"{title} has {shorten(elements)} elements, more than {LOGICAL_ELEMENTS}")
+            if span > SPAN:
+                raise CorpusError(f"the layout of {title} spans {shorten(span)} elements, more than {SPAN}")
+            stored += math.prod(value.layout.stored(shape))
     if stored > ELEMENTS:
         raise CorpusError(f"the case has {stored} elements, more than the {ELEMENTS} that are read")
     return Case(target, calls, _split(fields["split"]) if "split" in fields else None)
@@ -85,7 +95,7 @@ def _case(value: Any, target: str) -> Case:
 def _split(value: Any) -> Split:
     keys = "start length before after"
     fields = mapping(value, "split", keys, needed=keys)
-    return Split(**{key: natural(fields[key], key) for key in keys.split()})
+    return Split(**{key: natural(fields[key], key, ELEMENTS) for key in keys.split()})
 
 
 def _call(value: Any) -> Call:
@@ -110,6 +120,8 @@ def _launch(value: Any) -> LaunchOptions:
 def _argument(value: Any, title: str, dims: Mapping[str, int]) -> Argument:
     fields = mapping(value, title, "shape dtype layout bits recipe overrides", needed="shape dtype")
     shape = texts(fields["shape"], f"the shape of {title}")
+    if len(shape) > RANK:
+        raise CorpusError(f"the shape of {title} has {len(shape)} dims, more than {RANK}")
     if any(len(size) > EXPRESSION for size in shape):
         raise CorpusError(f"the shape of {title} has more than {EXPRESSION} characters")
     resolve(shape, dims)
@@ -208,4 +220,8 @@ def _scalar(value: Any, what: str) -> Scalar:
     if value.startswith("str "):
         return str(value[4:])
     number = _number(value, what)
-    return int(value) if re.fullmatch(r"-?[0-9]+", value) else number
+    if not re.fullmatch(r"-?[0-9]+", value):
+        return number
+    if not -(1 << 63) <= int(value) < 1 << 64:
+        raise CorpusError(f"{what} is {shorten(value)}, which no integer of 64 bits is")
+    return int(value)

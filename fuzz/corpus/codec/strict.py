@@ -21,17 +21,26 @@ LARGEST = 1 << 20
 """Bytes of the largest file that is read."""
 DEEPEST = 12
 """Mappings and lists inside each other."""
+LARGEST_NUMBER = 1 << 53
+"""The largest size, index or count: databases, JSON and float64 hold it exactly."""
+MAX_VALUES = 1 << 16
+"""Keys, texts, lists and mappings in one file."""
+SURROGATE = re.compile(r"\\(?:(u[dD][89a-fA-F])|.)")
+"""An escape in quotes; halves of surrogate pairs, which older versions wrote, stay as they are spelt."""
 LONGEST_QUOTE = 60
 """Characters of a wrong text that a message repeats."""
 
 
-class _Strict:
-    """Makes tags, anchors, aliases, repeated keys and deep nesting errors of a loader of yaml."""
+class _Strict(Composer):
+    """Makes tags, anchors, aliases, repeated keys, deep nesting and many values errors of a loader of yaml."""
 
-    depth = 0
+    depth = values = 0
 
     def compose_node(self: Any, parent: Any, index: Any) -> Any:
         event = self.peek_event()
+        self.values += 1
+        if self.values > MAX_VALUES:
+            raise CorpusError(f"more than {MAX_VALUES} values")
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
             raise CorpusError("anchors and aliases are not allowed")
         if getattr(event, "tag", None):
@@ -54,26 +63,24 @@ class _Strict:
         return BaseConstructor.construct_mapping(self, node, deep)
 
 
-class TypedLoader(_Strict, yaml.SafeLoader):
+# libyaml reads a text in a tenth of the time, and finds an error at its end as fast.
+_SAFE, _BASE = (yaml.CSafeLoader, yaml.CBaseLoader) if yaml.__with_libyaml__ else (yaml.SafeLoader, yaml.BaseLoader)
+
+
+class TypedLoader(_Strict, _SAFE):  # type: ignore[misc, valid-type]
     """Reads numbers, booleans and null as such."""
 
+    def __init__(self, source: str) -> None:
+        _SAFE.__init__(self, source)
+        Composer.__init__(self)
 
-class _TextLoader(_Strict, yaml.BaseLoader):
+
+class TextLoader(_Strict, _BASE):  # type: ignore[misc, valid-type]
     """Leaves every scalar text."""
 
-
-TEXT_LOADERS: list[Any] = [_TextLoader]
-"""Those that are tried, until one reads the text: the last one's error is reported."""
-if yaml.__with_libyaml__:
-
-    class _FastTextLoader(_Strict, Composer, yaml.CBaseLoader):
-        """The same by libyaml, in a quarter of the time; it refuses half of a surrogate pair."""
-
-        def __init__(self, source: str) -> None:
-            yaml.CBaseLoader.__init__(self, source)
-            Composer.__init__(self)
-
-    TEXT_LOADERS.insert(0, _FastTextLoader)
+    def __init__(self, source: str) -> None:
+        _BASE.__init__(self, source)
+        Composer.__init__(self)
 
 
 def fields_of(data: bytes) -> Any:
@@ -84,7 +91,7 @@ def fields_of(data: bytes) -> Any:
     first = source.splitlines()[0]
     if first != f"format: {FORMAT}":
         raise CorpusError(f"line 1 is {shorten(first)}, not 'format: {FORMAT}'; a newer version may read it")
-    return parse(source, *TEXT_LOADERS)
+    return parse(SURROGATE.sub(lambda escape: "\\" * bool(escape[1]) + escape[0], source), TextLoader)
 
 
 def decode(data: bytes) -> str:
@@ -100,14 +107,13 @@ def decode(data: bytes) -> str:
     return source
 
 
-def parse(source: str, *loaders: Any) -> Any:
-    """What a text holds, by the first loader that reads it."""
-    for loader in loaders:
-        try:
-            return yaml.load(source, Loader=loader)
-        except yaml.YAMLError as error:
-            reason = " ".join(str(error).split())
-    raise CorpusError(f"not readable as text of this format: {reason}")
+def parse(source: str, loader: Any) -> Any:
+    """What a text holds."""
+    try:
+        return yaml.load(source, Loader=loader)
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"not readable as text of this format: {reason}") from None
 
 
 def shorten(value: Any) -> str:
@@ -153,7 +159,7 @@ def name(value: Any, what: str) -> str:
     return str(value)
 
 
-def natural(value: Any, what: str, most: int = 1 << 62) -> int:
+def natural(value: Any, what: str, most: int = LARGEST_NUMBER) -> int:
     """A whole number from 0 to `most`."""
     if not re.fullmatch(r"0|[1-9][0-9]{0,18}", text(value, what), re.ASCII):
         raise CorpusError(f"{what} is {shorten(value)}, not a whole number from 0 up")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from fuzz.backends import BACKENDS, DEFAULT
-from fuzz.backends.execute import run
+from fuzz.backends.execute import FatalError, run
 from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.errors import UsageError
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.outcome import Rejected, Returned
+from fuzz.model.outcome import Rejected, Returned, describe
 from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference
 from fuzz.oracles.execution.examination import Examination
@@ -20,7 +21,7 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
     target, call = saved.target, saved.finding.call
     if target.reference is None:
         return {}
-    backend = BACKENDS[saved.entry.provenance.backend or DEFAULT.name]
+    backend = BACKENDS.get(saved.entry.provenance.backend, DEFAULT)
     exam = Examination(target, target.launcher, saved.entry.case, backend, Rejected("not run"))
     found: dict[str, object] = {}
     dtypes = output_dtypes(exam, call)
@@ -32,8 +33,12 @@ def expected_values(saved: SavedFinding) -> dict[str, object]:
 
 
 def output_dtypes(exam: Examination, call: int) -> dict[str, str]:
-    """The dtypes that the launcher gives its outputs, by name."""
-    with exam.backend.session(None):
-        outputs = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
-    assert isinstance(outputs, Returned)
-    return {name: DTYPE_NAMES[value.dtype] for name, value in outputs.calls[call].outputs.items()}
+    """The dtypes that the launcher gives its outputs, by name. UsageError where it gives none."""
+    try:
+        with exam.backend.session(None):
+            outcome = run(exam.target, exam.launcher, exam.case.calls[: call + 1], exam.backend)
+    except FatalError as fatal:
+        outcome = fatal.outcome
+    if not isinstance(outcome, Returned):
+        raise UsageError(f"no script can be made: the case is {describe(outcome)}")
+    return {name: DTYPE_NAMES[value.dtype] for name, value in outcome.calls[call].outputs.items()}

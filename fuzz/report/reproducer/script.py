@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fuzz.report.reproducer.inputs import TENSOR_HELPER, call_lines
 from fuzz.report.reproducer.source import PACKAGE, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
+from fuzz.text import printable
 
 AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"
 START = """
@@ -37,6 +39,8 @@ if DEVICE == "cpu":
     cpu.activate()
 """
 
+MAX_ELEMENTS = 1 << 22
+"""Elements that a script writes out."""
 CONFIGURATION = """
 # Autotuners take one configuration, by its index among those that pruning leaves.
 from triton.runtime.autotuner import Autotuner
@@ -60,7 +64,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     if finding.symptom == "reference":
         raise UsageError("the reference is at fault, not the kernel: there is nothing for a program to show")
     saved = SavedFinding(entry, finding, target)
-    check = find_oracle(finding.oracle).script_check(saved)
+    check = script_check(saved)
     source = variant_source(target, planted_bug)
     launcher = (planted_bug.launcher if planted_bug and planted_bug.launcher else target.launcher).__name__
     sources = SourceCollector()
@@ -74,7 +78,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
     values = expected_values(saved) if check.values else {}
     parts = [
-        f'"""{title(entry, finding)}\n\nrepeat   {repeat}\n"""\n',
+        docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
         "\n".join([*futures(main), "import sys", "", "import torch"]),
         "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
         *grouped(text for text in body if text != "import torch"),
@@ -87,6 +91,20 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     return "\n\n".join(parts).rstrip() + "\n"
 
 
+def script_check(saved: SavedFinding) -> ScriptCheck:
+    """How a script shows the finding. UsageError where that cannot be, as in an entry that somebody changed."""
+    finding, case = saved.finding, saved.entry.case
+    applies = find_oracle(finding.as_accuracy.oracle).applies(saved.target, case) or saved.entry.finding is None
+    if not applies or finding.change and finding.change[0] not in case.last.arguments:
+        raise UsageError(f"no script can be made: in this case {finding.summary} cannot be, as {case.target} is now")
+    check = find_oracle(finding.oracle).script_check(saved)
+    calls = [*case.calls, *([check.other_call] if check.other_call else [])]
+    elements = sum(math.prod(value.stored_shape(call.dims)) for call in calls for value in call.tensors.values())
+    if elements > MAX_ELEMENTS:
+        raise UsageError(f"no script can be made: its inputs have {elements} elements, more than {MAX_ELEMENTS}")
+    return check
+
+
 def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:
     """What makes the device and the autotuners answer as they did where the finding was seen."""
     for name, value in (launch.as_dict() if launch else {}).items():
@@ -96,9 +114,10 @@ def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:
         yield CONFIGURATION.format(config=launch.config).rstrip("\n")
 
 
-def title(entry: Entry, finding: Finding) -> str:
-    """The target and the message, as text that does not end a docstring."""
-    return f"{entry.case.target}: {finding.message}".replace('"""', "'''").replace("\\", "/")
+def docstring(*lines: str) -> str:
+    """A docstring of these lines, whatever they hold."""
+    text = "\n".join(map(printable, lines)).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
+    return f'"""{text}\n"""'
 
 
 def grouped(pieces: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,59 @@
+"""Reads and writes files of other people's folders: regular ones only, no more than a limit, whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+TEMPORARY = ".fuzz-{}.tmp"
+"""The name of a file while it is written, random in part, so that no two writers share one."""
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a regular file, which is never waited for.
+
+    OSError where it cannot be read, or is a pipe, a device or a folder; its `strerror` says so.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(limit)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Replaces a file by this text: it is the old one or the new one, never a part, whatever happens in between.
+
+    When it returns the file is on disk under its name, even if the machine stops then. OSError where that fails.
+    """
+    temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
+    try:
+        with temporary.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def remove_half_written(folder: Path) -> None:
+    """Removes the files that killed writers left in a folder, in which nobody may be writing now."""
+    for temporary in folder.glob(TEMPORARY.format("[0-9a-f]" * 16)):
+        temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
