@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import median
 
 from benchmarks.reliability.soak import Use, use
-from benchmarks.waves import waves
+from benchmarks.waves import replica_groups
 from fuzz import corpus
 from fuzz.backends.base import ReplicaLimits
 from fuzz.model.case import Case
@@ -148,12 +148,12 @@ def costs(target: str) -> list[tuple[int, int, float]]:
     """(elements, rows, seconds a case) of plans of mixed sizes, each run as a wave, the second time counted."""
     handle = make_handler(WorkerConfig(target, None, "cpu"))
     found = []
-    for wave in itertools.islice(waves(target, "mixed", ReplicaLimits(REPLICAS, 1 << 20)), PLANS):
-        handle(wave)
+    for group in itertools.islice(replica_groups(target, "mixed", ReplicaLimits(REPLICAS, 1 << 20)), PLANS):
+        handle(group)
         began = time.perf_counter()
-        handle(wave)
-        seconds = (time.perf_counter() - began) / len(wave.sampled)
-        found.append((wave.plan.elements(), next(iter(wave.plan.last.dims.values())), seconds))
+        handle(group)
+        seconds = (time.perf_counter() - began) / len(group.sampled)
+        found.append((group.plan.elements(), next(iter(group.plan.last.dims.values())), seconds))
     return found
 
 

@@ -52,7 +52,7 @@ PARTS = {
 """What of a wave is timed apart, each with what it calls; the launches of the oracles' reruns count as launch."""
 
 
-def waves(name: str, shapes: str, width: ReplicaLimits) -> Iterator[ReplicaGroup]:
+def replica_groups(name: str, shapes: str, limits: ReplicaLimits) -> Iterator[ReplicaGroup]:
     """Plans of one call without huge layouts, each with its replicas."""
     drawn = engine.RandomEngine(load(name), 0)
     draw = drawn._drawer(SHAPES[shapes])
@@ -62,7 +62,7 @@ def waves(name: str, shapes: str, width: ReplicaLimits) -> Iterator[ReplicaGroup
         draw(engine.choices(f"{shapes}/{number}"))
         for plan in drawn._drawn[-1:]:
             if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
-                count = max(1, min(width.replicas, width.elements // max(plan.elements(), 1)))
+                count = max(1, min(limits.replicas, limits.elements // max(plan.elements(), 1)))
                 asked = tuple(sample_oracles(index + place, count) for place in range(count))
                 yield ReplicaGroup(plan, asked, index)
                 index += count
@@ -140,33 +140,33 @@ def shares(handle: Callable[[Any], Any], items: list[ReplicaGroup], device: str)
     return {part: round(seconds / whole, 3) for part, seconds in spent.items()}
 
 
-def measure(name: str, backend: str, width: ReplicaLimits, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
+def measure(name: str, backend: str, limits: ReplicaLimits, plans: int, seconds: float, shapes: str) -> dict[str, Any]:
     handle = make_handler(WorkerConfig(name, None, backend))
-    warm = list(itertools.islice(waves(name, shapes, width), plans))
+    warm = list(itertools.islice(replica_groups(name, shapes, limits), plans))
     examined: Counter[str] = Counter()
     findings = 0
-    for wave in warm:
-        for report in handle(wave):  # type: ignore[union-attr]
+    for group in warm:
+        for report in handle(group):  # type: ignore[union-attr]
             examined.update(report.examined)
             findings += bool(report.findings)
-    cases = sum(len(wave.sampled) for wave in warm)
+    cases = sum(len(group.sampled) for group in warm)
 
-    def together(wave: ReplicaGroup) -> int:
-        handle(wave)
-        return len(wave.sampled)
+    def together(group: ReplicaGroup) -> int:
+        handle(group)
+        return len(group.sampled)
 
     by_hand = naive(name, backend)
-    requests = [request for wave in warm for request in wave.requests()[:: max(len(wave.sampled) // 8, 1)]]
-    for wave in warm:
-        by_hand(wave.plan)
+    requests = [request for group in warm for request in group.requests()[:: max(len(group.sampled) // 8, 1)]]
+    for group in warm:
+        by_hand(group.plan)
 
     def alone(request: Examine) -> int:
         handle(request)
         return 1
 
     start = time.perf_counter()
-    drawn = list(itertools.islice(waves(name, shapes, width), 60))
-    engine_seconds = (time.perf_counter() - start) / sum(len(wave.sampled) for wave in drawn)
+    drawn = list(itertools.islice(replica_groups(name, shapes, limits), 60))
+    engine_seconds = (time.perf_counter() - start) / sum(len(group.sampled) for group in drawn)
     found = {
         "target": name, "backend": backend, "shapes": shapes, "replicas": round(cases / len(warm), 1),
         **spread("waves", timed(together, itertools.cycle(warm), seconds)),
@@ -219,8 +219,8 @@ def main() -> None:
             print(f"{given.processes} processes, {shapes}: {sum(mine):.0f} cases/s in waves")
         return
     for shapes in [given.shapes] if given.shapes else SHAPES:
-        width = ReplicaLimits(given.replicas, given.elements)
-        found = measure(given.target, given.backend, width, given.plans, given.seconds, shapes)
+        limits = ReplicaLimits(given.replicas, given.elements)
+        found = measure(given.target, given.backend, limits, given.plans, given.seconds, shapes)
         print(json.dumps(found), flush=True)
 
 

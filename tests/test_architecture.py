@@ -32,8 +32,9 @@ ORDER = (
 """Every module or package of fuzz/, in the order in which data flows: each imports from those before it only."""
 
 TENSORS = (
-    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values", "fuzz.sweep.contract",
-    "fuzz.sweep.correct_rounding", "fuzz.sweep.counting", "fuzz.sweep.gpu.screen", "fuzz.sweep.gpu.all_values",
+    "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values",
+    "fuzz.sweep.contract_violations", "fuzz.sweep.correct_rounding", "fuzz.sweep.count_errors",
+    "fuzz.sweep.gpu.compiled_functions", "fuzz.sweep.gpu.all_values",
     "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.sweep.worker", "fuzz.drift.measure",
     "fuzz.web.plots.worker",
 )  # fmt: skip

@@ -12,7 +12,7 @@ import sys
 import atheris
 import torch
 
-from fuzz.search.engines.literals import functions
+from fuzz.search.engines.code_numbers import find_functions
 
 from .subject import Subject
 
@@ -21,7 +21,7 @@ MOST = 64
 
 
 def run(subject: Subject, seed: int) -> None:
-    for function in functions(subject.launcher):
+    for function in find_functions(subject.launcher):
         if not hasattr(function.__globals__.get(function.__name__), "fn"):
             atheris.instrument_func(function)
     sizes, dtypes, options = subject.target.sizes, subject.dtypes(), subject.target.options

@@ -24,8 +24,8 @@ from typing import Any
 
 from fuzz.campaign.config import CampaignConfig, parse_config
 from fuzz.campaign.hosts.ray_hosts import RayHosts
-from fuzz.campaign.launch import run_campaign
 from fuzz.campaign.protocol import Event, Progress, Request, RequestEnded, Slice
+from fuzz.campaign.runner import run_campaign
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
 LONG = 1e5

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 from fuzz.campaign.config import parse_config
-from fuzz.campaign.launch import run_campaign
+from fuzz.campaign.runner import run_campaign
 
 TARGETS = str(Path(__file__).with_name("contexts.py"))
 DUE = {"strays": "fault", "asserts": "fault", "wrong": "accuracy"}

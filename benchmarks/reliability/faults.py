@@ -322,7 +322,7 @@ def run_deadly_kernels(trial: Trial, counts: FaultCounts) -> None:
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that jumps."""
     from fuzz.campaign.config import load_config
-    from fuzz.campaign.launch import run_campaign
+    from fuzz.campaign.runner import run_campaign
     from fuzz.worker.clock import Clock
 
     class Jumping(Clock):

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
-from fuzz.campaign.launch import run_campaign
 from fuzz.campaign.protocol import Beat, Event, Progress, Ready, Request, Slice, SliceDone, Started
+from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError
 from fuzz.worker.clock import Clock

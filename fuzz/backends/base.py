@@ -99,12 +99,16 @@ class Backend:
     """Whether `compile_only` gives a backend."""
     arithmetic = "libm"
     """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
-    random_replicas = ReplicaLimits(32, 1 << 13)
-    """Replicas of a random plan: as many as cost little more than one where they run together."""
-    guided_replicas = ReplicaLimits(16, 1 << 13)
-    """Replicas of a plan of the other engines: fewer, because the next plan builds on what the first ones show."""
     environment: Mapping[str, str] = MappingProxyType({})
     """Variables that a process must be started with to use it."""
+
+    @staticmethod
+    def replica_limits(*, guided: bool) -> ReplicaLimits:
+        """How many replicas of a plan run together: of a random plan as many as cost little more than one.
+
+        Of a plan of the other engines, which are guided, fewer: the next plan builds on what the first ones show.
+        """
+        return ReplicaLimits(16 if guided else 32, 1 << 13)
 
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""

@@ -33,7 +33,7 @@ def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
     Where no seeds are given there are as many as it takes for every worker to have a job.
     """
     targets = [(target, "") for target in select_targets(config.targets)]
-    targets += [_planted(text) for text in config.planted]
+    targets += [_parse_planted(text) for text in config.planted]
     jobs_of_a_seed = len(targets) * len(config.backends) * len(config.engines)
     seeds = config.seeds or range(-(-config.workers // jobs_of_a_seed))
     return [
@@ -42,7 +42,7 @@ def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
     ]
 
 
-def _planted(text: str) -> tuple[str, str]:
+def _parse_planted(text: str) -> tuple[str, str]:
     target, _, bug = text.rpartition("+")
     if not target or not bug:
         raise UsageError(f"planted: {text!r} should be TARGET+BUG, such as gelu_bw+erf_saturates")
@@ -51,13 +51,14 @@ def _planted(text: str) -> tuple[str, str]:
 
 def select_targets(patterns: Sequence[str]) -> list[str]:
     """The targets that patterns name, each as `fuzz run` takes it; a pattern with ! takes targets out again."""
-    shipped = list(_shipped())
+    shipped = list(_shipped_targets())
     selected: dict[str, None] = {}
     for pattern in patterns:
-        wanted = pattern.removeprefix("!")
-        names = _in_files(wanted) if _is_path(wanted) else [name for name in shipped if _matches(name, wanted)]
+        wildcard = pattern.removeprefix("!")
+        fitting = [name for name in shipped if _fits_pattern(name, wildcard)]
+        names = _targets_in_files(wildcard) if _is_path(wildcard) else fitting
         if not names:
-            raise UsageError(f"targets: no target fits {wanted!r}; fuzz list tells all")
+            raise UsageError(f"targets: no target fits {wildcard!r}; fuzz list tells all")
         for name in names:
             if pattern.startswith("!"):
                 selected.pop(name, None)
@@ -72,12 +73,12 @@ def _is_path(pattern: str) -> bool:
     return pattern.endswith(".py") or ".py:" in pattern
 
 
-def _matches(name: str, pattern: str) -> bool:
+def _fits_pattern(name: str, pattern: str) -> bool:
     library, _, rest = name.partition("/")
     return fnmatchcase(name, pattern) or bool(rest) and fnmatchcase(f"{library}_{rest}", pattern)
 
 
-def _shipped() -> Iterator[str]:
+def _shipped_targets() -> Iterator[str]:
     """The targets that come with the project: built-in ones by name, those of libraries as ``liger/softmax``."""
     for path in built_in_files():
         yield path.stem
@@ -86,7 +87,7 @@ def _shipped() -> Iterator[str]:
         yield from (f"{path.parent.name}/{name.removeprefix(prefix)}" for name in declared_targets(path, prefix))
 
 
-def _in_files(pattern: str) -> list[str]:
+def _targets_in_files(pattern: str) -> list[str]:
     """Every target of every file that a pattern fits, as ``path.py:name``."""
     file, _, name = pattern.rpartition(":") if ".py:" in pattern else (pattern, "", "*")
     files = sorted(Path(path) for path in glob(file, recursive=True))

@@ -6,11 +6,11 @@ import typer
 
 from fuzz.cli.campaign import campaign
 from fuzz.cli.drift import drift
+from fuzz.cli.entries import mark, show, shrink
 from fuzz.cli.inspect import doctor, list_targets, new
 from fuzz.cli.replay import replay
 from fuzz.cli.report import report
 from fuzz.cli.run import run
-from fuzz.cli.saved import mark, show, shrink
 from fuzz.cli.serve import serve
 from fuzz.cli.store import store
 from fuzz.cli.sweep import sweep

@@ -34,8 +34,8 @@ def campaign(
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
     from fuzz.campaign.config import load_config
-    from fuzz.campaign.launch import run_campaign
-    from fuzz.campaign.results import json_value, table
+    from fuzz.campaign.result_table import campaign_json, make_table
+    from fuzz.campaign.runner import run_campaign
 
     # What stops services ends a campaign as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -45,9 +45,9 @@ def campaign(
             seconds = sum(job.seconds for job in state.jobs)
             ci_files.write("fuzz campaign", triage_items(state, only_new), seconds)
         if json:
-            put_json(json_value(state, outcome))
+            put_json(campaign_json(state, outcome))
         else:
-            errors.print(table(state))
+            errors.print(make_table(state))
             say(f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed")
     known = {*state.known, *state.regressed} - state.accepted
     return int(bool(state.new) or bool(known) and not only_new)

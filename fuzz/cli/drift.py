@@ -21,7 +21,7 @@ from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, sav
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
-from fuzz.sweep.findings import CaseFiler
+from fuzz.sweep.case_filer import CaseFiler
 
 
 def drift(

@@ -14,7 +14,7 @@ from fuzz.cli.console import errors, put
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
 from fuzz.cli.store import URL, require_service_packages
 from fuzz.model.entry import STATUSES
-from fuzz.report.files import check, write
+from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
@@ -35,7 +35,7 @@ def report(
     plots: Annotated[bool, typer.Option(help="Run the cases again for plots and scripts.")] = True,
 ) -> int:
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
-    check(out, "--out")
+    check_result_path(out, "--out")
     path = Path(what)
     campaign_facts: Mapping[str, str] = {}
     tables: tuple[Table, ...] = ()
@@ -51,7 +51,7 @@ def report(
     views = make_views(requests, config)
     # One entry gives the report its own title.
     title = title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
-    write(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, tables))
+    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, tables))
     put(str(out))
     return 0
 

@@ -17,7 +17,7 @@ from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep.findings import CaseFiler
+from fuzz.sweep.case_filer import CaseFiler
 from fuzz.sweep.report import fixed_values, format_table, sweep_json
 from fuzz.sweep.runner import file_findings, run_sweep
 from fuzz.sweep.ulp_plots import make_plots

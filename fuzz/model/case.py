@@ -137,23 +137,23 @@ class Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:
             return self
-        return Case(self.target, tuple(_reseeded(call, number) for call in self.calls), self.split)
+        return Case(self.target, tuple(_reseed(call, number) for call in self.calls), self.split)
 
     def with_call(self, index: int, call: Call) -> Case:
         return replace(self, calls=(*self.calls[:index], call, *self.calls[index + 1 :]))
 
 
-def _reseeded(call: Call, number: int) -> Call:
+def _reseed(call: Call, number: int) -> Call:
     arguments, cotangents = (
-        {name: Argument(old.shape, old.dtype, reseeded(old.values, number), old.layout) for name, old in part.items()}
+        {name: Argument(old.shape, old.dtype, reseed(old.values, number), old.layout) for name, old in part.items()}
         for part in (call.arguments, call.cotangents)
     )
     return Call(call.dims, arguments, call.options, cotangents, call.launch)
 
 
-def reseeded(values: Values, number: int) -> Values:
+def reseed(values: Values, number: int) -> Values:
     """The values of replica `number`: those of a recipe with another seed."""
-    return values.reseeded(values.seed + number * SEED_STRIDE) if isinstance(values, Recipe) else values
+    return values.reseed(values.seed + number * SEED_STRIDE) if isinstance(values, Recipe) else values
 
 
 def materialise(values: Values, shape: tuple[int, ...], dtype: str) -> Bits:

@@ -67,14 +67,14 @@ def _text(value: Expression | int) -> str:
 def evaluate(text: str, dims: Mapping[str, int]) -> int:
     """The value of an expression; TargetError where it uses a name that dims lacks."""
     try:
-        return _compiled(text)(dims)
+        return _compile(text)(dims)
     except ZeroDivisionError:
         raise TargetError(f"size expression {text!r} divides by 0 at {dict(dims)}") from None
 
 
 def names(text: str) -> Iterator[str]:
     """The dims that an expression uses."""
-    return (node.id for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name))
+    return (node.id for node in ast.walk(_parse(text)) if isinstance(node, ast.Name))
 
 
 def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -82,7 +82,7 @@ def resolve(shape: tuple[str, ...], dims: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(evaluate(text, dims) for text in shape)
 
 
-def _parsed(text: str) -> ast.expr:
+def _parse(text: str) -> ast.expr:
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -90,8 +90,8 @@ def _parsed(text: str) -> ast.expr:
 
 
 @lru_cache(maxsize=4096)
-def _compiled(text: str) -> Callable[[Mapping[str, int]], int]:
-    return _closure(_parsed(text), text)
+def _compile(text: str) -> Callable[[Mapping[str, int]], int]:
+    return _closure(_parse(text), text)
 
 
 def _closure(node: ast.expr, text: str) -> Callable[[Mapping[str, int]], int]:

@@ -128,7 +128,7 @@ def find_oracle_spec(name: str) -> OracleSpec:
     return ORACLES[ORACLE_NAMES.index(name)]
 
 
-def sample_oracles(index: int, replicas: int) -> tuple[str, ...]:
+def sample_oracles(index: int, replica_count: int) -> tuple[str, ...]:
     """The names of the sampled oracles that examine case `index`, whose plan has so many replicas."""
-    shares = {spec.name: spec.share[replicas > 1] for spec in ORACLES if spec.share}
+    shares = {spec.name: spec.share[replica_count > 1] for spec in ORACLES if spec.share}
     return tuple(name for name, share in shares.items() if index % share == share // 2)

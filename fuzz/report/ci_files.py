@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.report.files import check, write
 from fuzz.report.items import ReportItem
 from fuzz.report.junit import junit
+from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.sarif import sarif
 from fuzz.run import environment
 
@@ -22,8 +22,8 @@ class CiFiles:
 
     def check(self) -> None:
         """Raises UsageError where one cannot be written, before hours of work end in that."""
-        check(self.junit, "--junit")
-        check(self.sarif, "--sarif")
+        check_result_path(self.junit, "--junit")
+        check_result_path(self.sarif, "--sarif")
 
     def __bool__(self) -> bool:
         return bool(self.junit or self.sarif)
@@ -44,6 +44,6 @@ class CiFiles:
         if self.junit:
             blamed = {item.oracle for item in items}
             agreed = {oracle: cases for oracle, cases in (examined or {}).items() if oracle not in blamed}
-            write(self.junit, junit(name, items, seconds, agreed))
+            write_result(self.junit, junit(name, items, seconds, agreed))
         if self.sarif:
-            write(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))
+            write_result(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))

@@ -21,8 +21,8 @@ from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
 from fuzz.search.engines.atheris.engine import AtherisConfig
-from fuzz.search.engines.launches import launch_space
-from fuzz.search.engines.literals import literals
+from fuzz.search.engines.code_numbers import find_numbers
+from fuzz.search.engines.launch_options import launch_space
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load_planted
 from fuzz.target.seeds import seed_cases
@@ -155,7 +155,7 @@ class Fuzzer:
         """The scheduler of the engines that propose plans."""
         options, planted = self.options, self.options.planted
         launcher = load_planted(self.target, planted)[1] if planted else self.target.launcher
-        numbers = tuple(literals(launcher))
+        numbers = tuple(find_numbers(launcher))
 
         def start_atheris(folder: Path) -> Worker:
             """The process of the engine atheris, with its inputs in a folder."""

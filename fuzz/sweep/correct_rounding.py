@@ -40,7 +40,7 @@ Numbers = dict[str, list[float]]
 
 @dataclass
 class CorrectRounding:
-    """The correctly rounded values of one output. `spent` is what arbitrary precision has taken so far, in seconds.
+    """The correctly rounded values of one output. `seconds_spent` is what arbitrary precision has taken so far.
 
     `pool` computes `exact`, if there is one.
     """
@@ -49,13 +49,13 @@ class CorrectRounding:
     output: str
     precision: Precision
     options: Mapping[str, Any] = field(default_factory=dict)
-    spent: float = 0.0
+    seconds_spent: float = 0.0
     pool: ForkPool | None = None
 
     def rounded(self, inputs: Inputs, kind: DType) -> tuple[Tensor, Tensor, int]:
-        """(low, high, settled): float64 values of the output's format between which the correctly rounded one is.
+        """(low, high, decided_count): float64 values of the output's format between which the correctly rounded one is.
 
-        They are equal where it is known. `settled` counts those that arbitrary precision decided.
+        They are equal where it is known. `decided_count` counts those that arbitrary precision decided.
         """
         low, high, doubtful = self.bounds(inputs, kind)
         indices = doubtful.nonzero().reshape(-1)
@@ -73,9 +73,9 @@ class CorrectRounding:
         return rounded_bounds(inputs, expected.value, CERTAIN * uncertainty, kind)
 
     def _exact(self, numbers: Numbers, count: int) -> list[float]:
-        """Exact values as `exact` gives them, up to where there is none or the time is spent."""
+        """Exact values as `exact` gives them, up to where there is none or the time is seconds_spent."""
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
-        end = start + SECONDS - self.spent
+        end = start + SECONDS - self.seconds_spent
         requests = (
             ({name: column[at : at + size] for name, column in numbers.items()}, self.output, end)
             for at in range(0, count, size)
@@ -84,7 +84,7 @@ class CorrectRounding:
             if answer is None:
                 break
             values += answer
-        self.spent += time.monotonic() - start
+        self.seconds_spent += time.monotonic() - start
         return values
 
     def exact(self, request: tuple[Numbers, str, float]) -> list[float] | None:

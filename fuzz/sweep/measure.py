@@ -11,11 +11,11 @@ from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import UsageError, one_line
 from fuzz.model.dtypes import Bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.sweep.contract import find_violations, worst_values
-from fuzz.sweep.counting import ComparedValues, bin_errors, count_values
-from fuzz.sweep.counts import Doubles, SweepCounts, find_runs
+from fuzz.sweep.contract_violations import find_violations, worst_values
+from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.ranks import rank_of
+from fuzz.sweep.sweep_counts import Doubles, SweepCounts, find_runs
 from fuzz.worker.channel import LastResponse
 
 
@@ -32,10 +32,10 @@ def measure_part(kernel: SweptKernel, part: int) -> SweepCounts | LastResponse:
         return LastResponse(failed) if kernel.backend.is_fatal(error) else failed
     inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
     kind = named_dtype(DTYPE_NAMES[output.dtype])
-    low, high, settled = kernel.rounding.rounded(inputs, kind)
+    low, high, decided_count = kernel.rounding.rounded(inputs, kind)
     compared = ComparedValues(inputs, output, low, high, kind)
     counts = count_part(kernel, compared, bits[0])
-    counts.other["settled"] = settled
+    counts.other["decided"] = decided_count
     violations = find_violations(kernel, compared)
     counts.symptoms = Counter(violations.names)
     counts.worst = worst_values(kernel, compared, bits, violations, part)

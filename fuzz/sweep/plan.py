@@ -18,8 +18,8 @@ from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dtypes import Bits, DType, neighbours, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
-from fuzz.sweep.counts import BOUNDS
 from fuzz.sweep.ranks import bits_at, count_strata, rank_of, sample_all_strata, sample_with_edges
+from fuzz.sweep.sweep_counts import BOUNDS
 from fuzz.target.indices import IndexArgument
 from fuzz.target.spec import OptionArgument, Target
 
@@ -193,14 +193,14 @@ def choose_arguments(target: Target, names: str, pairs: bool) -> tuple[str, ...]
     """One argument, or two for pairs: those named, else those in which the target is not linear come first."""
     floats = [name for name, argument in target.tensors.items() if set(argument.dtypes) & set(DTYPES)]
     order = sorted(floats, key=lambda name: name in target.linear)
-    wanted = [name.strip() for name in names.split(",")] if names else order[: 1 + pairs]
-    for name in wanted:
+    chosen = [name.strip() for name in names.split(",")] if names else order[: 1 + pairs]
+    for name in chosen:
         if name not in floats:
             raise UsageError(f"{target.name} has no floating argument {name!r}; there are {', '.join(floats)}")
-    if len(set(wanted)) != 1 + pairs:
+    if len(set(chosen)) != 1 + pairs:
         need = "two arguments, such as --argument x,dy" if pairs else "one argument; two need --pairs"
         raise UsageError(f"a sweep of {target.name} takes {need}; it has {', '.join(floats)}")
-    return tuple(wanted)
+    return tuple(chosen)
 
 
 def parse_settings(

@@ -9,8 +9,8 @@ from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
 from fuzz.run.fuzzer import Result
-from fuzz.sweep.counts import OVER, SweepCounts
 from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.sweep_counts import OVER, SweepCounts
 
 MAX_INTERVALS = 20
 """Intervals of wrong signs that are listed one by one."""
@@ -43,7 +43,7 @@ def sweep_json(plan: SweepPlan, counts: SweepCounts, result: Result | None, seco
         "nonfinite": other["nonfinite"],
         "flushed": other["flushed"],
         "not_correctly_rounded": other["inexact"],
-        "settled": other["settled"],
+        "settled": other["decided"],
         "undecided": other["undecided"],
         "broken": dict(counts.symptoms),
         "failed": [text for _, text in counts.failed],
@@ -108,7 +108,7 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
     yield f"                   {other['infinite']:,} infinite inputs, {other['infinite_differs']:,} with another result"
     yield f"                   {other['nonfinite']:,} finite inputs whose result is wrongly infinite, NaN or finite"
     yield f"flushed            {other['flushed']:,} subnormal results came as 0, not counted above"
-    decided = f"{other['settled']:,} values by arbitrary precision, {other['undecided']:,} undecided"
+    decided = f"{other['decided_count']:,} values by arbitrary precision, {other['undecided']:,} undecided"
     yield f"correctly rounded  by float64 where it is certain; {decided}"
     if counts.failed:
         yield f"failed             the kernel did not return: {counts.failed[0][1]}"
@@ -123,9 +123,9 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
 
 
 def format_error_bound(plan: SweepPlan, counts: SweepCounts) -> str:
-    """What an exhaustive sweep proves."""
+    """The largest error over all values, which only an exhaustive sweep knows; empty for others."""
     if not plan.exhaustive or counts.other["nonfinite"]:
         return ""
     most = float(counts.ulp_max.max())
     what = f"an error of at most {format_number(most)} ULP" if most else "correct rounding"
-    return f"; {what} is proved, for {plan.backend} and these settings"
+    return f"; {what} over all values, for {plan.backend} and these settings"

@@ -7,9 +7,9 @@ import numpy as np
 from fuzz.model.dtypes import from_bits
 from fuzz.report.plots.plot_data import Line, Marker, Plot, height
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_ulps
-from fuzz.sweep.counts import BINS, BOUNDS, NEAR, SweepCounts
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import bits_at
+from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, SweepCounts
 
 KINDS = (("right", "right sign"), ("wrong", "wrong sign"))
 

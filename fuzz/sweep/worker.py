@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import torch
 
-from fuzz.sweep.counts import SweepCounts
 from fuzz.sweep.fork_pool import ForkPool, spare_processes
 from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import measure_part
 from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.worker.channel import LastResponse
 
 

@@ -44,7 +44,7 @@ def skeleton(text: str) -> str:
     arguments = _function(path, name).args
     positional = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args)]
     named = [argument.arg for argument in arguments.kwonlyargs]
-    declared = {parameter: _declared(parameter, _defaults(arguments)) for parameter in positional + named}
+    declared = {parameter: _declaration(parameter, _defaults(arguments)) for parameter in positional + named}
     lines = [f"    {parameter}={text}," for parameter, text in declared.items()]
     lines.append('    dtypes=("float32", "bfloat16", "float16"),')
     lines += ["    batch=M,"] if "tensor(M, N)" in declared.values() else []
@@ -79,7 +79,7 @@ def _defaults(arguments: ast.arguments) -> dict[str, str]:
     return {argument.arg: ast.unparse(value) for argument, value in pairs if value is not None}
 
 
-def _declared(parameter: str, defaults: dict[str, str]) -> str:
+def _declaration(parameter: str, defaults: dict[str, str]) -> str:
     if parameter in defaults:
         return f"option({defaults[parameter]})"
     return "tensor(N)" if parameter in VECTORS else "tensor(M, N)"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
-from fuzz.campaign.launch import run_campaign
 from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone
+from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.worker.clock import Clock
 

@@ -159,15 +159,15 @@ def test_a_seeds_cases_do_not_depend_on_what_was_drawn_before(built_in: Target) 
         assert again.case(number).key == first.case(number).key
 
 
-@pytest.mark.parametrize("width", [BACKENDS["cpu"].random_replicas, BACKENDS["cuda"].random_replicas])
+@pytest.mark.parametrize("limits", [BACKENDS[name].replica_limits(guided=False) for name in ("cpu", "cuda")])
 def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_small_together(
-    built_in: Target, width: ReplicaLimits
+    built_in: Target, limits: ReplicaLimits
 ) -> None:
-    engine = RandomEngine(built_in, 0, width=width)
+    engine = RandomEngine(built_in, 0, limits=limits)
     groups = list(islice(EngineScheduler([engine]).plans(), 2 * FIRST_PLANS))
-    assert max(size for _, size in groups[:FIRST_PLANS]) == width.first
-    assert max(size for _, size in groups) == width.replicas
-    assert all(size == 1 or size * plan.elements() <= width.elements for plan, size in groups)
+    assert max(size for _, size in groups[:FIRST_PLANS]) == limits.first
+    assert max(size for _, size in groups) == limits.replicas
+    assert all(size == 1 or size * plan.elements() <= limits.elements for plan, size in groups)
     large = sum(size for plan, size in groups[FIRST_PLANS:] if plan.elements() > 1 << 16)
     assert large >= 0.01 * sum(size for _, size in groups[FIRST_PLANS:])
 

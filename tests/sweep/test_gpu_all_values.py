@@ -16,7 +16,7 @@ from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool
 from fuzz.sweep.gpu import all_values as large
 from fuzz.sweep.gpu.all_values import GpuSweep
-from fuzz.sweep.gpu.screen import STRETCHES, Parts, input_function, screen_function, sum_function
+from fuzz.sweep.gpu.compiled_functions import STRETCHES, Parts, classify_function, input_function, sum_function
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import measure_part
 from fuzz.sweep.ranks import rank_of
@@ -81,7 +81,7 @@ def test_float32_beside_every_edge(bug: str | None) -> None:
         found, whole = device.measure_span(part), measure_part(made, part)
         assert isinstance(whole, SweepCounts)
         # How many float64 leaves to mpmath depends on the noise that a value meets where it stands in its tensor.
-        assert abs(found.other.pop("settled", 0) - whole.other.pop("settled", 0)) < 100
+        assert abs(found.other.pop("decided", 0) - whole.other.pop("decided", 0)) < 100
         alike(found, whole)
         signs += len(found.sign_runs)
     assert bool(signs) == bool(bug)
@@ -93,7 +93,7 @@ def test_screens_compile_whole_and_once() -> None:
     parts, rounding = Parts.of(plan, 1 << 17), kernel(replace(plan, backend="cpu")).rounding
     rounding.output = "y"
     traced = CompileCounter()
-    functions = input_function(parts), screen_function(parts, rounding, plan.kind), sum_function(parts)
+    functions = input_function(parts), classify_function(parts, rounding, plan.kind), sum_function(parts)
     compiled = [torch.compile(one, backend=traced, fullgraph=True, dynamic=False) for one in functions]
     allowance = torch.full((2, 2, 1), 2.0**-40, dtype=torch.float64)
     for number in (torch.full((1,), 16000), torch.full((1,), 9000)):
@@ -137,6 +137,6 @@ def test_all_pairs_of_a_few_first_values(many: int, size: int, monkeypatch: pyte
     if many:
         alike(found, total)
     else:
-        assert found.other["undecided"] >= total.other["settled"] > 100 and not found.other["settled"]
+        assert found.other["undecided"] >= total.other["decided"] > 100 and not found.other["decided"]
         np.testing.assert_array_equal(found.values, total.values)
         assert (found.ulp_max >= total.ulp_max).all()

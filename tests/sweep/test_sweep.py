@@ -82,7 +82,7 @@ def test_a_saturating_erf_has_the_wrong_sign_from_minus_3_64_down() -> None:
 def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
     """The kernel is right but for double rounding; its reference has no digits left from -6 to -13.5."""
     found = swept(f"{TOYS}:one_plus_erf", "bfloat16", settings={"y": "1"})
-    assert found.other["settled"] > 200 and found.other["undecided"] == found.wrong == 0
+    assert found.other["decided"] > 200 and found.other["undecided"] == found.wrong == 0
     assert float(found.ulp_max.max()) <= 1
 
 
@@ -90,7 +90,7 @@ def test_what_there_is_no_time_to_decide_counts_as_the_further_of_two(monkeypatc
     """0.5 * x is a tie for odd subnormal x, and x * x / 4 decides it."""
     monkeypatch.setattr(correct_rounding, "SECONDS", 0.0)
     found = swept("silu", "bfloat16")
-    assert (found.other["undecided"], found.other["settled"], found.wrong) == (256, 0, 0)
+    assert (found.other["undecided"], found.other["decided"], found.wrong) == (256, 0, 0)
     assert float(found.ulp_max.max()) == 1
 
 

@@ -21,9 +21,11 @@ class CudaBackend(Backend):
     needs_durable_journal = True
     compiles_without_device = True
     arithmetic = "libdevice"
-    # Compiling a plan costs more than on a processor, and elements less: of the first plans too.
-    random_replicas = ReplicaLimits(512, 1 << 22, 32)
-    guided_replicas = ReplicaLimits(128, 1 << 20)
+
+    @staticmethod
+    def replica_limits(*, guided: bool) -> ReplicaLimits:
+        """Compiling a plan costs more than on a processor, and elements less: more replicas, of the first plans too."""
+        return ReplicaLimits(128, 1 << 20) if guided else ReplicaLimits(512, 1 << 22, 32)
 
     def unavailable_reason(self) -> str:
         import torch

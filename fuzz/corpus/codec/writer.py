@@ -25,8 +25,8 @@ def dumps(entry: Entry, *, digest: bool = True) -> str:
         lines.append(f"planted: {entry.planted}")
     lines += [
         f"status: {entry.status}",
-        f"why: {_quoted(entry.why)}",
-        f"digest: {_quoted(entry.digest if digest else UNKNOWN)}",
+        f"why: {_quote(entry.why)}",
+        f"digest: {_quote(entry.digest if digest else UNKNOWN)}",
     ]
     lines += ["case:", "  calls:"]
     for call in entry.case.calls:
@@ -39,7 +39,7 @@ def dumps(entry: Entry, *, digest: bool = True) -> str:
     if entry.finding:
         lines += _finding_lines(entry)
     if seen := entry.provenance.fields():
-        lines += ["seen:", *(f"  {key}: {_quoted(value)}" for key, value in seen.items())]
+        lines += ["seen:", *(f"  {key}: {_quote(value)}" for key, value in seen.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -61,7 +61,7 @@ def _call_lines(call: Call) -> list[str]:
 
 
 def _argument_lines(name: str, value: Argument) -> list[str]:
-    shape = ", ".join(_quoted(text) for text in value.shape)
+    shape = ", ".join(_quote(text) for text in value.shape)
     lines = [f"      {name}:", f"        shape: [{shape}]", f"        dtype: {value.dtype}"]
     if value.layout != Layout():
         parts = [
@@ -92,21 +92,21 @@ def _finding_lines(entry: Entry) -> list[str]:
     lines = [
         "finding:",
         f"  oracle: {finding.oracle}",
-        f"  outputs: [{', '.join(_quoted(name) for name in finding.outputs)}]",
+        f"  outputs: [{', '.join(_quote(name) for name in finding.outputs)}]",
         f"  symptom: {finding.symptom}",
-        f"  message: {_quoted(finding.message)}",
+        f"  message: {_quote(finding.message)}",
         f"  call: {finding.call}",
         f"  ratio: {finding.ratio!r}",
         f"  disagreeing: {finding.disagreeing}",
         f"  compared: {finding.compared}",
-        *([f"  place: {_quoted(finding.source_line)}"] if finding.source_line else []),
-        *([f"  change: [{', '.join(_quoted(str(part)) for part in finding.change)}]"] if finding.change else []),
+        *([f"  place: {_quote(finding.source_line)}"] if finding.source_line else []),
+        *([f"  change: [{', '.join(_quote(str(part)) for part in finding.change)}]"] if finding.change else []),
     ]
     if finding.elements:
         lines.append("  elements:")
         lines += [f"  - {_element_text(element)}" for element in finding.elements]
     if entry.also:
-        lines.append(f"  also: [{', '.join(_quoted(text) for text in entry.also)}]")
+        lines.append(f"  also: [{', '.join(_quote(text) for text in entry.also)}]")
     return lines
 
 
@@ -114,23 +114,23 @@ def _element_text(element: Element) -> str:
     fields = {**vars(element), "index": " ".join(map(str, element.index))}
     if not element.exact:
         del fields["exact"]
-    return "{" + ", ".join(f"{key}: {_quoted(str(value))}" for key, value in fields.items()) + "}"
+    return "{" + ", ".join(f"{key}: {_quote(str(value))}" for key, value in fields.items()) + "}"
 
 
 def _scalar(value: Scalar) -> str:
     if isinstance(value, str):
-        return _quoted(f"str {value}")
+        return _quote(f"str {value}")
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """The text as a YAML scalar on one line: plain where nothing in it is special."""
     if not SPECIAL.search(text):
         return text
-    return '"' + "".join(map(_escaped, text)) + '"'
+    return '"' + "".join(map(_escape, text)) + '"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in '"\\':
         return "\\" + character
     if character.isprintable():

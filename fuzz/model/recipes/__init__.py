@@ -4,7 +4,7 @@
 """
 
 from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, exact, override
-from fuzz.model.recipes.generation import generate, replicas
+from fuzz.model.recipes.generation import generate, generate_replicas
 from fuzz.model.recipes.recipe import Params, Recipe, recipe
 from fuzz.model.recipes.table import CURRENT, RECIPES, RecipeKind
 
@@ -22,6 +22,6 @@ __all__ = [
     "generate",
     "override",
     "recipe",
-    "replicas",
+    "generate_replicas",
     "bits_of",
 ]

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy as np
 
 from fuzz.model.dtypes import DTYPES, DType, ordinal, to_bits
-from fuzz.model.recipes.counter import Array, below, below_low, signed
+from fuzz.model.recipes.counter_rng import Array, below, below_low, signed
 from fuzz.model.recipes.grid import Grid
 
 CONSTANTS = 8

@@ -8,7 +8,7 @@ from math import prod
 from zlib import crc32
 
 from fuzz.model.dtypes import DType
-from fuzz.model.recipes.counter import Array
+from fuzz.model.recipes.counter_rng import Array
 from fuzz.model.recipes.grid import Grid, Span
 from fuzz.model.recipes.namespace import NUMPY, Namespace
 from fuzz.model.recipes.recipe import Recipe
@@ -19,10 +19,12 @@ def generate(recipe: Recipe, shape: tuple[int, ...], d: DType, xp: Namespace = N
 
     ValueError where the recipe does not fit the format.
     """
-    return replicas(recipe, (recipe.seed,), shape, d, xp).reshape(shape)
+    return generate_replicas(recipe, (recipe.seed,), shape, d, xp).reshape(shape)
 
 
-def replicas(recipe: Recipe, seeds: Sequence[int], shape: tuple[int, ...], d: DType, xp: Namespace = NUMPY) -> Array:
+def generate_replicas(
+    recipe: Recipe, seeds: Sequence[int], shape: tuple[int, ...], d: DType, xp: Namespace = NUMPY
+) -> Array:
     """A stack of tensors, of shape (len(seeds), *shape), made in one go.
 
     Each is what `generate` makes of this recipe with that seed in place of its own.

@@ -13,8 +13,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from fuzz.model.dtypes import DType
-from fuzz.model.recipes import counter
-from fuzz.model.recipes.counter import NORMAL_STEP, Array
+from fuzz.model.recipes import counter_rng
+from fuzz.model.recipes.counter_rng import NORMAL_STEP, Array
 from fuzz.model.recipes.namespace import NUMPY, Namespace
 
 ROW_SHIFT = 32
@@ -78,35 +78,35 @@ class Grid:
     def key(self, stream: int) -> Array:
         """The key of a stream: an integer, or where there are many seeds, one for each row."""
         if len(self.seeds) == 1:
-            return counter.stream_key(self.seeds[0], self.salt, stream)
+            return counter_rng.stream_key(self.seeds[0], self.salt, stream)
         return self.xp.table(tuple(self._keys(stream).tolist()))[self.replica]
 
     def _keys(self, stream: int) -> np.ndarray:
-        """counter.stream_key of each of many seeds, int64."""
-        start = counter.signed(counter.mix((self.salt << 8) + stream))
+        """counter_rng.stream_key of each of many seeds, int64."""
+        start = counter_rng.signed(counter_rng.mix((self.salt << 8) + stream))
         keys: np.ndarray = NUMPY.mix(_words(self.seeds) ^ start)
         return keys
 
     def bits(self, stream: int = 0) -> Array:
         """64 random bits for each element; streams are independent."""
-        return counter.hash64(self.counter, self.key(stream), self.xp)
+        return counter_rng.hash64(self.counter, self.key(stream), self.xp)
 
     def row_bits(self, stream: int = 0) -> Array:
         """64 random bits for each row, of shape (rows, 1)."""
-        return counter.hash64(self.row_counter, self.key(stream), self.xp)
+        return counter_rng.hash64(self.row_counter, self.key(stream), self.xp)
 
     def pick(self, bound: int, stream: int, then: Callable[[int], int] = int) -> Array:
         """`then` of one random integer in [0, bound) for a whole tensor: an integer, or one for each row as `key`."""
         bound = max(bound, 1)
         if len(self.seeds) == 1:
-            return then(counter.mix(self.key(stream)) % bound)
+            return then(counter_rng.mix(self.key(stream)) % bound)
         mixed = NUMPY.mix(self._keys(stream)).view(np.uint64)
         picks = tuple(then(pick) for pick in (mixed % np.uint64(bound)).tolist())
         return self.xp.table(picks)[self.replica]
 
     def normal(self, at: Array, exponent: int, stream: int = 0) -> Array:
         """Nearly normal float64 of standard deviation 2^exponent, of the shape of the counters `at`."""
-        integers = counter.normal_integers(at, self.key(stream), self.xp)
+        integers = counter_rng.normal_integers(at, self.key(stream), self.xp)
         return self.xp.real(integers) * 2.0 ** (exponent + NORMAL_STEP)
 
     def round(self, x: Array) -> Array:
@@ -122,7 +122,7 @@ class Grid:
 
     def fill(self, pattern: int) -> Array:
         """One pattern everywhere, as a (1, 1) array."""
-        return self.xp.table((counter.signed(pattern),)).reshape(1, 1)
+        return self.xp.table((counter_rng.signed(pattern),)).reshape(1, 1)
 
     def fields(self, sign: Array, exponent: Array | int, fraction: Array) -> Array:
         """Float patterns from a sign bit, a biased exponent and a fraction."""
@@ -132,7 +132,7 @@ class Grid:
 @lru_cache(maxsize=16)
 def _words(seeds: tuple[int, ...]) -> np.ndarray:
     """Seeds as int64, kept: a plan's tensors and streams ask for the same ones again and again."""
-    array = np.array([counter.signed(seed) for seed in seeds])
+    array = np.array([counter_rng.signed(seed) for seed in seeds])
     array.flags.writeable = False
     return array
 

@@ -7,7 +7,7 @@ With `signed` the grid reaches from -1 to 1 instead.
 
 from __future__ import annotations
 
-from fuzz.model.recipes.counter import Array, below, below_low, signed, uniform
+from fuzz.model.recipes.counter_rng import Array, below, below_low, signed, uniform
 from fuzz.model.recipes.grid import Grid
 
 LEVELS = 4

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from fuzz.model.dtypes import DTYPES, DType, bfloat16_bits
-from fuzz.model.recipes.counter import LANES, MX3, SHIFTS, Array
+from fuzz.model.recipes.counter_rng import LANES, MX3, SHIFTS, Array
 
 
 class Namespace(ABC):
@@ -35,7 +35,7 @@ class Namespace(ABC):
 
     @abstractmethod
     def mix(self, x: Array) -> Array:
-        """counter.mix of every element, in place."""
+        """counter_rng.mix of every element, in place."""
 
     @abstractmethod
     def real(self, x: Array) -> Array:

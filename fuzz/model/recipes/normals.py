@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from math import gcd
 
-from fuzz.model.recipes.counter import Array, below, below_low, signed, uniform
+from fuzz.model.recipes.counter_rng import Array, below, below_low, signed, uniform
 from fuzz.model.recipes.grid import ROW_SHIFT, Grid
 
 

@@ -53,7 +53,7 @@ class Recipe:
     def kind(self) -> RecipeKind:
         return RECIPES[self.name, self.version]
 
-    def reseeded(self, seed: int) -> Recipe:
+    def reseed(self, seed: int) -> Recipe:
         """The same with another seed; what holds of this one's parameters is not checked again."""
         if not 0 <= seed < SEEDS:
             raise ValueError(f"{self.name}: seed {seed} is not in 0 .. 2^63 - 1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from fuzz.model.dtypes import DTYPES, to_bits
-from fuzz.model.recipes.counter import Array, below, below_low
+from fuzz.model.recipes.counter_rng import Array, below, below_low
 from fuzz.model.recipes.grid import Grid
 
 

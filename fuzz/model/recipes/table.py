@@ -13,7 +13,7 @@ from typing import Any
 
 from fuzz.model.dtypes import Kind
 from fuzz.model.recipes import edges, locations, normals, simple
-from fuzz.model.recipes.counter import Array
+from fuzz.model.recipes.counter_rng import Array
 from fuzz.model.recipes.grid import Grid
 
 ANY: frozenset[Kind] = frozenset({"float", "int", "uint", "bool"})

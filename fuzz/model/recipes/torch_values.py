@@ -10,9 +10,9 @@ import numpy as np
 import torch
 
 from fuzz.model.dtypes import Bits, DType, dtype
-from fuzz.model.recipes.counter import LANES, MX3, SHIFTS, Array, signed
+from fuzz.model.recipes.counter_rng import LANES, MX3, SHIFTS, Array, signed
 from fuzz.model.recipes.explicit import Exact, Overrides, Patched, Values, bits_of, check_overrides
-from fuzz.model.recipes.generation import generate, replicas
+from fuzz.model.recipes.generation import generate, generate_replicas
 from fuzz.model.recipes.namespace import Namespace
 from fuzz.model.recipes.recipe import Recipe
 
@@ -114,8 +114,8 @@ def tensors(
     """A stack of tensors, of shape (len(seeds), *shape): slice r has the bits of this recipe with seed seeds[r]."""
     d = dtype(name)
     if by_numpy(len(seeds) * prod(shape), device):
-        return from_bits(replicas(recipe, seeds, shape, d), d, device)
-    patterns: torch.Tensor = replicas(recipe, seeds, shape, d, namespace(device))
+        return from_bits(generate_replicas(recipe, seeds, shape, d), d, device)
+    patterns: torch.Tensor = generate_replicas(recipe, seeds, shape, d, namespace(device))
     return patterns.view(getattr(torch, name))
 
 

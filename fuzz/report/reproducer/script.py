@@ -81,7 +81,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
         "\n".join([*futures(main), "import sys", "", "import torch"]),
         "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
-        *grouped(text for text in body if text != "import torch"),
+        *group_lines(text for text in body if text != "import torch"),
         *helpers(compute, check),
         TENSOR_HELPER.strip("\n"),
         "\n".join(call_lines(calls, target)),
@@ -120,7 +120,7 @@ def docstring(*lines: str) -> str:
     return f'"""{text}\n"""'
 
 
-def grouped(pieces: Iterable[str]) -> Iterator[str]:
+def group_lines(pieces: Iterable[str]) -> Iterator[str]:
     """Imports that follow each other as one piece."""
     imports: list[str] = []
     for text in pieces:

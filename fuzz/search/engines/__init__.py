@@ -7,8 +7,8 @@ from fuzz.errors import UsageError
 from fuzz.search.engines.atheris.engine import AtherisEngine, StartProcess, missing
 from fuzz.search.engines.base import Engine, Proposal
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import Evolve
-from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
+from fuzz.search.engines.evolve import EvolveEngine
+from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.random import RandomEngine
 from fuzz.search.engines.scheduler import LAG, LONG_LAG, EngineScheduler
 from fuzz.target.spec import Target
@@ -44,14 +44,14 @@ def make_scheduler(
     check_engine(name)
     dictionary = Dictionary()
     dictionary.add(numbers)
-    device = BACKENDS[backend]
+    random_limits, guided_limits = (BACKENDS[backend].replica_limits(guided=guided) for guided in (False, True))
     engines: dict[str, Engine] = {
         "random": RandomEngine(
-            target, seed, dictionary=dictionary, first=first, width=device.random_replicas, launches=launches
+            target, seed, dictionary=dictionary, first=first, limits=random_limits, launches=launches
         ),
-        "evolve": Evolve(target, seed, dictionary, width=device.guided_replicas, launches=launches),
+        "evolve": EvolveEngine(target, seed, dictionary, limits=guided_limits, launches=launches),
     }
     if not missing():
-        engines["atheris"] = AtherisEngine(target, seed, start_process, width=device.guided_replicas)
+        engines["atheris"] = AtherisEngine(target, seed, start_process, limits=guided_limits)
     chosen = list(engines.values()) if name == "auto" else [engines[name]]
     return EngineScheduler(chosen, dictionary, LONG_LAG if name == "random" else LAG)

@@ -15,7 +15,7 @@ class Proposal:
     """A plan, and how many replicas of it are to run together."""
 
     plan: Case
-    replicas: int = 1
+    replica_count: int = 1
 
 
 class Engine(Protocol):

@@ -14,13 +14,13 @@ from random import Random
 
 from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
-from fuzz.model.recipes import Recipe
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
+from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import MUTATIONS, WITH_DICTIONARY, MutationContext, mutate
-from fuzz.search.engines.novelty import Cell, Novelty, cell_of, error
-from fuzz.search.engines.random import RandomEngine, replica_count
+from fuzz.search.engines.novelty import EliteCell, Novelty, elite_cell, error
+from fuzz.search.engines.random import RandomEngine
+from fuzz.search.engines.replica_count import count_guided_replicas
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
 
@@ -56,7 +56,7 @@ class Individual:
 
 
 @dataclass
-class Evolve:
+class EvolveEngine:
     """Proposes children of the cases that did best."""
 
     target: Target
@@ -64,9 +64,9 @@ class Evolve:
     dictionary: Dictionary
     name: str = "evolve"
     joins: int = JOINS
-    width: ReplicaLimits = Backend.guided_replicas
+    limits: ReplicaLimits = Backend.replica_limits(guided=True)
     population: list[Individual] = field(default_factory=list)
-    elites: dict[Cell, Individual] = field(default_factory=dict)
+    elites: dict[EliteCell, Individual] = field(default_factory=dict)
     novel: list[Individual] = field(default_factory=list)
     novelty: Novelty = field(default_factory=Novelty)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
@@ -87,14 +87,14 @@ class Evolve:
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
-        return Proposal(plan, replicas(plan, self.width))
+        return Proposal(plan, count_guided_replicas(plan, self.limits))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps the replicas that did something new or came nearer to their bound than others of their cell.
 
         A case that disagrees is no parent: its bug is found already.
         """
-        cell = cell_of(proposal.plan)
+        cell = elite_cell(proposal.plan)
         for number, report in enumerate(reports):
             discoveries = self.novelty.discoveries_in(cell, report)
             if not report.accepted or report.findings or report.outcome != "returned":
@@ -139,7 +139,7 @@ class Evolve:
     def _sample(self, individuals: list[Individual]) -> list[Individual]:
         return self.random.sample(individuals, min(4, len(individuals)))
 
-    def _keep_elite(self, cell: Cell, individual: Individual) -> None:
+    def _keep_elite(self, cell: EliteCell, individual: Individual) -> None:
         self.elites.pop(cell, None)
         self.elites[cell] = individual
         if len(self.elites) > MAX_ELITES:
@@ -150,9 +150,3 @@ class Evolve:
         if len(self.population) > 2 * POPULATION:
             self.population.sort(key=lambda member: (member.error, member.discoveries), reverse=True)
             del self.population[POPULATION:]
-
-
-def replicas(plan: Case, width: ReplicaLimits = Backend.guided_replicas) -> int:
-    """How many replicas a plan has: one where nothing in it depends on a seed."""
-    seeded = any(isinstance(value.values, Recipe) for value in plan.last.tensors.values())
-    return replica_count(plan, width) if seeded else 1

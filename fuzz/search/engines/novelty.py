@@ -20,11 +20,11 @@ DISCOVERIES_PER_FINDING = 8
 SMALLEST_RATIO = 24
 """Errors below 2^-24 of the bound are not told apart."""
 
-Cell = int
+EliteCell = int
 """A hash of a kind of case: a run meets tens of thousands of them."""
 
 
-def cell_of(case: Case) -> Cell:
+def elite_cell(case: Case) -> EliteCell:
     """The cell of a case: dtypes x layouts x classes of dims x recipes with their scale."""
     call = case.last
     tensors = tuple(call.tensors.values())
@@ -63,14 +63,14 @@ class Novelty:
 
     features: set[int] = field(default_factory=set)
     kinds: set[Hashable] = field(default_factory=set)
-    nearest: dict[Cell, int] = field(default_factory=dict)
+    nearest: dict[EliteCell, int] = field(default_factory=dict)
 
     def discoveries(self, case: Case, *reports: Report) -> int:
         """Counts what is new in the reports on a case, or on replicas of a plan in their order, and remembers it."""
-        cell = cell_of(case)
+        cell = elite_cell(case)
         return sum(self.discoveries_in(cell, report) for report in reports)
 
-    def discoveries_in(self, cell: Cell, report: Report) -> int:
+    def discoveries_in(self, cell: EliteCell, report: Report) -> int:
         """The same of one report on a case of this cell."""
         if not report.accepted:
             return 0

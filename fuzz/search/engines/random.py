@@ -21,8 +21,9 @@ from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.launches import NO_LAUNCH_OPTIONS, LaunchSpace
+from fuzz.search.engines.launch_options import NO_LAUNCH_OPTIONS, LaunchSpace
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
+from fuzz.search.engines.replica_count import count_replicas
 from fuzz.search.strategies import BUDGETS, LONG, Budgets, cases
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report
@@ -33,9 +34,6 @@ FIRST_PLANS = 256
 """Plans at the start that have one replica each, or few."""
 MUTATED = 8
 """One plan in so many is mutated to hold numbers of the kernel's code."""
-MAX_SEPARATE = 6
-"""Most replicas of a plan whose replicas run one by one: of several calls, or with a huge layout."""
-
 
 GROUP_BUDGETS: Budgets = ((26, 1 << 8), (4, LONG), (23, 1 << 11), (10, 1 << 14), (37, 1 << 16))
 """Small plans have more replicas: large ones must be drawn more often to stay the same share of the cases."""
@@ -51,7 +49,7 @@ class RandomEngine:
     joins: int = 0
     dictionary: Dictionary = field(default_factory=Dictionary)
     first: int = 0
-    width: ReplicaLimits = Backend.random_replicas
+    limits: ReplicaLimits = Backend.replica_limits(guided=False)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
     _drawn: list[Case] = field(default_factory=list)
 
@@ -86,7 +84,7 @@ class RandomEngine:
             context = MutationContext(self.target, self.dictionary, random)
             plan = mutate(plan, context, WITH_DICTIONARY, random.choice((1, 2, 3)))
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{number}")
-        return Proposal(plan, self.replicas(number, plan))
+        return Proposal(plan, self.count_replicas(number, plan))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """A plan depends on the seed, its number and the dictionary alone."""
@@ -94,18 +92,10 @@ class RandomEngine:
     def close(self) -> None:
         """This engine has started nothing."""
 
-    def replicas(self, number: int, plan: Case) -> int:
+    def count_replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
-        first = number < FIRST_PLANS
-        return replica_count(plan, self.width._replace(replicas=self.width.first) if first else self.width)
-
-
-def replica_count(plan: Case, width: ReplicaLimits = Backend.random_replicas) -> int:
-    """How many replicas of a plan are worth running together."""
-    huge = any(value.layout.reach for value in plan.last.tensors.values())
-    separate = huge or len(plan.calls) > 1
-    most = min(MAX_SEPARATE, width.replicas) if separate else width.replicas
-    return max(1, min(most, width.elements // max(plan.elements(), 1)))
+        is_first = number < FIRST_PLANS
+        return count_replicas(plan, self.limits._replace(replicas=self.limits.first) if is_first else self.limits)
 
 
 def choices(key: str) -> bytes:

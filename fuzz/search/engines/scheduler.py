@@ -106,7 +106,7 @@ class EngineScheduler:
             self._proposed += 1
             self._last_cost = cost(proposal)
             self.stats[engine.name].deficit -= self._last_cost
-            yield proposal.plan, proposal.replicas
+            yield proposal.plan, proposal.replica_count
 
     def learn(self, plan: Case, reports: Sequence[Report], paused: float = 0.0) -> None:
         """Takes the reports on a plan, in the order of the plans; reports on a plan of no engine are ignored.
@@ -157,5 +157,5 @@ class EngineScheduler:
 
 def cost(proposal: Proposal) -> float:
     """What a plan costs, in units of the smallest plan: each replica is launched and judged."""
-    elements = proposal.replicas * proposal.plan.elements()
-    return 1.0 + proposal.replicas / 8 + elements / ELEMENTS_PER_PLAN
+    elements = proposal.replica_count * proposal.plan.elements()
+    return 1.0 + proposal.replica_count / 8 + elements / ELEMENTS_PER_PLAN

@@ -1,11 +1,11 @@
 """Sweeps all values on a GPU, by parts of 2^24; only doubtful values are looked at one by one.
 
-The float64 reference and all that is counted are functions that torch compiles (`fuzz/sweep/gpu/screen.py`). They do
-not perturb the reference at every value: what float64 is uncertain about is measured at points of every block, and a
-value counts as certain where it stays on one side of a rounding boundary when it is moved by that, or by 2^-40 of
-itself. The others, about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too many for
-that they stay undecided, and count as the further of the two numbers that may be due, so that the largest error shown
-is none too small.
+The float64 reference and all that is counted are functions that torch compiles (compiled_functions.py beside this
+file). They do not perturb the reference at every value: what float64 is uncertain about is measured at points of every
+block, and a value counts as certain where it stays on one side of a rounding boundary when it is moved by that, or by
+2^-40 of itself. The others, about one in 2^15 of float32, are decided one by one as on the CPU. Where there are too
+many for that they stay undecided, and count as the further of the two numbers that may be due, so that the largest
+error shown is none too small.
 
 Nothing waits for the device within a strip of parts, and the host gets numbers, not values.
 """
@@ -26,20 +26,19 @@ from torch import Tensor
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.sweep.contract import Violations, find_violations, worst_values
+from fuzz.sweep.contract_violations import Violations, find_violations, worst_values
 from fuzz.sweep.correct_rounding import CERTAIN, rounded_bounds
-from fuzz.sweep.counting import ComparedValues, bin_errors, count_values
-from fuzz.sweep.counts import Doubles, SweepCounts
-from fuzz.sweep.gpu.screen import (
+from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
+from fuzz.sweep.gpu.compiled_functions import (
     COUNTS,
     DOUBT,
     SIGN,
     Parts,
     by_stretch,
+    classify_function,
     compile_for,
     input_function,
     largest_errors,
-    screen_function,
     sum_function,
     sum_stretches,
     unpack,
@@ -47,6 +46,7 @@ from fuzz.sweep.gpu.screen import (
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import PART
 from fuzz.sweep.ranks import bits_at, rank_of
+from fuzz.sweep.sweep_counts import Doubles, SweepCounts
 
 SIZE = 1 << 24
 """Values, or pairs, of a part."""
@@ -195,21 +195,21 @@ class GpuSweep:
                 tensors = self.parts.tensors(self._function("inputs", lambda: input_function(self.parts))(number))
             with self.timer("kernel"):
                 output = self.kernel.launch(tensors).contiguous()
-            screen = self._screen(named_dtype(DTYPE_NAMES[output.dtype]))
-            with self.timer("screen"):
-                screened = screen(number, output, allowance)
+            classify = self._classify(named_dtype(DTYPE_NAMES[output.dtype]))
+            with self.timer("classify"):
+                classified = classify(number, output, allowance)
             with self.timer("sums"):
-                part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*screened)
+                part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*classified)
             outputs.append(output)
-            flags.append(screened[0])
+            flags.append(classified[0])
             counts.append(part_counts)
             sums.append(part_sums)
         with self.timer("picks"):
             stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
             return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
-    def _screen(self, kind: DType) -> Callable[..., Any]:
-        return self._function(kind.name, lambda: screen_function(self.parts, self.kernel.rounding, kind))
+    def _classify(self, kind: DType) -> Callable[..., Any]:
+        return self._function(kind.name, lambda: classify_function(self.parts, self.kernel.rounding, kind))
 
     def _find_doubtful(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
         """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
@@ -255,14 +255,14 @@ class GpuSweep:
         total.last_open = bool(joined) and joined[-1][1] == high
 
     def _decide(self, recounted: SweepCounts, doubtful: SelectedValues) -> Runs:
-        """Counts the values that the screen's float64 could not be trusted with."""
+        """Counts the values that the compiled functions' float64 could not be trusted with."""
         runs = Runs()
         chunks = zip(torch.split(doubtful.flat, CHUNK), torch.split(doubtful.output, CHUNK), strict=True)
         for flat, output in chunks if len(doubtful.flat) else ():
             inputs = self.parts.doubles(flat)
-            low, high, settled = self.kernel.rounding.rounded(inputs, doubtful.kind)
+            low, high, decided_count = self.kernel.rounding.rounded(inputs, doubtful.kind)
             runs += self._recount(recounted, flat, ComparedValues(inputs, output, low, high, doubtful.kind))
-            recounted.other["settled"] += settled
+            recounted.other["decided"] += decided_count
         return runs
 
     def _count_undecided(self, recounted: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:

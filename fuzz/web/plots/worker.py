@@ -25,9 +25,9 @@ from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
 from fuzz.sweep import make_plan
-from fuzz.sweep.counts import NEAR
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import choose_arguments, elementwise_dim
+from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
 from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
 from fuzz.target.spec import Launcher, Target

@@ -47,7 +47,7 @@ def small(declared: Target, count: int) -> list[Case]:
     """Later plans of one call, without huge layouts, that are small."""
     engine = RandomEngine(declared, 0)
     plans = (engine.case(number) for number in range(1000))
-    fitting = (plan for plan in plans if plan.elements() < 500 and engine.replicas(999, plan) > 6)
+    fitting = (plan for plan in plans if plan.elements() < 500 and engine.count_replicas(999, plan) > 6)
     return list(islice(fitting, count))
 
 

@@ -17,8 +17,8 @@ from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.launch import run_campaign
 from fuzz.campaign.protocol import EntrySaved, Event, Message, Slice, SuspectCleared
+from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
 from fuzz.errors import UsageError

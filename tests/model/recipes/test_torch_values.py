@@ -10,7 +10,7 @@ import torch
 
 import fuzz.model.recipes
 from fuzz.model.dtypes import DTYPES, DType, dtype, to_bits
-from fuzz.model.recipes import CURRENT, Exact, Patched, Recipe, bits_of, generate, recipe, replicas
+from fuzz.model.recipes import CURRENT, Exact, Patched, Recipe, bits_of, generate, generate_replicas, recipe
 from fuzz.model.recipes import torch_values as tv
 
 SHAPES = [(), (0,), (1,), (7,), (4, 0), (0, 4), (3, 5), (2, 3, 4), (1, 300), (300, 1), (3, 70001)]
@@ -46,10 +46,10 @@ def test_stacked_replicas_are_the_tensors_of_their_seeds(name: str, device: str)
     for shape in [(), (0,), (5,), (3, 4), (2, 3, 4), (40, 700)]:
         alone = [generate(Recipe(name, 1, seed, made.params), shape, d) for seed in seeds]
         np.testing.assert_array_equal(tv.to_bits(tv.tensors(made, seeds, shape, d.name, device)), np.stack(alone))
-        bits = replicas(made, seeds, shape, d, tv.namespace(device)).cpu().numpy()
+        bits = generate_replicas(made, seeds, shape, d, tv.namespace(device)).cpu().numpy()
         np.testing.assert_array_equal(bits.view(d.unsigned), np.stack(alone))
-        np.testing.assert_array_equal(replicas(made, seeds, shape, d), np.stack(alone))
-    assert replicas(made, [], (2, 3), d).shape == (0, 2, 3)
+        np.testing.assert_array_equal(generate_replicas(made, seeds, shape, d), np.stack(alone))
+    assert generate_replicas(made, [], (2, 3), d).shape == (0, 2, 3)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -7,15 +7,15 @@ import math
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import EPOCH, INITIAL, PATIENCE, Evolve
+from fuzz.search.engines.evolve import EPOCH, INITIAL, PATIENCE, EvolveEngine
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Report
 
 
-def engine(seed: int = 0) -> Evolve:
+def engine(seed: int = 0) -> EvolveEngine:
     dictionary = Dictionary()
     dictionary.add([4097, 12.5])
-    return Evolve(load("layernorm_bw"), seed, dictionary)
+    return EvolveEngine(load("layernorm_bw"), seed, dictionary)
 
 
 def nearness(case: Case) -> float:
@@ -31,7 +31,7 @@ def report(worst: float, *features: int, findings: tuple[Finding, ...] = ()) -> 
     return Report("returned", False, findings, (), worst, features)
 
 
-def climbed(one: Evolve, plans: int) -> list[Case]:
+def climbed(one: EvolveEngine, plans: int) -> list[Case]:
     found = []
     for _ in range(plans):
         proposal = one.propose()

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 from fuzz.backends.base import Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
-from fuzz.search.engines.evolve import replicas
 from fuzz.search.engines.random import RandomEngine
+from fuzz.search.engines.replica_count import count_guided_replicas
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, WorkerConfig
 
@@ -68,7 +68,7 @@ class AtherisEngine:
     start_process: StartProcess
     name: str = "atheris"
     joins: int = JOINS
-    width: ReplicaLimits = Backend.guided_replicas
+    limits: ReplicaLimits = Backend.replica_limits(guided=True)
     _process: Channel | None = None
     _requested: int = 0
     _replacements: int = 0
@@ -88,7 +88,7 @@ class AtherisEngine:
         if not isinstance(plan, Case):
             self._replacements += 1
             plan = self.random.case(self._replacements)
-        return Proposal(plan, replicas(plan, self.width))
+        return Proposal(plan, count_guided_replicas(plan, self.limits))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""

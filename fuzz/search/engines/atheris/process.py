@@ -29,8 +29,8 @@ from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.oracles.examine import set_up_process
 from fuzz.search.engines.atheris.engine import AtherisConfig
+from fuzz.search.engines.code_numbers import find_functions
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.literals import functions
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.random import BYTES, choices
 from fuzz.search.strategies import BUDGETS, cases
@@ -170,7 +170,7 @@ def instrument(launcher: Launcher) -> Any:
     """Makes the launcher's Python count what it covers, and returns atheris; kernels count on their own."""
     import atheris
 
-    for function in functions(launcher):
+    for function in find_functions(launcher):
         if not hasattr(function.__globals__.get(function.__name__), "fn"):
             atheris.instrument_func(function)
     return atheris

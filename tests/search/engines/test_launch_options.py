@@ -27,8 +27,8 @@ from fuzz.run.replay import reproduces
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.engines.evolve import Evolve
-from fuzz.search.engines.launches import LaunchSpace, launch_space
+from fuzz.search.engines.evolve import EvolveEngine
+from fuzz.search.engines.launch_options import LaunchSpace, launch_space
 from fuzz.shrink.passes.launch import plain_launch
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -146,7 +146,8 @@ def test_all_other_draws_stay_as_they_are(layer_norm: Target) -> None:
     pairs = [(without.propose(), drawn.propose()) for _ in range(60)]
     assert all(with_launch(some.plan, None) == plain.plan for plain, some in pairs)
     assert any(some.plan.last.launch for _, some in pairs)
-    evolving, other = Evolve(layer_norm, 3, Dictionary()), Evolve(layer_norm, 3, Dictionary(), launches=space)
+    evolving = EvolveEngine(layer_norm, 3, Dictionary())
+    other = EvolveEngine(layer_norm, 3, Dictionary(), launches=space)
     assert [with_launch(other.propose().plan, None) for _ in range(60)] == [evolving.propose().plan for _ in range(60)]
 
 

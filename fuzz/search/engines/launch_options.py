@@ -9,7 +9,7 @@ from typing import Any
 
 from fuzz.model.case import Case, LaunchOptions
 from fuzz.model.edit import with_launch
-from fuzz.search.engines.literals import all_names, functions, referenced_values
+from fuzz.search.engines.code_numbers import all_names, find_functions, referenced_values
 
 SHARE = 4
 """One plan in so many has launch options: each configuration is compiled on its own."""
@@ -47,7 +47,7 @@ NO_LAUNCH_OPTIONS = LaunchSpace()
 
 def launch_space(launcher: Any) -> LaunchSpace:
     """The space of a launcher, from the code and the kernels that it reaches; nothing is run."""
-    reached = functions(launcher)
+    reached = find_functions(launcher)
     configs = [len(value.configs) for function in reached for value in _wrappers(function)]
     asks = any(DEVICE_QUERIES & set(all_names(function.__code__)) for function in reached)
     return LaunchSpace(max(configs, default=0), asks)

@@ -19,9 +19,9 @@ from fuzz.backends.memory import TORCH_DTYPES
 from fuzz.model.dtypes import DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.correct_rounding import CorrectRounding
-from fuzz.sweep.counting import classify, counts_of_row, flushed_below, regions_of
-from fuzz.sweep.counts import OVER, REGIONS, SweepCounts
+from fuzz.sweep.count_errors import classify, find_regions, flushed_below, parse_counts
 from fuzz.sweep.plan import SweepPlan
+from fuzz.sweep.sweep_counts import OVER, REGIONS, SweepCounts
 from fuzz.sweep.ulps import rounded
 
 STRETCHES = 2048
@@ -38,7 +38,7 @@ COUNTS = (*FLAGS, *(f"over {limit}" for limit in OVER))
 """What is counted of each stretch."""
 SIGNED = {8: torch.int8, 16: torch.int16, 32: torch.int32, 64: torch.int64}
 
-Screen = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+ClassifyFunction = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Parts:
 
     def regions(self, flat: Tensor) -> Tensor:
         """The region of the first argument's value; that of what is not finite means nothing."""
-        return regions_of(values_at(self.ranks(flat)[0], self.kind).double(), self.smallest_normal)
+        return find_regions(values_at(self.ranks(flat)[0], self.kind).double(), self.smallest_normal)
 
 
 def bits_at(ranks: Tensor, kind: DType) -> Tensor:
@@ -155,7 +155,7 @@ def input_function(parts: Parts) -> Callable[[Tensor], list[Tensor]]:
     return make_inputs
 
 
-def screen_function(parts: Parts, rounding: CorrectRounding, kind: DType) -> Screen:
+def classify_function(parts: Parts, rounding: CorrectRounding, kind: DType) -> ClassifyFunction:
     """The function (number (1,), output (size,), allowance (2, blocks, 1)) -> flags, error, steps of each value.
 
     flags: int16, a bit for each of FLAGS. error: float64 units in the last place, 0 where it is not usual. steps: the
@@ -240,7 +240,7 @@ def sum_stretches(parts: Parts, first: int, counts: Tensor, sums: Tensor) -> Swe
     columns = added[:, 0], added[:, 1], most[:, 0], added[:, 2], most[:, 1]
     totals = each.sum(0).double()
     row = torch.cat([*columns, totals[len(FLAGS) :], totals[1 : 1 + len(OTHERS)]]).cpu().numpy()
-    result = counts_of_row(row)
+    result = parse_counts(row)
     result.count = len(counts) * parts.stretch
     result.other = Counter({name: int(n) for name, n in zip(OTHERS, row[-len(OTHERS) :], strict=True)})
     return result

@@ -16,16 +16,16 @@ MAX_DEPTH, MAX_FUNCTIONS = 6, 300
 """Calls that are followed, and functions that are read."""
 
 
-def literals(launcher: Any) -> list[float]:
+def find_numbers(launcher: Any) -> list[float]:
     """Numbers in the order in which they stand, the launcher's first, each once."""
     in_order: dict[float, None] = {}
-    for function in functions(launcher):
+    for function in find_functions(launcher):
         for value in (*numbers(function.__code__), *global_numbers(function)):
             in_order.setdefault(value)
     return list(in_order)
 
 
-def functions(start: Any) -> list[FunctionType]:
+def find_functions(start: Any) -> list[FunctionType]:
     """The launcher's function and those that it reaches by name, nearest first."""
     seen: dict[FunctionType, None] = {}
     level = list(unwrap(start))

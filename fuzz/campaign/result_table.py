@@ -15,15 +15,15 @@ VERSION = 1
 COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
 
 
-def rows(state: CampaignState) -> list[dict[str, Any]]:
+def job_rows(state: CampaignState) -> list[dict[str, Any]]:
     """One value for each target, backend and engine, all seeds together."""
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in state.jobs:
         groups.setdefault((job.target, job.planted, job.backend, job.engine), []).append(job)
-    return [_row(state, jobs) for jobs in groups.values()]
+    return [_job_row(state, jobs) for jobs in groups.values()]
 
 
-def _row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
+def _job_row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
     """`visited` is the share of cells, None where nothing ran."""
     first, tags = jobs[0], {tag(job) for job in jobs}
     cases, seconds = sum(job.cases for job in jobs), sum(job.seconds for job in jobs)
@@ -49,12 +49,12 @@ def _row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
     }
 
 
-def table(state: CampaignState) -> Table:
+def make_table(state: CampaignState) -> Table:
     """The table at the end of a campaign."""
     result = Table(box=None, padding=(0, 1), header_style="")
     for column in COLUMNS:
         result.add_column(column, justify="left" if column == "target" else "right", overflow="fold")
-    for row in rows(state):
+    for row in job_rows(state):
         name = row["target"].rpartition("/" if ".py:" in row["target"] else "\0")[2]
         name += f"+{row['planted']}" if row["planted"] else ""
         choices = [part for part in (row["backend"], row["engine"]) if part != "auto"]
@@ -65,7 +65,7 @@ def table(state: CampaignState) -> Table:
     return result
 
 
-def json_value(state: CampaignState, outcome: str) -> dict[str, Any]:
+def campaign_json(state: CampaignState, outcome: str) -> dict[str, Any]:
     """The value that ``fuzz campaign --json`` prints."""
     campaign = state.campaign
     saved = {finding.id: finding for finding in state.store.findings(campaign=campaign.id, limit=1 << 31)}
@@ -76,7 +76,7 @@ def json_value(state: CampaignState, outcome: str) -> dict[str, Any]:
         "state": outcome,
         "seconds": round(campaign.seconds, 3),
         "cases": state.cases,
-        "targets": rows(state),
+        "targets": job_rows(state),
         "findings": [
             {**asdict(saved[name]), "seen": "new" if name in state.new else "known"}
             for name in (*state.new, *state.known)

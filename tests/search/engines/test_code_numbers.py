@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.search.engines.literals import functions, literals
+from fuzz.search.engines.code_numbers import find_functions, find_numbers
 
 LIMIT = 31337
 WIDTH = tl.constexpr(640)
@@ -47,9 +47,9 @@ def inner(number):
 
 
 def test_code_is_followed_through_kernels_and_helpers() -> None:
-    assert [function.__name__ for function in functions(launches)] == ["launches", "compares", "inner", "helper"]
-    assert {LIMIT, 640, 4242, 4097, 1e-8, 1459, 25.5, 0x90, 0x42F6E979, 77.5, 5, 6} <= set(literals(launches))
-    assert not {"a", "Takes 17 of them.", 17, True} & {number for number in literals(launches) if number != 1}
+    assert [function.__name__ for function in find_functions(launches)] == ["launches", "compares", "inner", "helper"]
+    assert {LIMIT, 640, 4242, 4097, 1e-8, 1459, 25.5, 0x90, 0x42F6E979, 77.5, 5, 6} <= set(find_numbers(launches))
+    assert not {"a", "Takes 17 of them.", 17, True} & {number for number in find_numbers(launches) if number != 1}
 
 
 def test_comparisons_are_solved_for_what_is_compared() -> None:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fuzz.model.recipes.counter import (
+from fuzz.model.recipes.counter_rng import (
     LANES,
     below,
     below_low,

@@ -9,7 +9,7 @@ from fuzz.errors import UsageError
 from fuzz.files import write_file
 
 
-def check(path: Path | None, option: str) -> None:
+def check_result_path(path: Path | None, option: str) -> None:
     """Raises UsageError where a file cannot be written there, before hours of work end in that."""
     if path is None:
         return
@@ -21,7 +21,7 @@ def check(path: Path | None, option: str) -> None:
         raise UsageError(f"{option} {path}: the folder cannot be written")
 
 
-def write(path: Path, text: str) -> None:
+def write_result(path: Path, text: str) -> None:
     """Replaces the file as a whole, so that it is never partly written. Raises UsageError where that fails."""
     try:
         write_file(path, text)

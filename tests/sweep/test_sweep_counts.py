@@ -9,15 +9,15 @@ import torch
 
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits
-from fuzz.sweep.counting import regions_of
-from fuzz.sweep.counts import REGIONS, SweepCounts, find_runs
+from fuzz.sweep.count_errors import find_regions
+from fuzz.sweep.sweep_counts import REGIONS, SweepCounts, find_runs
 
 
 def test_regions_of_bfloat16_have_the_reports_counts() -> None:
     kind = named_dtype("bfloat16")
     values = from_bits(np.arange(1 << 16, dtype=np.uint16), kind)
     finite = torch.from_numpy(values[np.isfinite(values)].astype(np.float64))
-    region = regions_of(finite, kind.smallest_normal).numpy()
+    region = find_regions(finite, kind.smallest_normal).numpy()
     counts = dict(zip(REGIONS, np.bincount(region).tolist(), strict=True))
     assert list(counts.values()) == [16095, 160, 256, 32003, 256, 160, 16096, 254]
 

@@ -15,9 +15,9 @@ from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH
 from fuzz.reference.envelope import Expected, merge_members
 from fuzz.sweep.correct_rounding import Inputs
-from fuzz.sweep.counting import ComparedValues, regions_of
-from fuzz.sweep.counts import WORST, WrongValue
+from fuzz.sweep.count_errors import ComparedValues, find_regions
 from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.sweep_counts import WORST, WrongValue
 from fuzz.sweep.ulps import ordinals, ulps
 
 
@@ -86,7 +86,7 @@ def worst_values(
     """The worst of each region and symptom. `compared` is on the host; `bits` are those of the swept arguments."""
     kind, indices = kernel.plan.kind, violations.indices
     x = compared.inputs[kernel.plan.swept[0]][indices].nan_to_num()
-    regions = regions_of(x, kind.smallest_normal).numpy()
+    regions = find_regions(x, kind.smallest_normal).numpy()
     symptoms, ratios = violations.symptoms.numpy(), violations.ratios.numpy()
     order = np.lexsort((-ratios, symptoms, regions))
     groups = np.stack([regions[order], symptoms[order]], 1)

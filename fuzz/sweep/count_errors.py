@@ -13,8 +13,8 @@ from torch import Tensor
 from fuzz.model.dtypes import DType
 from fuzz.reference.envelope import Precision
 from fuzz.sweep.correct_rounding import Inputs
-from fuzz.sweep.counts import BINS, BOUNDS, NEAR, OVER, REGIONS, Doubles, SweepCounts
 from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, REGIONS, Doubles, SweepCounts
 from fuzz.sweep.ulps import ordinals, ulps
 
 TABLE = ("values", "ulp_sum", "ulp_max", "ordinal_sum", "ordinal_max")
@@ -41,7 +41,7 @@ class ComparedValues:
         return torch.where(further | self.low.isnan(), self.low, self.high)
 
 
-def regions_of(x: Tensor, smallest_normal: float) -> Tensor:
+def find_regions(x: Tensor, smallest_normal: float) -> Tensor:
     """The region of each finite value (float64), int32."""
     region = torch.zeros(x.shape, dtype=torch.int32, device=x.device)
     for bound in BOUNDS:
@@ -55,9 +55,9 @@ def count_values(kernel: SweptKernel, compared: ComparedValues) -> tuple[SweepCo
     masks, error, steps = classify(compared.inputs, compared.output, compared.want, kind, flushed)
     usual = masks.pop("usual")
     masks["undecided"] = ~masks["nan"] & ~masks["infinite"] & (compared.low != compared.high)
-    regions = regions_of(compared.inputs[kernel.plan.swept[0]], kernel.plan.kind.smallest_normal)
+    regions = find_regions(compared.inputs[kernel.plan.swept[0]], kernel.plan.kind.smallest_normal)
     over = torch.stack([(error > limit).sum() for limit in OVER]).double()
-    counts = counts_of_row(torch.cat([_table(regions, usual, error, steps.double()), over]).cpu().numpy())
+    counts = parse_counts(torch.cat([_table(regions, usual, error, steps.double()), over]).cpu().numpy())
     counts.count = len(compared.output)
     counts.other = Counter(dict(zip(masks, torch.stack(list(masks.values())).sum(1).tolist(), strict=True)))
     return counts, torch.where(usual, error, torch.nan), masks["sign"]
@@ -109,7 +109,7 @@ def _table(regions: Tensor, usual: Tensor, error: Tensor, steps: Tensor) -> Tens
     return torch.cat(columns)
 
 
-def counts_of_row(row: Doubles) -> SweepCounts:
+def parse_counts(row: Doubles) -> SweepCounts:
     """Counts with the columns of TABLE, and those over the limits that follow them."""
     size, counts = len(REGIONS), SweepCounts()
     for index, name in enumerate(TABLE):
