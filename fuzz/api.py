@@ -56,7 +56,7 @@ def find_failures(target: spec.Target, options: RunOptions) -> Iterator[str]:
 def replay_saved(target: spec.Target, options: RunOptions) -> Iterator[ReplayedEntry]:
     """Replays the target's saved entries; those of a planted bug only where the options name that bug."""
     from fuzz import corpus
-    from fuzz.run.replay import replay_entries
+    from fuzz.run.replay import SkippedEntry, replay_entries
     from fuzz.run.setup import findings_folder
 
     if options.planted and options.corpus is None:
@@ -64,7 +64,10 @@ def replay_saved(target: spec.Target, options: RunOptions) -> Iterator[ReplayedE
     folder = findings_folder(target, options.planted, options.corpus) / target.name
     if folder.is_dir():
         paths = [path for path in corpus.entry_files([folder]) if corpus.read(path).planted == (options.planted or "")]
-        yield from replay_entries(paths, options.backend, qualified_name(target))
+        for result in replay_entries(paths, options.backend, qualified_name(target)):
+            if isinstance(result, SkippedEntry):
+                raise result.error
+            yield result
 
 
 def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:

@@ -152,9 +152,11 @@ class ReplayItem(_Item):
 
     def runtest(self) -> None:
         from fuzz.api import format_replayed_entry
-        from fuzz.run.replay import replay_entries
+        from fuzz.run.replay import SkippedEntry, replay_entries
 
         for result in replay_entries([self.entry], self.config.getoption("--fuzz-backend"), self.target):
+            if isinstance(result, SkippedEntry):
+                raise result.error
             if not result.passed:
                 raise DisagreementError(format_replayed_entry(result))
             if result.undecided:

@@ -61,7 +61,7 @@ def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
     check_engine(options.engine)
     target = load_checked_target(options.target, options.planted, options.backend)
     folder = writable_findings_folder(target, options.planted, options.corpus)
-    watcher = NotifyingProgress(errors, "fuzz replay", notification=notification)
+    watcher = NotifyingProgress(errors, notification=notification)
     backend, versions = choose_backend(options.backend), environment.versions()
     try:
         result = Fuzzer(options, target, backend, folder, watcher, versions, process_start).run()

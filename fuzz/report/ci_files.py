@@ -11,6 +11,7 @@ from fuzz.report.junit import junit
 from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.sarif import sarif
 from fuzz.run import environment
+from fuzz.run.replay import SkippedEntry
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,17 @@ class CiFiles:
         *,
         examined: Mapping[str, int] | None = None,
         disagreeing: Sequence[ReportItem] | None = None,
+        skipped: Sequence[SkippedEntry] = (),
     ) -> None:
         """Writes the files. `examined` maps oracles to the cases that they examined; those without an item pass.
 
-        SARIF holds the `disagreeing` items only, all of them by default.
+        SARIF holds the `disagreeing` items only, all of them by default. A `skipped` entry is an error in JUnit XML.
         """
         if self.junit:
             blamed = {item.oracle for item in items}
             agreed = {oracle: cases for oracle, cases in (examined or {}).items() if oracle not in blamed}
-            write_result(self.junit, junit(name, items, seconds, agreed))
+            write_result(
+                self.junit, junit(name, items, seconds, agreed, {str(each.path): str(each.error) for each in skipped})
+            )
         if self.sarif:
             write_result(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))

@@ -11,6 +11,7 @@ from fuzz.model.entry import Entry
 from fuzz.report.text import format_entry, headline, replay_command
 from fuzz.run.fuzzer import Result
 from fuzz.run.replay import ReplayedEntry
+from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
 
 SOURCE_LINE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
@@ -21,7 +22,8 @@ SOURCE_LINE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
 class ReportItem:
     """One finding or entry. `state` is ok, failed or accepted; `seen` new, known or saved; `message` is one line.
 
-    `source` and `line` are where the kernel is wrong, as far as that is known.
+    `source` and `line` are where the kernel is wrong, as far as that is known; `target` is the target's file where that
+    is not found from the entry.
     """
 
     entry: Entry
@@ -31,6 +33,7 @@ class ReportItem:
     message: str
     source: str
     line: int
+    target: str = ""
 
     @property
     def oracle(self) -> str:
@@ -49,13 +52,21 @@ class ReportItem:
     @property
     def text(self) -> str:
         """The whole screen of the finding, ending with the command that repeats it."""
-        return format_entry(self.entry, self.path, replay_command(self.path))
+        return format_entry(self.entry, self.path, replay_command(self.path, self.target))
 
 
 def make_item(entry: Entry, target: Target, path: str, state: str, seen: str, message: str) -> ReportItem:
     """The item of an entry, with the line of source that it concerns."""
     status = "accepted" if state == "accepted" else entry.status
-    return ReportItem(replace(entry, status=status), path, state, seen, message, *locate(entry, target))
+    return ReportItem(
+        replace(entry, status=status),
+        path,
+        state,
+        seen,
+        message,
+        *locate(entry, target),
+        target_argument(target, Path(path)),
+    )
 
 
 def run_items(result: Result, target: Target, *, only_new: bool) -> list[ReportItem]:

@@ -12,14 +12,23 @@ FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even escaped (section 2.2, Char)."""
 
 
-def junit(name: str, items: Sequence[ReportItem], seconds: float, agreed: Mapping[str, int] | None = None) -> str:
+def junit(
+    name: str,
+    items: Sequence[ReportItem],
+    seconds: float,
+    agreed: Mapping[str, int] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> str:
     """The document. `agreed` maps oracles that found nothing to the cases that they examined: tests that pass.
+
+    `errors` maps the paths of entries that could not be run to the reasons.
 
     `seconds` is the time that all of it took.
     """
-    tests = len(items) + len(agreed or {})
+    errors = errors or {}
+    tests = len(items) + len(agreed or {}) + len(errors)
     skipped = sum(item.state == "accepted" for item in items)
-    counts = {"tests": tests, "failures": count_failed(items), "errors": 0, "skipped": skipped}
+    counts = {"tests": tests, "failures": count_failed(items), "errors": len(errors), "skipped": skipped}
     numbers = {key: str(value) for key, value in counts.items()} | {"time": f"{seconds:.3f}"}
     root = Element("testsuites", {"name": clean(name), **numbers})
     suite = SubElement(root, "testsuite", {"name": clean(name), **numbers})
@@ -28,6 +37,9 @@ def junit(name: str, items: Sequence[ReportItem], seconds: float, agreed: Mappin
         SubElement(test, "system-out").text = f"{cases} cases examined"
     for item in items:
         add_test(suite, item)
+    for path, reason in errors.items():
+        test = SubElement(suite, "testcase", {"classname": clean(name), "name": clean(path), "time": "0"})
+        SubElement(test, "error", {"message": clean(reason)})
     indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(root, encoding="unicode") + "\n"
 

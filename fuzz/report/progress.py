@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.live import Live
@@ -11,26 +12,28 @@ from rich.text import Text
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.report.text import case_lines, element_lines, format_entry, headline
+from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command
 from fuzz.run.fuzzer import Result
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
+from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
-from fuzz.text import printable_lines, shell_quote
+from fuzz.text import printable_lines
 from fuzz.triage.bug import Bug
 
 
 @dataclass
 class TerminalProgress(Watcher):
-    """Writes the events of a run to a console. `command` is what repeats a finding, before the path of its entry."""
+    """Writes the events of a run to a console."""
 
     console: Console
-    command: str
+    target: Target | None = None
     live: Live | None = None
     last_shown: float = -1.0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
+        self.target = target
         planted = f" with the planted bug {options.planted}" if options.planted else ""
         self._print(f"seed {options.seed}: fuzzing {options.target}{planted} on {backend}")
         self._print(f"promised: {target.promises()}")
@@ -57,7 +60,8 @@ class TerminalProgress(Watcher):
 
     def on_shrunk(self, bug: Bug) -> None:
         path = f"{bug.path} (shrunk in {bug.executions} executions)"
-        self._print(format_entry(bug.to_entry(), path, f"{self.command} {shell_quote(bug.path)}"))
+        argument = target_argument(self.target, Path(bug.path)) if self.target else ""
+        self._print(format_entry(bug.to_entry(), path, replay_command(bug.path, argument)))
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         self._print(f"case {index} {reason}; not counted as a finding")

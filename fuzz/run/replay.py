@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz import corpus
 from fuzz.backends import DEFAULT
+from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY, SAMPLED_ORACLES
 from fuzz.model.rate import Rate
@@ -55,18 +58,39 @@ class ReplayedEntry:
         return f"marked {self.entry.status}, but it agrees now; fuzz mark {shell_quote(str(self.path))} fixed --why .."
 
 
-def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Iterator[ReplayedEntry]:
-    """Replays the entries of files and folders, each in a clean worker.
+@dataclass(frozen=True)
+class SkippedEntry:
+    """An entry that cannot be read or run here; `error` says why."""
+
+    path: Path
+    error: UsageError
+
+
+def replay_entries(paths: Iterable[Path], backend: str, target: str = "") -> Iterator[ReplayedEntry | SkippedEntry]:
+    """Replays the entries of files and folders in order, several at a time, each in a clean worker.
 
     With the backend ``auto`` an entry runs on the one that it was seen on, where that runs here. `target` names the
-    entries' target where it is not beside them. Raises UsageError where something cannot be read or run.
+    entries' target where it is not beside them. Raises UsageError where a path does not exist or the backend cannot
+    run; what concerns one entry only is part of its result.
     """
-    entries = [(path, corpus.read(path)) for path in corpus.entry_files(list(paths))]
-    if entries:
-        start_worker_server()
+    files = list(corpus.entry_files(list(paths)))
     chosen = choose_backend(backend)
-    for path, entry in entries:
-        yield replay_entry(path, entry, own_backend(entry, chosen) if backend == "auto" else chosen, target)
+    if not files:
+        return
+
+    def replay_file(path: Path) -> ReplayedEntry | SkippedEntry:
+        try:
+            entry = corpus.read(path)
+            return replay_entry(path, entry, own_backend(entry, chosen) if backend == "auto" else chosen, target)
+        except UsageError as error:
+            return SkippedEntry(path, error)
+
+    start_worker_server()
+    pool = ThreadPoolExecutor(min(len(files), len(os.sched_getaffinity(0))), "replay")
+    try:
+        yield from pool.map(replay_file, files)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def replay_entry(path: Path, entry: Entry, backend: str, target: str = "") -> ReplayedEntry:

@@ -43,12 +43,15 @@ def load_checked_target(target: str, planted: str | None, backend: str) -> Targe
 def findings_folder(target: Target, planted: str | None, folder: Path | None = None) -> Path:
     """The folder where findings are saved: the given one, or ``corpus`` beside the target's file.
 
-    For built-in targets that is ``corpus`` beside their folder; for a planted bug it is a temporary folder.
+    For built-in targets that is ``corpus`` beside their folder; for a planted bug it is a temporary folder, with a link
+    to the target's file, so that later commands find the target of an entry there.
     """
     if folder is not None:
         return folder
     if planted:
-        return Path(tempfile.mkdtemp(prefix="fuzz-planted-"))
+        temporary = Path(tempfile.mkdtemp(prefix="fuzz-planted-"))
+        (temporary / target.path.name).symlink_to(target.path)
+        return temporary
     parent = target.path.parent
     if parent.parent == BUILT_IN and parent.name in LIBRARIES:
         parent = BUILT_IN

@@ -52,7 +52,7 @@ class CaseFiler:
 
     def file(self, cases: list[Case], sampled: tuple[str, ...] = ()) -> Result:
         options = replace(self.options, engine="exhaustive", cases=len(cases))
-        progress = FindingsProgress(self.console, "fuzz replay")
+        progress = FindingsProgress(self.console, self.target)
         fuzzer = FixedCasesFuzzer(
             options, self.target, self.backend, self.folder, progress, environment.versions(),
             cases=cases, sampled=sampled,

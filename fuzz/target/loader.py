@@ -189,13 +189,26 @@ def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:
 
     Only files that declare a target of that name beside one of the folders above the entry are loaded.
     """
-    if text:
-        return text, load(text)
+    text = text or search_target(name, near)
+    if not text:
+        raise TargetError(f"no target {name!r} is built in or beside {near}; name its file with --target path.py")
+    return text, load(text)
+
+
+def search_target(name: str, near: Path) -> str:
+    """What to load the target of a corpus entry by where it is built in or beside the corpus; else nothing."""
     if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
-        return name, load(name)
+        return name
     for folder in [*near.resolve().parents][:4]:
         for path in sorted(folder.glob("*.py")):
             source = path.read_text(encoding="utf-8", errors="replace")
             if "@target(" in source and f"def {name}(" in source:
-                return f"{path}:{name}", load(f"{path}:{name}")
-    raise TargetError(f"no target {name!r} is built in or beside {near}; name its file with --target path.py")
+                return f"{path.resolve()}:{name}"
+    return ""
+
+
+def target_argument(target: Target, near: Path) -> str:
+    """What ``--target`` must say for the entry `near`, a path in its corpus; nothing where the target is found."""
+    path = target.path.resolve()
+    name = target.name if BUILT_IN in path.parents else f"{path}:{target.name}"
+    return "" if search_target(target.name, near) == name else name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,20 @@ from fuzz.run import environment
 FUZZ = Path(sys.executable).with_name("fuzz")
 PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
 CASES = 40
+OWN = """from fuzz import size, target, tensor
+
+N = size("N", 1, 8)
+
+
+@target(x=tensor(N), reference=lambda x: dict(y=2 * x), dtypes=("float32",))
+def own(x):
+    return dict(y=2 * x)
+
+
+@own.planted("wrong", oracle="accuracy", outputs=("y",))
+def wrong(x):
+    return dict(y=3 * x + 1)
+"""
 
 
 @dataclass(frozen=True)
@@ -250,7 +265,7 @@ def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(fuzz: Here, 
     assert opened.json == {
         "passed": 1, "failed": 0, "entries": [
             {"path": str(saved), "status": "open", "backend": "cpu", "reproduced": True, "passed": True},
-        ],
+        ], "skipped": 0,
     }  # fmt: skip
     corpus.mark(saved, "fixed", "said so")
     closed = fuzz("replay", saved, "--json")
@@ -274,8 +289,38 @@ def test_replay_notices_that_an_open_entry_agrees_now(fuzz: Here, saved: Path) -
     assert fuzz("replay", saved).code == 0
 
 
-def test_replay_of_an_empty_folder_passes(fuzz: Here, tmp_path: Path) -> None:
-    assert fuzz("replay", tmp_path, "--json").json == {"passed": 0, "failed": 0, "entries": []}
+def test_replay_of_an_empty_folder_is_no_green_replay(fuzz: Here, tmp_path: Path) -> None:
+    done = fuzz("replay", tmp_path, "--json")
+    assert (done.code, done.out) == (2, "") and f"no entry in {tmp_path}" in done.err
+
+
+def test_replay_goes_on_past_what_it_cannot_run(fuzz: Here, saved: Path, tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    entry = corpus.read(saved)
+    lost = corpus.save_in_folder(saved.parent, replace(entry, case=replace(entry.case, target="absent")))
+    (saved.parent / "a.yaml").write_text("format: fuzz-case/999\n")
+    junit = tmp_path / "junit.xml"
+    done = fuzz("replay", saved.parent, "--junit", junit)
+    assert done.code == 2 and "1 passed, 0 failed, 2 skipped" in done.out
+    assert f"skipped {lost}: no target 'absent'" in done.err and "a.yaml" in done.err
+    assert junit.read_text().count("<error ") == 2 and 'errors="2"' in junit.read_text()
+    corpus.mark(saved, "fixed", "said so")
+    assert fuzz("replay", saved.parent).code == 1
+
+
+def test_the_printed_command_repeats_a_planted_bug_of_a_target_of_ones_own(fuzz: Here, tmp_path: Path) -> None:
+    own = tmp_path / "kernels" / "fuzz_own.py"
+    own.parent.mkdir()
+    own.write_text(OWN)
+    for extra in ((), ("--corpus", tmp_path / "elsewhere")):
+        done = fuzz("run", own, "--planted", "wrong", "--cases", 4, "--max-findings", 1, *extra, "--json")
+        (finding,) = done.json["findings"]
+        repeat = re.search(r"repeat +fuzz (.+)", done.err)
+        assert repeat and fuzz(*shlex.split(repeat[1])).code == 0
+        arguments = repeat[1].split()[2:]
+        assert "--target" in arguments if extra else not arguments
+        assert fuzz("show", "--script", finding["path"], *arguments).code == 0
 
 
 def test_show_fits_one_screen(fuzz: Here, found: Run) -> None:

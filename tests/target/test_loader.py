@@ -12,7 +12,16 @@ from fuzz.errors import CorpusError, TargetError
 from fuzz.model.entry import Entry
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.target import loader
-from fuzz.target.loader import built_in_files, check_fits, find_target, load, load_planted, locate, variant_source
+from fuzz.target.loader import (
+    built_in_files,
+    check_fits,
+    find_target,
+    load,
+    load_planted,
+    locate,
+    target_argument,
+    variant_source,
+)
 from fuzz.target.spec import PlantedBug, Target
 
 TEXT = '''"""Doubles."""
@@ -124,6 +133,8 @@ def test_a_target_is_found_beside_its_corpus(tmp_path: Path) -> None:
     text, target = find_target("double", entry)
     assert target.name == "double" and text == f"{path}:double"
     assert find_target("double", entry, str(path))[0] == str(path)
+    assert target_argument(target, entry) == ""
+    assert target_argument(target, tmp_path.parent / "elsewhere" / "double" / "y-value-0.yaml") == text
 
 
 def test_files_beside_a_corpus_that_do_not_declare_the_target_are_not_run(tmp_path: Path) -> None:

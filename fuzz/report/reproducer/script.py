@@ -20,6 +20,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles import find_oracle
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
+from fuzz.report.reproducer.embedded_files import embed
 from fuzz.report.reproducer.expected_values import expected_values
 from fuzz.report.reproducer.harness import RESERVED, harness
 from fuzz.report.reproducer.inputs import TENSOR_HELPER, call_lines
@@ -81,6 +82,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
         "\n".join([*futures(main), "import sys", "", "import torch"]),
         "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
+        *embed(sources.embedded()),
         *group_lines(text for text in body if text != "import torch"),
         *helpers(compute, check),
         TENSOR_HELPER.strip("\n"),

@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fuzz.errors import TargetError
+from fuzz.report.reproducer.embedded_files import imported_beside
 
 PACKAGE = Path(__file__).parents[2]
 PREFIX = "fuzz_"
@@ -123,6 +124,13 @@ class SourceCollector:
                 if text and text not in imported:
                     yield text
                 imported |= {text} if isinstance(node, ast.Import | ast.ImportFrom) else set()
+
+    def embedded(self) -> Iterator[Path]:
+        """The files beside a module that what is needed of it imports as a module, or while a function runs."""
+        for module in self.modules.values():
+            for node in module.tree.body if not module.package else []:
+                if isinstance(node, ast.Import) or id(node) in module.needed:
+                    yield from imported_beside(node, module.folder)
 
     def effects(self, module: Module) -> Iterator[ast.stmt]:
         """Top-level statements that bind no name and declare nothing, such as a setting of the environment."""
