@@ -71,6 +71,7 @@ class EventHandler:
     def on_slice_done(self, slot: WorkerSlot, event: protocol.SliceDone) -> None:
         if slot.slice:
             self.state.update(slot.slice, event)
+            self.record_suspects(slot.job)
             self.planner.end_slice(slot, rejection=event.rejection)
 
     def on_replaying(self, slot: WorkerSlot, event: protocol.Replaying) -> None:

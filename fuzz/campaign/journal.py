@@ -61,6 +61,7 @@ class Journal:
     def close(self) -> None:
         """Ends the journal; nothing runs any more."""
         self.release()
+        self._open.clear()
         self.path.unlink(missing_ok=True)
 
     def release(self) -> None:

@@ -105,7 +105,8 @@ class RequestPlanner:
     def _slice(self, index: int, cases: int | None) -> Slice:
         job = self.state.jobs[index]
         seconds = self.config.slice
-        if self.config.budget.time is not None:
+        # What is in question at the end has a whole slice, however little is left.
+        if self.config.budget.time is not None and not self.ending:
             seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
         memory = self.config.memory or max(total_memory() // (2 * self.config.workers), 1 << 30)
         suspects = self.state.select_suspects(index)

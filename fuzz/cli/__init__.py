@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import os
 import sys
+import threading
 import traceback
+from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
 
@@ -22,7 +26,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         # What the locale cannot encode is escaped, and ends nothing.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(exit_code(sys.argv[1:] if arguments is None else arguments))
+    code = exit_code(sys.argv[1:] if arguments is None else arguments)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    with suppress(OSError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # Python would take all modules apart, torch among them, which takes up to a second beyond a run's budget.
+    os._exit(code)
 
 
 def exit_code(arguments: list[str]) -> int:

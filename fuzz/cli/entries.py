@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,15 +10,12 @@ from fuzz import corpus
 from fuzz.cli.console import put, put_source
 from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
-from fuzz.model.case import sort_key
-from fuzz.model.entry import Entry
-from fuzz.model.oracle_specs import PARITY
 from fuzz.report.text import format_entry, replay_command
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, start_worker_server
+from fuzz.run.shrink_entry import improves, replace_entry, shrink_entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
-from fuzz.triage.bug import Bug
 
 
 def show(
@@ -58,27 +53,15 @@ def shrink(
     start_worker_server()
     text, loaded = load_target_of(entry, path, target)
     with open_triage(entry, text, loaded, choose_backend(backend)) as triage:
-        bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
-        if bug is None:
-            raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
-        triage.shrink(bug, Budget(seconds=seconds))
-    bug.least = replace(bug.least, only_on_cpu=entry.finding.oracle == PARITY.name)
-    smaller = sort_key(bug.case, loaded.defaults) < sort_key(entry.case, loaded.defaults)
-    if not smaller or bug.is_undecided:
-        put(f"{path} is as small as it gets ({bug.executions} executions)")
-        return 0
-    put(f"{replace_entry(path, entry, bug)} replaces {path} ({bug.executions} executions)")
+        bug = shrink_entry(entry, triage, Budget(seconds=seconds))
+    if bug is None:
+        raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
+    cost = f"{bug.executions} executions" + (f"; {bug.cut_off} was cut off" if bug.cut_off else "")
+    if improves(bug, entry, loaded):
+        put(f"{replace_entry(path, entry, bug)} replaces {path} ({cost})")
+    else:
+        put(f"{path} is as small as it gets ({cost})")
     return 0
-
-
-def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
-    """Saves the smaller case in place of the larger one; an entry of that name that exists keeps its status."""
-    cross_checks = bug.least.cross_checks or entry.provenance.cross_checks
-    provenance = replace(
-        entry.provenance, verdict=bug.least.verdict, diagnosis=bug.least.diagnosis, cross_checks=cross_checks
-    )
-    smaller = replace(entry, case=bug.case, finding=bug.least.reported_finding, provenance=provenance)
-    return corpus.save_in_folder(path.parent, smaller, path)
 
 
 def mark(

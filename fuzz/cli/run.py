@@ -20,6 +20,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.search.engines import check_engine
 from fuzz.target.spec import Target
+from fuzz.worker.deadline import Deadline
 
 
 def run(
@@ -61,10 +62,12 @@ def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
     check_engine(options.engine)
     target = load_checked_target(options.target, options.planted, options.backend)
     folder = writable_findings_folder(target, options.planted, options.corpus)
-    watcher = NotifyingProgress(errors, notification=notification)
+    deadline = Deadline.after(options.time_limit, process_start)
+    watcher = NotifyingProgress(errors, notification=notification, deadline=deadline)
     backend, versions = choose_backend(options.backend), environment.versions()
     try:
-        result = Fuzzer(options, target, backend, folder, watcher, versions, process_start).run()
+        fuzzer = Fuzzer(options, target, backend, folder, watcher, versions, process_start, deadline=deadline)
+        result = fuzzer.run()
         watcher.notify_rest(result)
         return target, result
     finally:

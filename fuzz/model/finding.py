@@ -13,7 +13,7 @@ from fuzz.text import clean_text
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
-VERDICTS = ("kernel", "reference", "undecided", "unadjudicated")
+VERDICTS = ("kernel", "reference", "undecided", "unadjudicated", "pending")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ class Provenance:
 
     `versions` holds versions of packages and the name of the device, and whatever else a file says, as text by name.
     `first_case` is the index of the first case of the run that showed it. `cross_checks` maps other backends to what
-    they say of the case. `key_order` is the order of the keys in the file, so that it can be written again as it was.
+    they say of the case. `cut_off` is the step of triage, such as shrinking, in which the run's time ended. `key_order`
+    is the order of the keys in the file, so that it can be written again as it was.
     """
 
     backend: str = ""
@@ -36,6 +37,7 @@ class Provenance:
     verdict: Verdict | None = None
     diagnosis: tuple[str, ...] = ()
     cross_checks: Mapping[str, str] = field(default_factory=dict)
+    cut_off: str = ""
     key_order: tuple[str, ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class Provenance:
             "proof": verdict.proof,
             "diagnosis": "; ".join(self.diagnosis),
             "witnesses": "; ".join(f"{name} {answer}" for name, answer in self.cross_checks.items()),
+            "cut_off": self.cut_off,
         }
         known = {key: text for key, text in (texts | dict(self.versions)).items() if text or key in self.versions}
         return {key: known[key] for key in (*self.key_order, *known) if key in known}
@@ -97,7 +100,7 @@ def _with_field(record: Provenance, key: str, fields: Mapping[str, str]) -> Prov
 def _parse_field(key: str, fields: Mapping[str, str]) -> object:
     """The value of a known key, or None where the key is not known or its text makes no sense."""
     text = fields[key]
-    if key == "backend":
+    if key in ("backend", "cut_off"):
         return text
     if key == "rate" and re.fullmatch("[0-9]{1,9}/[1-9][0-9]{0,8}", text):
         rate = Rate.parse(text)

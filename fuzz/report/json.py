@@ -32,7 +32,8 @@ def run_json(result: Result) -> Mapping[str, Any]:
         "distribution": statistics.distribution(),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
-        "findings": [finding_json(bug) for bug in result.bugs],
+        "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
+        "findings": [finding_json(bug) for bug in sorted(result.bugs, key=lambda bug: bug.origin.index)],
     }
 
 
@@ -62,6 +63,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "first_seconds": round(bug.origin.seconds, 3),
         "hits": bug.hits,
         "executions": bug.executions,
+        "cut_off": bug.cut_off,
         "witnesses": dict(least.cross_checks),
         "diagnosis": "; ".join(least.diagnosis) or finding.message,
     }

@@ -22,15 +22,19 @@ from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.worker.deadline import Deadline
 
 PATIENCE = 30.0
 """Seconds that a command may take."""
+LEAST_PATIENCE = 2.0
+"""Seconds that it has even at the end of a run."""
 
 
-def notify(command: str, document: Mapping[str, Any]) -> str:
+def notify(command: str, document: Mapping[str, Any], seconds: float = PATIENCE) -> str:
     """Runs the command by the shell with the document as its standard input; what went wrong, or nothing.
 
-    Nothing of the document becomes part of the command. What it prints goes to standard error.
+    It may take so many seconds. Nothing of the document becomes part of the command. What it prints goes to standard
+    error.
     """
     data = json.dumps(document, default=str, allow_nan=False).encode()
     try:
@@ -40,12 +44,12 @@ def notify(command: str, document: Mapping[str, Any]) -> str:
     except OSError as error:
         return f"the notification command could not start: {error.strerror}"
     try:
-        process.communicate(data, timeout=PATIENCE)
+        process.communicate(data, timeout=seconds)
     except subprocess.TimeoutExpired:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-        return f"the notification command took more than {PATIENCE:g} s, and was ended"
+        return f"the notification command took more than {seconds:.3g} s, and was ended"
     return f"the notification command ended with {process.returncode}" if process.returncode else ""
 
 
@@ -67,6 +71,7 @@ class NotifyingProgress(TerminalProgress):
     """Shows progress, and notifies a command of each new finding once. A command that fails is a warning."""
 
     notification: str = ""
+    deadline: Deadline = field(default_factory=Deadline)
     options: RunOptions | None = None
     backend: str = ""
     notified: list[Bug] = field(default_factory=list)
@@ -85,7 +90,8 @@ class NotifyingProgress(TerminalProgress):
         self.notified.append(bug)
         options = self.options
         data = finding_document(finding_json(bug), options.target, options.planted, self.backend, options.seed)
-        if warning := notify(self.notification, data):
+        seconds = max(min(PATIENCE, self.deadline.seconds_left), LEAST_PATIENCE)
+        if warning := notify(self.notification, data, seconds):
             self._print(f"warning: {warning}")
 
     def notify_rest(self, result: Result) -> None:

@@ -22,6 +22,9 @@ from fuzz.target.spec import Target
 from fuzz.text import printable_lines
 from fuzz.triage.bug import Bug
 
+MOST_CUT_OFF = 3
+"""Disagreements that the end of a run cut off and that are shown one by one."""
+
 
 @dataclass
 class TerminalProgress(Watcher):
@@ -31,6 +34,7 @@ class TerminalProgress(Watcher):
     target: Target | None = None
     live: Live | None = None
     last_shown: float = -1.0
+    cut_off: int = 0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.target = target
@@ -66,6 +70,11 @@ class TerminalProgress(Watcher):
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         self._print(f"case {index} {reason}; not counted as a finding")
 
+    def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
+        self.cut_off += 1
+        if self.cut_off <= MOST_CUT_OFF:
+            self._print(f"case {index} disagrees, and the time ended before that was confirmed: {headline(finding)}")
+
     def finish(self) -> None:
         if self.live:
             self.live.stop()
@@ -92,6 +101,8 @@ def summary(result: Result) -> Table:
     table.add_row("worst error/bound", f"{statistics.worst:.3f}")
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
+    if parts := cut_off_parts(result):
+        table.add_row("cut off", "; ".join(parts))
     for bug in result.bugs:
         dims = " ".join(f"{name}={size}" for name, size in bug.case.last.dims.items())
         seen = "known" if bug.known else "new"
@@ -101,3 +112,14 @@ def summary(result: Result) -> Table:
     if not result.bugs:
         table.add_row("findings", "none")
     return table
+
+
+def cut_off_parts(result: Result) -> list[str]:
+    """What the end of the run cut off, in words."""
+    unfinished = sum(bool(bug.cut_off) for bug in result.bugs)
+    counts = {
+        "killed while they ran: {} calls": result.calls_cut_off,
+        "not confirmed: {} disagreements": result.disagreements_cut_off,
+        "not yet shrunk: {} findings, with which the next run, or fuzz shrink, goes on": unfinished,
+    }
+    return [text.format(count) for text, count in counts.items() if count]

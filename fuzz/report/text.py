@@ -142,3 +142,5 @@ def provenance_lines(provenance: Provenance) -> Iterator[str]:
         yield f"seen     {'; '.join(filter(None, parts))}"
         if "witnesses" in seen:
             yield f"others   {seen['witnesses']}"
+        if provenance.cut_off:
+            yield f"cut off  {provenance.cut_off}: the time ended; the next run, or fuzz shrink, goes on"

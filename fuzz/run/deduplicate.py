@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 
 from fuzz import corpus
@@ -47,13 +47,14 @@ def same_cause(old: Bug, new: Bug) -> bool:
     return alike or old.case.key == new.case.key or covered
 
 
-def known_bugs(folder: Path, target: Target, planted: str | None) -> list[Bug]:
+def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:
     """The bugs of a target's entries in a corpus folder that are not marked as fixed, each with no hits yet.
 
-    Raises CorpusError where an entry cannot be read.
+    Entries at the paths `other_than` are not read. Raises CorpusError where an entry cannot be read.
     """
     place = folder / target.name
-    entries = {path: corpus.read(path) for path in corpus.entry_files([place])} if place.is_dir() else {}
+    paths = [path for path in corpus.entry_files([place]) if str(path) not in other_than] if place.is_dir() else []
+    entries = {path: corpus.read(path) for path in paths}
     return [
         known_bug(path, entry, entry.finding, target)
         for path, entry in entries.items()
@@ -72,6 +73,7 @@ def known_bug(path: Path, entry: Entry, finding: Finding, target: Target) -> Bug
     )
     bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"
+    bug.cut_off = entry.provenance.cut_off
     bug.stateful = len(entry.case.calls) > 1
     bug.needs = non_defaults(entry.case, target)
     bug.outputs = set(finding.outputs)

@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
+from fuzz.errors import CorpusError
 from fuzz.model.case import Case
+from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT
 from fuzz.run.deduplicate import covering_bug, known_bugs, merge_bug, same_cause
 from fuzz.run.options import RunOptions
+from fuzz.run.shrink_entry import improves, replace_entry, shrink_entry
 from fuzz.run.watcher import Watcher
 from fuzz.shrink.shrinker import Budget
+from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import cross_check, only_on_cpu
 from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
 
 NOT_REPRODUCED = "did not disagree again in clean processes"
 UNDECIDED = "disagrees by no more than kernel and reference may, by its exact value"
 """Why a disagreement is no finding."""
 SHRINK_SHARE = 0.5
-"""Shrinking and adjudication may take this share of the fuzzing time beyond its end."""
+"""Shrinking and adjudication may take this share of the run's time before each bug is limited by itself."""
+VERIFY_SECONDS = 2.0
+"""Seconds before the deadline at which shrinking ends, so that a clean process can show the shrunk case again."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +50,9 @@ class Disagreement:
 class FindingHandler:
     """Turns the disagreements of a run into bugs, one for each cause, and saves each in the corpus.
 
-    `process_start` is by time.monotonic. With `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds
-    already is saved as another entry. While a bug is saved, `file_lock` keeps others out of the target's folder.
-    `seconds` counts the time that all of this took.
+    `process_start` is by time.monotonic. What the `deadline` ends is said by its bug, or counted by `cut_off`. With
+    `keep_smaller_duplicate`, a smaller case of a cause that the corpus holds already is saved as another entry. While a
+    bug is saved, `file_lock` keeps others out of the target's folder. `seconds` counts the time that all of this took.
     """
 
     options: RunOptions
@@ -59,8 +66,10 @@ class FindingHandler:
     keep_smaller_duplicate: bool = True
     file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
     with_cross_checks: bool = True
+    deadline: Deadline = field(default_factory=Deadline)
     bugs: list[Bug] = field(default_factory=list)
     unconfirmed: int = 0
+    cut_off: int = 0
     seconds: float = 0.0
 
     @property
@@ -74,11 +83,42 @@ class FindingHandler:
         unknown = (finding for finding in findings if not self._covering(finding, case))
         seen = Disagreement(index, start - self.process_start, case, next(unknown, findings[0]))
         if not self._count_known(seen):
-            self.watcher.on_disagreement(case, seen.finding, index)
-            primary = replace(seen, finding=self.triage.find_primary(case, seen.finding))
-            if primary.finding.oracle == seen.finding.oracle or not self._count_known(primary):
-                self._confirm(primary, history)
+            try:
+                self.deadline.check()
+                self._examine_unknown(seen, history)
+            except OutOfTime:
+                self.cut_off += 1
+                self.watcher.on_cut_off(case, seen.finding, index)
         self.seconds += time.monotonic() - start
+
+    def _examine_unknown(self, seen: Disagreement, history: Sequence[Case]) -> None:
+        self.watcher.on_disagreement(seen.case, seen.finding, seen.index)
+        primary = replace(seen, finding=self.triage.find_primary(seen.case, seen.finding))
+        if primary.finding.oracle == seen.finding.oracle or not self._count_known(primary):
+            self._confirm(primary, history)
+
+    def resume(self) -> None:
+        """Goes on with what earlier runs saved and had no time to shrink or explain."""
+        for bug in [bug for bug in self.bugs if bug.cut_off and not bug.accepted]:
+            start = time.monotonic()
+            with suppress(OutOfTime, CorpusError):
+                entry = corpus.read(Path(bug.path))
+                check_fits(entry.case, self.target, Path(bug.path))
+                again = shrink_entry(entry, self.triage, self._shrink_budget())
+                if again is not None and improves(again, entry, self.target):
+                    self._replace_known(bug, entry, again)
+            self.seconds += time.monotonic() - start
+
+    def _replace_known(self, bug: Bug, entry: Entry, again: Bug) -> None:
+        """Replaces the entry of a known bug, unless somebody else did so meanwhile."""
+        before = Path(bug.path)
+        with self.file_lock(self.folder / self.target.name):
+            if not before.exists():
+                return
+            bug.path = str(replace_entry(before, entry, again))
+        bug.least, bug.needs, bug.cut_off = again.least, again.needs, again.cut_off
+        self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
+        self.watcher.on_shrunk(bug)
 
     def _covering(self, finding: Finding, case: Case) -> Bug | None:
         return covering_bug(self.bugs, finding, case, self.target)
@@ -116,7 +156,7 @@ class FindingHandler:
         if linked and outputs & bug.outputs and not outputs <= bug.outputs:
             bug.outputs |= outputs
             before = replace(bug)
-            self.triage.shrink(bug, self._shrink_budget())
+            self._shrink(bug)
             if bug.is_undecided:
                 bug.least = before.least
             elif bug.is_smaller_than(before, self.target.defaults):
@@ -136,12 +176,7 @@ class FindingHandler:
         bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
         bug.outputs = set(seen.finding.outputs)
         bug.has_nan_cause = any(other.may_hide(seen.finding) for other in self.bugs)
-        try:
-            self.triage.shrink(bug, self._shrink_budget())
-        except KeyboardInterrupt:
-            self._save(bug)
-            self.bugs.append(bug)
-            raise
+        self._shrink(bug)
         if bug.is_undecided:
             self._drop(seen, UNDECIDED)
             return
@@ -150,6 +185,11 @@ class FindingHandler:
             self._cross_check(bug)
         with self.file_lock(self.folder / self.target.name):
             self._merge_or_save(bug, seen.finding)
+
+    def _shrink(self, bug: Bug) -> None:
+        """Shrinks and explains a bug as far as time allows; `cut_off` of the bug says where that ended."""
+        with suppress(OutOfTime):
+            self.triage.shrink(bug, self._shrink_budget())
 
     def _merge_or_save(self, bug: Bug, original: Finding) -> None:
         duplicate = self._find_duplicate(bug)
@@ -170,8 +210,7 @@ class FindingHandler:
     def _find_duplicate(self, bug: Bug) -> Bug | None:
         """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
         paths = {known.path for known in self.bugs}
-        known = known_bugs(self.folder, self.target, self.options.planted)
-        others = [other for other in known if other.path not in paths]
+        others = known_bugs(self.folder, self.target, self.options.planted, paths)
         self.bugs += others
         kept = others if self.keep_smaller_duplicate else [other for other in self.bugs if other.known]
         return next((other for other in kept if same_cause(other, bug)), None)
@@ -180,7 +219,11 @@ class FindingHandler:
         """Runs the bug's least case on the other backends."""
         if self.with_cross_checks and bug.least.verdict.name != "reference":
             limits = self.options.worker_memory, self.target.timeout
-            answers = cross_check(bug.case, bug.finding, self.worker_config, *limits)
+            try:
+                answers = cross_check(bug.case, bug.finding, self.worker_config, *limits, self.deadline)
+            except OutOfTime:
+                bug.cut_off = bug.cut_off or "cross-check"
+                return
             bug.least = replace(bug.least, cross_checks=answers, only_on_cpu=only_on_cpu(answers))
 
     def _save(self, bug: Bug) -> None:
@@ -194,6 +237,13 @@ class FindingHandler:
         self.watcher.on_saved(bug, previous if previous != bug.path else "")
 
     def _shrink_budget(self) -> Budget:
-        """What shrinking one more bug may take: what is left of half the run's time, 10 s at least."""
-        share = SHRINK_SHARE * (self.options.time_limit or 60.0)
-        return Budget(seconds=max(share - self.seconds, min(share, 10.0)))
+        """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
+        leaves time to verify the shrunk case before the deadline.
+
+        Without a limit of time nothing is shared out, so that shrinking ends by itself.
+        """
+        if self.options.time_limit is None:
+            return Budget()
+        share = SHRINK_SHARE * self.options.time_limit
+        seconds = max(share - self.seconds, min(share, 10.0))
+        return Budget(seconds=min(seconds, self.deadline.seconds_left - VERIFY_SECONDS))

@@ -17,6 +17,7 @@ from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.deduplicate import known_bugs
 from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
+from fuzz.run.triage_queue import TriageQueue, has_spare_processor
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
@@ -29,6 +30,7 @@ from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.pool import Pool
 from fuzz.worker.precompile import Precompiler
 from fuzz.worker.process import Worker
@@ -64,7 +66,11 @@ class History:
 
 @dataclass
 class Result:
-    """The result of a run: the bugs that it hit, known ones among them, and its statistics."""
+    """The result of a run: the bugs that it hit, known ones among them, and its statistics.
+
+    `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
+    was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
+    """
 
     options: RunOptions
     backend: str
@@ -73,6 +79,8 @@ class Result:
     seconds: float
     interrupted: bool = False
     unconfirmed: int = 0
+    calls_cut_off: int = 0
+    disagreements_cut_off: int = 0
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
@@ -80,9 +88,11 @@ class Result:
 class Fuzzer:
     """Fuzzes one target with one backend, and saves what it finds in a corpus folder.
 
-    `process_start` is when the process started, by time.monotonic. `suspects` are cases that run before all others:
-    they ran when an earlier run ended. `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at
-    FindingHandler.
+    `process_start` is when the process started, by time.monotonic. The run ends by its `deadline`, which is as long
+    after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, and in turn with
+    them where `in_turn` says so: by default where there is one processor only, and where the run ends after so many
+    findings, so that it runs no case after the last one. `suspects` are cases that run before all others: they ran when
+    an earlier run ended. `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
     """
 
     options: RunOptions
@@ -97,6 +107,8 @@ class Fuzzer:
     file_lock: Callable[[Path], AbstractContextManager[None]] = corpus.lock
     with_cross_checks: bool = True
     allow_all_rejected: bool = False
+    deadline: Deadline | None = None
+    in_turn: bool | None = None
     statistics: RunStatistics = field(default_factory=RunStatistics)
     history: History = field(default_factory=History)
     last_rejection: str = ""
@@ -108,35 +120,48 @@ class Fuzzer:
         """
         known = known_bugs(self.folder, self.target, self.options.planted)
         start, interrupted = time.monotonic(), False
+        deadline = self.deadline or Deadline.after(self.options.time_limit, self.process_start)
         self.watcher.on_start(self.options, self.target, self.backend)
         limits = self.options.worker_memory, self.target.timeout
-        worker = Worker(HANDLER, self.worker_config, *limits)
-        pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers)
+        worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline)
+        pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers, deadline)
+        only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
-            self.options.workers,
-            self.worker_config,
-            *limits,
-            only_compiles=BACKENDS[self.backend].compiles_without_device,
+            self.options.workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline
         )
-        scheduler = self.make_scheduler()
+        scheduler = self.make_scheduler(deadline)
         with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler:
-            findings = self.make_handler(triage, known)
+            findings = self.make_handler(triage, known, deadline)
+            with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns) as queue:
+                try:
+                    queue.submit(findings.resume)
+                    plans = precompiler.compile_ahead(scheduler.plans())
+                    groups = self._announce(self.replica_groups(plans))
+                    for group, reports in pool.examine(groups):
+                        self._learn(group, reports, findings, scheduler, queue)
+                        self.watcher.on_progress(self.statistics, time.monotonic() - start, len(findings.hit_bugs))
+                        if self._is_enough(findings):
+                            break
+                        queue.end_group(group)
+                    queue.finish()
+                except OutOfTime:
+                    pass
+                except KeyboardInterrupt:
+                    interrupted = True
+                finally:
+                    # Whatever ends the run, no call goes on.
+                    running = pool.running
+                    deadline.end_now()
+                queue.finish()
+            self.watcher.on_end(running)
+        seconds = time.monotonic() - start
+        return self._result(findings, seconds, interrupted, scheduler, len(running))
 
-            def fuzzed_seconds() -> float:
-                return time.monotonic() - start - findings.seconds
-
-            try:
-                plans = precompiler.compile_ahead(scheduler.plans())
-                groups = self._announce(self.replica_groups(plans, fuzzed_seconds))
-                for group, reports in pool.examine(groups):
-                    self._learn(group, reports, findings, scheduler)
-                    self.watcher.on_progress(self.statistics, fuzzed_seconds(), len(findings.hit_bugs))
-                    if self._is_enough(findings):
-                        break
-                    self.watcher.on_group_done(group)
-            except KeyboardInterrupt:
-                interrupted = True
-        return self._result(findings, fuzzed_seconds(), interrupted, scheduler)
+    @property
+    def _takes_turns(self) -> bool:
+        if self.in_turn is not None:
+            return self.in_turn
+        return self.options.max_findings is not None or not has_spare_processor()
 
     @property
     def worker_config(self) -> WorkerConfig:
@@ -144,14 +169,14 @@ class Fuzzer:
         options = self.options
         return WorkerConfig(options.target, options.planted, self.backend, options.engine not in UNGUIDED_ENGINES)
 
-    def make_handler(self, triage: Triage, known: list[Bug]) -> FindingHandler:
+    def make_handler(self, triage: Triage, known: list[Bug], deadline: Deadline) -> FindingHandler:
         """The handler of what disagrees, which knows these bugs."""
         return FindingHandler(
             self.options, self.target, self.worker_config, self.folder, self.versions, triage, self.watcher,
-            self.process_start, self.keep_smaller_duplicate, self.file_lock, self.with_cross_checks, bugs=known,
+            self.process_start, self.keep_smaller_duplicate, self.file_lock, self.with_cross_checks, deadline, known,
         )  # fmt: skip
 
-    def make_scheduler(self) -> EngineScheduler:
+    def make_scheduler(self, deadline: Deadline) -> EngineScheduler:
         """The scheduler of the engines that propose plans."""
         options, planted = self.options, self.options.planted
         launcher = load_planted(self.target, planted)[1] if planted else self.target.launcher
@@ -160,16 +185,16 @@ class Fuzzer:
         def start_atheris(folder: Path) -> Worker:
             """The process of the engine atheris, with its inputs in a folder."""
             config = AtherisConfig(self.worker_config, options.seed, folder, numbers)
-            return Worker(ATHERIS_HANDLER, config, options.worker_memory, self.target.timeout)
+            return Worker(ATHERIS_HANDLER, config, options.worker_memory, self.target.timeout, deadline=deadline)
 
         return make_scheduler(
             options.engine, self.target, self.backend, options.seed, numbers, start_atheris, options.first_plan,
             launch_space(launcher),
         )  # fmt: skip
 
-    def replica_groups(self, plans: Iterator[tuple[Case, int]], seconds: Callable[[], float]) -> Iterator[ReplicaGroup]:
-        """What is to run: suspects, seed cases, then plans until the budget of cases or seconds of fuzzing ends."""
-        index, limit = self.options.first_case, self.options.time_limit
+    def replica_groups(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:
+        """What is to run: suspects, seed cases, then plans until the budget of cases ends."""
+        index = self.options.first_case
         end = None if self.options.cases is None else index + self.options.cases
         seeds = seed_cases(self.target) if self.options.first_plan == 0 else ()
         for case in (*self.suspects, *seeds)[: self.options.cases]:
@@ -178,7 +203,7 @@ class Fuzzer:
         for plan, size in plans:
             if end is not None:
                 size = min(size, end - index)
-            if not size or limit is not None and seconds() >= limit:
+            if not size:
                 return
             yield ReplicaGroup(plan, tuple(sample_oracles(index + replica, size) for replica in range(size)), index)
             index += size
@@ -189,10 +214,15 @@ class Fuzzer:
             yield group
 
     def _learn(
-        self, group: ReplicaGroup, reports: Sequence[Report], findings: FindingHandler, scheduler: EngineScheduler
+        self,
+        group: ReplicaGroup,
+        reports: Sequence[Report],
+        findings: FindingHandler,
+        scheduler: EngineScheduler,
+        queue: TriageQueue,
     ) -> None:
         """Takes in the reports on a group, up to that with which enough is found."""
-        paused, last = findings.seconds, len(reports) - 1
+        waited, last = queue.seconds_waited, len(reports) - 1
         # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
         begin = 0
         for number in [number for number, report in enumerate(reports) if report.filed_findings]:
@@ -201,7 +231,7 @@ class Fuzzer:
             if number:
                 self.history.add(group.plan, number - 1)
             case = group.plan.replica(number)
-            findings.handle(group.first + number, case, reports[number].filed_findings, self.history.cases)
+            queue.put(group.first + number, case, reports[number].filed_findings, self.history.cases)
             if self._is_enough(findings):
                 last = number
                 break
@@ -209,14 +239,19 @@ class Fuzzer:
             self.statistics.learn(group.plan, *reports[begin:])
         self.last_rejection = reports[last].outcome
         self.history.add(group.plan, last)
-        scheduler.learn(group.plan, reports[: last + 1], findings.seconds - paused)
+        scheduler.learn(group.plan, reports[: last + 1], queue.seconds_waited - waited)
 
     def _is_enough(self, findings: FindingHandler) -> bool:
         most = self.options.max_findings
         return bool(most) and len(findings.hit_bugs) >= (most or 0)
 
     def _result(
-        self, findings: FindingHandler, seconds: float, interrupted: bool, scheduler: EngineScheduler
+        self,
+        findings: FindingHandler,
+        seconds: float,
+        interrupted: bool,
+        scheduler: EngineScheduler,
+        calls_cut_off: int,
     ) -> Result:
         statistics = self.statistics
         if statistics.all_rejected and not self.allow_all_rejected:
@@ -225,5 +260,5 @@ class Fuzzer:
         engines = scheduler.statistics()
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
-            interrupted, findings.unconfirmed, engines,
+            interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
         )  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.run.options import RunOptions
@@ -12,7 +14,10 @@ from fuzz.worker.protocol import ReplicaGroup
 
 
 class Watcher:
-    """Ignores every event of a run; subclasses override those that they need."""
+    """Ignores every event of a run; subclasses override those that they need.
+
+    Those about findings come from the thread of triage, the others from the run's own.
+    """
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         """The run begins."""
@@ -26,6 +31,9 @@ class Watcher:
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         """Another group has run. `seconds` are those of fuzzing so far."""
 
+    def on_end(self, running: Sequence[ReplicaGroup]) -> None:
+        """The run ends. Workers were still at the groups `running`, and are killed."""
+
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
         """Case number `index` disagrees in a way that no bug of the run or the corpus explains."""
 
@@ -37,3 +45,6 @@ class Watcher:
 
     def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
         """The disagreement of case number `index` is no finding."""
+
+    def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
+        """The run ended before it was known whether the disagreement of case number `index` is a finding."""

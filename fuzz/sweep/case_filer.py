@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
 from fuzz.search.engines import EngineScheduler
 from fuzz.target.spec import Target
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.protocol import ReplicaGroup
 
 
@@ -25,10 +26,10 @@ class FixedCasesFuzzer(Fuzzer):
     cases: list[Case] = field(default_factory=list)
     sampled: tuple[str, ...] = ()
 
-    def make_scheduler(self) -> EngineScheduler:
+    def make_scheduler(self, deadline: Deadline) -> EngineScheduler:
         return EngineScheduler(())
 
-    def replica_groups(self, plans: Iterator[tuple[Case, int]], seconds: Callable[[], float]) -> Iterator[ReplicaGroup]:
+    def replica_groups(self, plans: Iterator[tuple[Case, int]]) -> Iterator[ReplicaGroup]:
         for index, case in enumerate(self.cases):
             yield ReplicaGroup(case, (self.sampled,), index)
 

@@ -67,11 +67,12 @@ class Bug:
     """One cause: the least example of it, how it was first seen, and how often since.
 
     `outputs` are all that ever disagreed together. `path` is the file of its entry, `known` says that the entry was
-    there before the run, `accepted` that somebody accepted it. `stateful` bugs need the calls before the last one.
-    `needs` is what must be off its default for this cause to show; a case that lacks some of it has another cause.
-    `value_needs` is the same for wrong numbers that a cause of NaN makes as well; None until such numbers turned out to
-    have this cause. `has_nan_cause` says that NaN in these outputs has another cause, so that the case must not shrink
-    into that one. `aliases` are findings, each with its case, that turned out to be this cause when they were shrunk.
+    there before the run, `accepted` that somebody accepted it. `cut_off` is the step of triage in which its time ended.
+    `stateful` bugs need the calls before the last one. `needs` is what must be off its default for this cause to show;
+    a case that lacks some of it has another cause. `value_needs` is the same for wrong numbers that a cause of NaN
+    makes as well; None until such numbers turned out to have this cause. `has_nan_cause` says that NaN in these outputs
+    has another cause, so that the case must not shrink into that one. `aliases` are findings, each with its case, that
+    turned out to be this cause when they were shrunk.
     """
 
     least: Example
@@ -84,6 +85,7 @@ class Bug:
     path: str = ""
     known: bool = False
     accepted: bool = False
+    cut_off: str = ""
     needs: frozenset[str] = frozenset()
     value_needs: frozenset[str] | None = None
     has_nan_cause: bool = False
@@ -106,7 +108,7 @@ class Bug:
 
     def to_entry(self, *, planted: str = "", **run: Any) -> Entry:
         """The corpus entry of the least case; `run` are the fields of Provenance that say where it was seen."""
-        provenance = replace(self.least.provenance, rate=self.rate, **run)
+        provenance = replace(self.least.provenance, rate=self.rate, cut_off=self.cut_off, **run)
         also = tuple(other.summary for other in self.least.also)
         return Entry(self.case, self.least.reported_finding, planted=planted, also=also, provenance=provenance)
 

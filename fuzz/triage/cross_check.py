@@ -14,6 +14,7 @@ from fuzz.backends.interpreter import InterpreterBackend
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 
@@ -22,8 +23,18 @@ MAX_REASON = 60
 AGREES, DISAGREES = "agrees", "disagrees"
 
 
-def cross_check(case: Case, finding: Finding, config: WorkerConfig, memory: int, timeout: float) -> dict[str, str]:
-    """Backend -> whether it agrees on an accuracy finding, or why it cannot tell, of each other backend here."""
+def cross_check(
+    case: Case,
+    finding: Finding,
+    config: WorkerConfig,
+    memory: int,
+    timeout: float,
+    deadline: Deadline | None = None,
+) -> dict[str, str]:
+    """Backend -> whether it agrees on an accuracy finding, or why it cannot tell, of each other backend here.
+
+    Raises OutOfTime where the deadline passes meanwhile.
+    """
     if finding.oracle != ACCURACY.name:
         return {}
     answers = {}
@@ -31,13 +42,15 @@ def cross_check(case: Case, finding: Finding, config: WorkerConfig, memory: int,
         if name == config.backend or (backend.selectable and backend.unavailable_reason()):
             continue
         refusal = backend.cross_check_refusal(case)
-        answers[name] = refusal or run_on(replace(config, backend=name), case, finding, memory, timeout)
+        answers[name] = refusal or run_on(
+            replace(config, backend=name), case, finding, memory, timeout, deadline or Deadline()
+        )
     return answers
 
 
-def run_on(config: WorkerConfig, case: Case, finding: Finding, memory: int, timeout: float) -> str:
+def run_on(config: WorkerConfig, case: Case, finding: Finding, memory: int, timeout: float, deadline: Deadline) -> str:
     """Whether a new process with the config's backend agrees that the case shows the finding."""
-    with Worker(HANDLER, config, memory, timeout, BACKENDS[config.backend].environment) as worker:
+    with Worker(HANDLER, config, memory, timeout, BACKENDS[config.backend].environment, deadline) as worker:
         answer = worker.call(Examine(case))
     report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
     if report.outcome != "returned":

@@ -31,6 +31,8 @@ EXTRA_SECONDS = 30.0
 """Seconds that a worker has beyond them, for the kernel and its envelope."""
 MAX_DIAGNOSED_ELEMENTS = 1 << 15
 """Elements of the largest case whose outputs are diagnosed."""
+SHRINKING = "shrinking"
+"""The first step of triage that may be cut off once a bug is confirmed."""
 HANG_SECONDS = 5.0
 """Seconds that a kernel known to hang is waited for while its case shrinks."""
 
@@ -113,7 +115,14 @@ class Triage:
         return [history[:1], history[-1:], history[-REMEMBERED:]]
 
     def shrink(self, bug: Bug, budget: Budget) -> None:
-        """Moves the bug to the least case that still shows it, verified in a clean worker, and explains that case."""
+        """Moves the bug to the least case that still shows it, verified in a clean worker, and explains that case.
+
+        `cut_off` of the bug names the step at which the budget ended, or at which OutOfTime was raised; what comes
+        after it was not done then.
+        """
+        bug.cut_off = SHRINKING
+        if bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated":
+            bug.least = replace(bug.least, verdict=Verdict("pending"))
         timeout = self.worker.timeout
         if bug.finding.symptom == "hung":
             self.worker.timeout = min(timeout, HANG_SECONDS)
@@ -127,6 +136,7 @@ class Triage:
             shrunk = self.run_shrinker(bug, budget)
         if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
             shrunk = self.run_shrinker(bug, budget, clean=True)
+        cut_off = "" if budget.left() else SHRINKING
         bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         bug.executions += budget.used
         bug.needs = non_defaults(bug.case, self.target)
@@ -134,9 +144,11 @@ class Triage:
             rate = self.measure_rate(bug.case, bug.finding)
             bug.rate = rate if rate.disagreements else bug.rate
         self.worker.timeout = timeout
-        self.collect_findings(bug)
-        self.adjudicate(bug)
-        self.diagnose(bug)
+        steps = {"examination": self.collect_findings, "adjudication": self.adjudicate, "diagnosis": self.diagnose}
+        for name, step in steps.items():
+            bug.cut_off = cut_off or name
+            step(bug)
+        bug.cut_off = cut_off
 
     def collect_findings(self, bug: Bug) -> None:
         """Examines the least case with every oracle: sets the finding as it is filed, and the others that fire."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash, wait_for_response
 from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
 from fuzz.worker.watchdog import POLL_SECONDS
@@ -25,6 +26,7 @@ class Pool:
     memory: int
     timeout: float
     count: int
+    deadline: Deadline = field(default_factory=Deadline)
     workers: list[Worker] = field(default_factory=list)
     _sent: dict[int, list[int]] = field(default_factory=dict)
     _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
@@ -39,13 +41,17 @@ class Pool:
             worker.stop()
 
     def _worker(self) -> Worker:
-        return Worker(self.handler, self.config, self.memory, self.timeout)
+        return Worker(self.handler, self.config, self.memory, self.timeout, deadline=self.deadline)
 
     def examine(self, groups: Iterator[ReplicaGroup]) -> Iterator[tuple[ReplicaGroup, tuple[Report, ...]]]:
-        """(group, its reports) for each group, in their order; new groups are drawn as workers get free."""
+        """(group, its reports) for each group, in their order; new groups are drawn as workers get free.
+
+        Raises OutOfTime after the deadline.
+        """
         sent = upcoming = 0
         more = True
         while True:
+            self.deadline.check()
             while more and sent - upcoming < MOST_AHEAD and (worker := self._free_worker()) is not None:
                 group = next(groups, None)
                 if group is None:
@@ -61,6 +67,11 @@ class Pool:
                 self._collect()
             elif not more:
                 return
+
+    @property
+    def running(self) -> list[ReplicaGroup]:
+        """The groups that workers are at."""
+        return [worker.current for worker in self.workers if isinstance(worker.current, ReplicaGroup)]
 
     def _free_worker(self) -> Worker | None:
         least = min(self.workers, key=lambda worker: len(worker.pending))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, wait_for_response
 from fuzz.worker.protocol import WorkerConfig
 from fuzz.worker.watchdog import POLL_SECONDS
@@ -52,7 +53,14 @@ class Precompiler:
 
     @classmethod
     def for_run(
-        cls, workers: int, config: WorkerConfig, memory: int, timeout: float, *, only_compiles: bool
+        cls,
+        workers: int,
+        config: WorkerConfig,
+        memory: int,
+        timeout: float,
+        *,
+        only_compiles: bool,
+        deadline: Deadline | None = None,
     ) -> Precompiler:
         """A precompiler for a run with so many workers. Its processes have these limits, in bytes and seconds."""
         spare = len(os.sched_getaffinity(0)) - workers
@@ -63,7 +71,8 @@ class Precompiler:
             else min(spare // CPUS_PER_PROCESS, MOST_PROCESSES)
         )
         count = max(min(spare, 1), most, 0)
-        processes = tuple(Worker(handler, config, memory, timeout) for _ in range(count))
+        limits = memory, timeout
+        processes = tuple(Worker(handler, config, *limits, deadline=deadline or Deadline()) for _ in range(count))
         if only_compiles:
             return cls(processes, WAIT_SECONDS)
         # A worker begins with the first plan: a process would only compile the same at the same time.

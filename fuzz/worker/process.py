@@ -29,6 +29,7 @@ from fuzz.worker.channel import (
     HandlerResponse,
     LastResponse,
 )
+from fuzz.worker.deadline import Deadline
 from fuzz.worker.serve import OWN_FAULT, resident, serve
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 
@@ -97,7 +98,8 @@ class Worker:
     The function returns the handler, request -> response. `memory` limits resident bytes; address space is unlimited.
     `timeout` limits the seconds of one request. With an `environment` the process is not forked from the server but
     started anew with those variables, for what must be set before anything is imported. A start has a limit of its
-    own: a process that fails before it has made its handler raises, and is never the crash of a request.
+    own: a process that fails before it has made its handler raises, and is never the crash of a request. What is called
+    after the `deadline`, or goes on then, raises OutOfTime.
     """
 
     handler: str
@@ -105,12 +107,14 @@ class Worker:
     memory: int
     timeout: float
     environment: Mapping[str, str] = field(default_factory=dict)
+    deadline: Deadline = field(default_factory=Deadline)
     pending: dict[int, Any] = field(default_factory=dict)
     _child: WorkerProcess | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self) -> None:
         """Starts the process; `submit` does so where there is none."""
+        self.deadline.check()
         context: Any = get_context("spawn") if self.environment else CONTEXT
         activity = Activity()
         activity.begin(STARTING)
@@ -137,6 +141,7 @@ class Worker:
 
     def submit(self, request: Any) -> None:
         """Queues a request; `receive` fetches the responses in the order of requests."""
+        self.deadline.check()
         self._send(next(self._numbers), request)
 
     def _send(self, number: int, request: Any) -> None:
@@ -160,6 +165,7 @@ class Worker:
 
         Raises UsageError or InternalError where the worker's own code raised it.
         """
+        self.deadline.check()
         assert self._child is not None
         try:
             message = self._child.pipe.recv() if self._child.pipe.poll(seconds) else None
@@ -197,7 +203,7 @@ class Worker:
 
     def clone(self) -> Worker:
         """A worker alike, without a process."""
-        return Worker(self.handler, self.config, self.memory, self.timeout, self.environment)
+        return Worker(self.handler, self.config, self.memory, self.timeout, self.environment, self.deadline)
 
     def restart(self) -> None:
         """Replaces the process by a clean one and sends it the requests that are pending."""

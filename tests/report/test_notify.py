@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.report import notify as notifications
 from fuzz.report.notify import notify
 
 
@@ -19,8 +18,7 @@ def test_a_command_gets_the_document_and_nothing_of_it_becomes_the_command(tmp_p
 
 
 def test_a_command_that_hangs_is_ended_with_what_it_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "PATIENCE", 0.3)
-    assert "more than 0.3 s" in notify("sleep 60 & sleep 60", {})
+    assert "more than 0.3 s" in notify("sleep 60 & sleep 60", {}, seconds=0.3)
 
 
 def test_a_command_that_reads_nothing_is_no_failure() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,13 +12,28 @@ from bugs import make_bug, wrong_value
 
 from fuzz import corpus
 from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.run.deduplicate import known_bugs
 from fuzz.run.finding_handler import Disagreement, FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
+from fuzz.search.engines import RandomEngine
+from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.worker.clock import Clock
+from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
+
+
+@dataclass(frozen=True)
+class ManualClock(Clock):
+    """A monotonic clock that is set by hand."""
+
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    def monotonic(self) -> float:
+        return self.now[0]
 
 
 def make_handler(target: Target, folder: Path, **how: Any) -> FindingHandler:
@@ -68,3 +84,94 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         bug = make_bug(case, "dx")
         run.add_bug(bug, first_seen(bug))
         assert len(list(corpus.entry_files([tmp_path]))) == count
+
+
+class CutOffTriage:
+    """Triage whose time ends in the step of that name."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def find_primary(self, case: Case, finding: Finding) -> Finding:
+        return finding
+
+    def confirm(self, case: Case, finding: Finding, history: object) -> Bug | None:
+        if self.step == "confirmation":
+            raise OutOfTime
+        return make_bug(case, "dx", finding=finding)
+
+    def shrink(self, bug: Bug, budget: Budget) -> None:
+        bug.cut_off = self.step
+        if self.step:
+            raise OutOfTime
+
+
+class CutOffs(Watcher):
+    """Notes the indices of the cases whose confirmation was cut off."""
+
+    def __init__(self) -> None:
+        self.indices: list[int] = []
+
+    def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
+        self.indices.append(index)
+
+
+def test_what_is_not_confirmed_by_the_deadline_is_counted_and_not_saved(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline())
+    handler.triage, handler.watcher = CutOffTriage("confirmation"), CutOffs()  # type: ignore[assignment]
+    handler.handle(3, two_cases[0], [wrong_value("dx")], ())
+    handler.deadline.end_now()
+    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    handler.handle(4, two_cases[0], [wrong_value("dx")], ())
+    assert (handler.cut_off, handler.watcher.indices) == (2, [3, 4])  # type: ignore[attr-defined]
+    assert handler.bugs == [] and list(corpus.entry_files([tmp_path])) == []
+
+
+def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    first = make_handler(layernorm, tmp_path)
+    first.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+    first.handle(3, two_cases[1], [wrong_value("dx")], ())
+    (path,) = corpus.entry_files([tmp_path])
+    entry = corpus.read(path)
+    assert (entry.provenance.cut_off, entry.provenance.first_case) == ("shrinking", 3) and first.cut_off == 0
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        bug.least, bug.cut_off = replace(bug.least, case=two_cases[0]), ""
+
+    second = make_handler(layernorm, tmp_path)
+    second.triage = CutOffTriage("")  # type: ignore[assignment]
+    second.triage.shrink = shrink  # type: ignore[method-assign]
+    second.bugs += known_bugs(tmp_path, layernorm, None)
+    second.resume()
+    (path,) = corpus.entry_files([tmp_path])
+    after = corpus.read(path)
+    assert after.case.key == two_cases[0].key and after.provenance.cut_off == ""
+    assert after.provenance.first_case == 3 and [bug.path for bug in second.bugs] == [str(path)]
+    assert second.hit_bugs == []
+
+
+def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        run = make_handler(layernorm, tmp_path)
+        run.triage = CutOffTriage("shrinking")  # type: ignore[assignment]
+        run.bugs += known_bugs(tmp_path, layernorm, None)
+        run.resume()
+        run.handle(3, two_cases[1], [wrong_value("dx")], ())
+    (path,) = corpus.entry_files([tmp_path])
+    assert corpus.read(path).case.key == two_cases[1].key and run.bugs[0].hits == 1
+
+
+def test_shrinking_leaves_time_to_verify_before_the_deadline(layernorm: Target, tmp_path: Path) -> None:
+    handler = make_handler(layernorm, tmp_path, deadline=Deadline(3.0, clock := ManualClock()))
+    seconds: list[float] = []
+    handler.triage.shrink = lambda bug, budget: seconds.append(budget.seconds)  # type: ignore[method-assign]
+    handler.options = RunOptions("layernorm_bw", seconds=60.0)
+    bug = make_bug(RandomEngine(layernorm, 0).case(0), "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert clock.monotonic() == 0.0 and seconds == [1.0]

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -27,6 +28,7 @@ from fuzz.campaign.protocol import EntrySaved, Replay, Request, Slice
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.model.case import Case
+from fuzz.model.finding import Finding
 from fuzz.report.json import finding_json
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
@@ -47,11 +49,16 @@ BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
 PROGRESS_SECONDS = 0.5
 """Seconds between two events about progress."""
+MOST_UNSETTLED = 16
+"""Disagreements that the end of a slice left unconfirmed and the next one looks at, at most."""
 
 
 @dataclass
 class SliceWatcher(Watcher):
-    """Reports to the campaign what happens in a slice, and keeps the journal."""
+    """Reports to the campaign what happens in a slice, and keeps the journal.
+
+    `unsettled` is what the end of the slice left in question, and the next one is to run first.
+    """
 
     channel: HostChannel
     journal: Journal
@@ -59,6 +66,7 @@ class SliceWatcher(Watcher):
     seeds: int
     plans: int = 0
     backend: str = ""
+    unsettled: list[ReplicaGroup] = field(default_factory=list)
     _visited: set[str] = field(default_factory=set)
     _new_cells: list[str] = field(default_factory=list)
     _last_progress: float = 0.0
@@ -84,6 +92,17 @@ class SliceWatcher(Watcher):
         self._new_cells += sorted(new)
         self.journal.finish_group(group)
 
+    def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
+        if len(self.unsettled) < MOST_UNSETTLED:
+            self.unsettled.append(ReplicaGroup(case, ((),), index))
+
+    def on_end(self, running: Sequence[ReplicaGroup]) -> None:
+        """A suspect that still runs stays one; a plan runs again, unless it took the whole slice."""
+        suspects = [group for group in running if group.plan.key in self.suspects]
+        self.unsettled += suspects
+        if running and not suspects and not self.seeds and not self.plans:
+            self.plans += 1
+
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         if time.monotonic() - self._last_progress > PROGRESS_SECONDS:
             self._last_progress = time.monotonic()
@@ -105,6 +124,7 @@ def _hit(bug: Bug) -> tuple[str, bool, bool, int, int]:
 
 
 def run_slice(request: Slice, channel: HostChannel) -> None:
+    start = time.monotonic()
     target = load(request.target)
     if request.planted:
         load_planted(target, request.planted)
@@ -125,18 +145,21 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     seeds = len(seed_cases(target)) if request.plan == 0 else 0
     watcher = SliceWatcher(channel, journal, {case.key: path for path, case in suspects.items()}, seeds)
     fuzzer = Fuzzer(
-        options, target, name, Path(request.corpus), watcher, environment.versions(), suspects=tuple(suspects.values()),
-        keep_smaller_duplicate=False, file_lock=channel.lock, allow_all_rejected=True,
+        options, target, name, Path(request.corpus), watcher, environment.versions(), start,
+        tuple(suspects.values()), keep_smaller_duplicate=False, file_lock=channel.lock, allow_all_rejected=True,
     )  # fmt: skip
     result = fuzzer.run()
+    journal.close()
+    channel.close_journal()
+    for group in watcher.unsettled:
+        journal.start_group(group)
+    journal.release()
     for bug in result.bugs:
         if bug.path:
             channel.send(protocol.Hit(*_hit(bug)))
     rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
     progress = watcher.progress_fields(result.statistics, result.seconds)
     channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
-    journal.close()
-    channel.close_journal()
 
 
 def _read_suspects(request: Slice) -> dict[str, Case]:

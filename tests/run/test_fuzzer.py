@@ -1,0 +1,91 @@
+"""A run ends by its deadline, and says what that cut off."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from fuzz import corpus
+from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.options import RunOptions
+from fuzz.run.watcher import Watcher
+from fuzz.search.statistics import RunStatistics
+from fuzz.target.loader import load
+from fuzz.worker.deadline import Deadline
+from fuzz.worker.process import preload
+
+HANGS = """
+import time
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), timeout=1000.0, reference=lambda x: dict(y=x * 2))
+def hangs(x):
+    while {condition}:
+        time.sleep(0.1)
+    return dict(y=x * 2 + (x > 1))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def worker_server() -> None:
+    preload("fuzz.oracles.preload")
+
+
+def fuzz(folder: Path, condition: str, watcher: Watcher, **options: object) -> Result:
+    path = folder / "hangs.py"
+    path.write_text(HANGS.format(condition=condition))
+    deadline = Deadline()
+    watcher.deadline = deadline  # type: ignore[attr-defined]
+    asked = RunOptions(str(path), engine="random", seconds=1000.0, **options)  # type: ignore[arg-type]
+    fuzzer = Fuzzer(asked, load(str(path)), "cpu", folder / "found", watcher, {}, deadline=deadline, in_turn=False)
+    return fuzzer.run()
+
+
+class EndAtHang(Watcher):
+    """Ends the time of a run a moment after cases have run, or at once where a bug is to be shrunk."""
+
+    deadline: Deadline
+
+    def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
+        self.deadline.end = min(self.deadline.end, time.monotonic() + 3.0)
+
+
+def test_a_call_that_still_runs_at_the_end_is_killed_and_no_hang(tmp_path: Path) -> None:
+    start = time.monotonic()
+    result = fuzz(tmp_path, "x.numel() > 4", EndAtHang())
+    assert time.monotonic() - start < 300 and result.calls_cut_off == 1
+    assert all(bug.finding.symptom != "hung" for bug in result.bugs)
+    assert not any("hung" in path.name for path in corpus.entry_files([tmp_path]))
+
+
+class EndWhenSaved(Watcher):
+    """Ends the time of a run with the first disagreement, and notes what was cut off."""
+
+    deadline: Deadline
+
+    def on_disagreement(self, *_: object) -> None:
+        self.deadline.end_now()
+
+
+def test_a_disagreement_at_the_end_is_said_to_be_cut_off(tmp_path: Path) -> None:
+    result = fuzz(tmp_path, "False", EndWhenSaved())
+    assert result.disagreements_cut_off >= 1 and result.bugs == [] and not result.interrupted
+
+
+def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Path) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text(HANGS.format(condition="False"))
+    results = []
+    for in_turn in (True, False):
+        options = RunOptions(str(path), engine="random", cases=40)
+        folder = tmp_path / str(in_turn)
+        fuzzer = Fuzzer(options, load(str(path)), "cpu", folder, Watcher(), {}, in_turn=in_turn)
+        result = fuzzer.run()
+        bugs = [(bug.case.key, bug.finding, bug.origin.index, bug.hits, bug.cut_off) for bug in result.bugs]
+        results.append((result.statistics.cases, result.statistics.distribution(), bugs))
+    assert results[0] == results[1] and results[0][2]

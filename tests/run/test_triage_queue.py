@@ -1,0 +1,95 @@
+"""What disagrees is handled in its order, beside the run or in turn with it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.run import triage_queue
+from fuzz.run.triage_queue import TriageQueue
+from fuzz.worker.protocol import ReplicaGroup
+
+PATIENCE = 120.0
+
+
+class Recorder:
+    """Handles cases while its gate is open, and notes the order and the thread."""
+
+    def __init__(self, is_open: bool = True) -> None:
+        self.gate = threading.Event()
+        self.handled: list[int] = []
+        self.done: list[int] = []
+        self.threads: set[int] = set()
+        if is_open:
+            self.gate.set()
+
+    def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
+        assert self.gate.wait(PATIENCE)
+        self.threads.add(threading.get_ident())
+        self.handled.append(index)
+
+    def end(self, group: ReplicaGroup) -> None:
+        self.done.append(group.first)
+        assert threading.current_thread() is threading.main_thread()
+
+    def queue(self, in_turn: bool = False) -> TriageQueue:
+        return TriageQueue(self.handle, self.end, in_turn)
+
+
+def put_group(queue: TriageQueue, case: Case, first: int, count: int) -> None:
+    for index in range(first, first + count):
+        queue.put(index, case, (), ())
+    queue.end_group(ReplicaGroup(case, ((),), first))
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_the_order_is_that_of_the_cases(case: Case, in_turn: bool) -> None:
+    recorder = Recorder()
+    with recorder.queue(in_turn) as queue:
+        for first in range(0, 30, 3):
+            put_group(queue, case, first, 3)
+        queue.finish()
+    assert recorder.handled == list(range(30)) and recorder.done == list(range(0, 30, 3))
+    assert len(recorder.threads) == 1 and threading.get_ident() not in recorder.threads
+
+
+def test_the_run_goes_on_while_a_case_is_handled(case: Case) -> None:
+    recorder = Recorder(is_open=False)
+    with recorder.queue() as queue:
+        put_group(queue, case, 0, 2)
+        put_group(queue, case, 2, 0)
+        assert recorder.handled == [] and recorder.done == [2]
+        recorder.gate.set()
+        queue.finish()
+    assert recorder.handled == [0, 1] and recorder.done == [2, 0]
+
+
+def test_in_turn_a_case_is_handled_before_the_run_goes_on(case: Case) -> None:
+    recorder = Recorder()
+    with recorder.queue(in_turn=True) as queue:
+        queue.put(5, case, (), ())
+        assert recorder.handled == [5]
+
+
+def test_the_run_waits_where_too_much_waits(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triage_queue, "MOST_WAITING", 4)
+    recorder = Recorder(is_open=False)
+    threading.Timer(0.2, recorder.gate.set).start()
+    with recorder.queue() as queue:
+        for first in range(0, 8, 2):
+            put_group(queue, case, first, 2)
+        assert recorder.done[:1] == [0]
+
+
+def test_what_the_handler_raises_ends_the_run(case: Case) -> None:
+    def fail(*_: object) -> None:
+        raise ArithmeticError("broken")
+
+    with TriageQueue(fail, lambda group: None, False) as queue:
+        queue.put(0, case, (), ())
+        with pytest.raises(ArithmeticError):
+            queue.finish()
