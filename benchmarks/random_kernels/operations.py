@@ -294,11 +294,35 @@ def cumulative(run: Evaluator, node: Expr, x: Array) -> Array:
 @evaluates("dot")
 def dot(run: Evaluator, node: Expr, left: Array, right: Array, *initial: Array) -> Array:
     """One product after another along K onto the accumulator, in its type; products and sums of float16 are float32,
-    and each sum is rounded."""
+    and each sum is rounded. Of float32 operands tf32 cuts the low bits; tf32x3 sums products of parts and rests."""
     dtype = node.type.dtype
     wide = np.float32 if dtype.name == "float16" else dtype.held
     a, b = (np.asarray(side).astype(wide) for side in (left, right))
     total = initial[0] if initial else np.zeros(node.type.shape, dtype.held)
+    precision = node.data[0] if node.args[0].type.name == "float32" else "ieee"
+    if precision == "tf32x3":
+        (a, low_a), (b, low_b) = split_tf32(a), split_tf32(b)
+        small = add_products(add_products(np.zeros_like(total), low_a, b, dtype, wide), a, low_b, dtype, wide)
+        return total + add_products(np.where(np.isnan(small), np.float32(0), small), a, b, dtype, wide)
+    if precision == "tf32":
+        a, b = cut_tf32(a), cut_tf32(b)
+    return add_products(total, a, b, dtype, wide)
+
+
+def add_products(total: Array, a: Array, b: Array, dtype: DType, wide: np.dtype) -> Array:
+    """The total and the products of two stacks of matrices, one after another along K."""
     for k in range(a.shape[-1]):
         total = (total.astype(wide) + a[..., :, k, None] * b[..., None, k, :]).astype(dtype.held)
     return total
+
+
+def cut_tf32(x: Array) -> Array:
+    """float32 without its low 13 bits; NaN as it is."""
+    return np.where(np.isnan(x), x, (x.view(np.uint32) & 0xFFFFE000).view(np.float32))
+
+
+def split_tf32(x: Array) -> tuple[Array, Array]:
+    """float32 as a part of 10 stored bits, rounded to nearest with ties away from zero, and the rest, which is cut."""
+    word = x.view(np.uint32)
+    part = np.where(word & 0x7F800000 == 0x7F800000, x, ((word + 0x1000) & 0xFFFFE000).view(np.float32))
+    return part, cut_tf32(x - part)

@@ -97,6 +97,8 @@ class Backend:
     """Whether a kernel can take the machine down, so that a campaign writes each group to disk before it runs."""
     compiles_without_device = False
     """Whether `compile_only` gives a backend."""
+    permutes_sums = False
+    """Whether `LaunchOptions.reduction_order` changes the order in which kernels combine the elements of sums."""
     arithmetic = "libm"
     """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
     environment: Mapping[str, str] = MappingProxyType({})

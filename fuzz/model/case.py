@@ -68,11 +68,14 @@ class LaunchOptions:
 
     `config` is the index of the configuration that autotuners take, modulo the number that pruning leaves.
     `multiprocessor_count` and `max_shared_mem` (bytes) are properties that a simulated device reports.
+    `reduction_order` is the seed of the order in which a simulated device combines the elements of a sum; only reruns
+    of oracles have it, and no saved case.
     """
 
     config: int | None = None
     multiprocessor_count: int | None = None
     max_shared_mem: int | None = None
+    reduction_order: int | None = field(default=None, repr=False)
 
     def as_dict(self) -> dict[str, int]:
         """The options that are not None, by name."""

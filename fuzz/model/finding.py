@@ -85,9 +85,14 @@ class Finding:
         return Finding(oracle, tuple(outputs.split("+")), symptom, text)
 
     @property
+    def only_on_cpu(self) -> bool:
+        """Whether it is a finding of accuracy that another backend does not see."""
+        return self.oracle == PARITY.name and self.symptom == "value"
+
+    @property
     def as_accuracy(self) -> Finding:
         """The same as a finding of the backend that saw it, of its accuracy: that is what shows again."""
-        if self.oracle != PARITY.name:
+        if not self.only_on_cpu:
             return self
         return replace(self, oracle=ACCURACY.name, message=self.message.removeprefix(PARITY_PREFIX))
 

@@ -110,7 +110,13 @@ SCALING = OracleSpec(
     share=(8, 16),
     compares_runs=True,
 )
-PARITY = OracleSpec("parity", "backends disagree beyond the bound", ("value",))
+PARITY = OracleSpec(
+    "parity",
+    "backends, or orders of the same sums, disagree beyond the bound",
+    ("value", "drift"),
+    share=(8, 32),
+    compares_runs=True,
+)
 
 ORACLES: tuple[OracleSpec, ...] = (
     *(FAULT, BOUNDS, MUTATION, REJECTS, ACCURACY, AUTOGRAD),

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+from fuzz.backends.base import Backend
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import OracleSpec
@@ -28,6 +29,10 @@ class Oracle(ABC):
     @abstractmethod
     def applies(self, target: Target, case: Case) -> bool:
         """Whether the oracle can say anything about this case."""
+
+    def runs_on(self, backend: Backend) -> bool:
+        """Whether a backend can do what the oracle needs."""
+        return True
 
     @abstractmethod
     def check(self, exams: Sequence[Examination]) -> list[Finding | None]:

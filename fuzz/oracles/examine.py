@@ -197,7 +197,8 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     target = stacked[0].target
     compares = Accuracy().applies(target, group.plan)
     suspects = {exam.row for exam in stacked if compares and not exam.cleared}
-    sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan)]
+    backend = stacked[0].backend
+    sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan) and oracle.runs_on(backend)]
     for oracle in sampled:
         exams_of_oracle = [
             exam for exam in stacked if exam.row not in suspects and oracle.name in group.sampled[exam.row]
@@ -236,7 +237,7 @@ def examine(exam: Examination, request: Examine) -> Report:
     findings: list[Finding] = []
     examined: list[str] = []
     for oracle in (*ALWAYS, *(oracle for oracle in SAMPLED if oracle.name in request.sampled)):
-        if not oracle.applies(exam.target, exam.case):
+        if not (oracle.applies(exam.target, exam.case) and oracle.runs_on(exam.backend)):
             continue
         examined.append(oracle.name)
         (finding,) = oracle.check([exam])

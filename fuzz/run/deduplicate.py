@@ -9,7 +9,6 @@ from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.model.oracle_specs import PARITY
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.conditions import non_defaults
@@ -69,7 +68,7 @@ def known_bug(path: Path, entry: Entry, finding: Finding, target: Target) -> Bug
         finding.as_accuracy,
         also=tuple(filter(None, map(Finding.parse_summary, entry.also))),
         verdict=entry.provenance.adjudication,
-        only_on_cpu=finding.oracle == PARITY.name,
+        only_on_cpu=finding.only_on_cpu,
     )
     bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"

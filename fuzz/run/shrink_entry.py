@@ -9,7 +9,6 @@ from pathlib import Path
 from fuzz import corpus
 from fuzz.model.case import sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.oracle_specs import PARITY
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
@@ -27,7 +26,7 @@ def shrink_entry(entry: Entry, triage: Triage, budget: Budget) -> Bug | None:
     if bug is not None:
         with suppress(OutOfTime):
             triage.shrink(bug, budget)
-        bug.least = replace(bug.least, only_on_cpu=entry.finding.oracle == PARITY.name)
+        bug.least = replace(bug.least, only_on_cpu=entry.finding.only_on_cpu)
     return bug
 
 

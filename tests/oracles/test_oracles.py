@@ -205,7 +205,7 @@ def test_a_mistake_is_caught_by_its_oracle_alone(bug: Bug, monkeypatch: pytest.M
 
 
 def test_every_oracle_has_a_mistake_that_only_it_sees() -> None:
-    # Parity is seen by triage, which compares the processes of two backends.
+    # Parity needs a kernel or a second backend: tests/oracles/test_parity.py and tests/triage/test_cross_check.py.
     assert {bug.oracle for bug in BUGS} == {oracle.name for oracle in ORACLES} - {oracle_specs.PARITY.name}
 
 

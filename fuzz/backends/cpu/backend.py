@@ -20,6 +20,7 @@ class CpuBackend(Backend):
     """Runs kernels compiled for the CPU. `counting` says whether what they do is counted."""
 
     name = "cpu"
+    permutes_sums = True
 
     def __init__(self) -> None:
         self.counting = False

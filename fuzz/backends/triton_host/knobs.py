@@ -1,4 +1,4 @@
-"""Holds the knobs of the cpu backend: the device that it reports, autotuners, rounding of dots, checks."""
+"""Holds the knobs of the cpu backend: the device that it reports, autotuners, the order of sums, checks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
-
-DOT_PRECISIONS = ("ieee", "tf32")
 
 
 @dataclass
@@ -22,9 +20,8 @@ class Knobs:
     Autotuners: `config` is the index of the configuration that they take, among those that pruning leaves and modulo
     their number; the next ones where it cannot be launched. With a `config_seed` each kernel draws its index instead.
 
-    Dots: `tf32` cuts operands of float32 dots to 10 mantissa bits where the kernel's dot asks for tf32 (as it does
-    by default); `ieee` never rounds. `reduction_order`, if not 0, is the seed of another order in which reductions and
-    dots combine their elements: a kernel that depends on the order changes its bits.
+    Sums: `reduction_order`, if not 0, is the seed of another order in which reductions and dots combine their elements:
+    a kernel that depends on the order changes its bits.
 
     Checks: `instruments` are those of instruments.py that kernels are compiled with.
     """
@@ -37,25 +34,17 @@ class Knobs:
     total_memory: int = 80 << 30
     config: int = 0
     config_seed: int | None = None
-    dot_precision: str = "ieee"
     reduction_order: int = 0
     instruments: Instruments = PLAIN
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in {field.name for field in fields(self)}:
             raise AttributeError(f"no such knob: {name}")
-        if name == "dot_precision" and value not in DOT_PRECISIONS:
-            raise ValueError(f"dot_precision is one of {DOT_PRECISIONS}, not {value!r}")
         if name == "reduction_order" and not 0 <= value < 1 << 31:
             raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
         if name == "instruments":
             value = ordered(value)
         super().__setattr__(name, value)
-
-    @property
-    def modes(self) -> int:
-        """The knobs of dots and reductions as one number, which every launch gets."""
-        return (self.dot_precision == "tf32") | self.reduction_order << 1
 
     @contextmanager
     def set(self, **values: Any) -> Iterator[None]:

@@ -7,8 +7,6 @@ import triton
 import triton.language as tl
 from bit_values import assert_same
 
-from fuzz.backends import cpu
-
 
 @triton.jit
 def softmax(x, out, stride, n, B: tl.constexpr):
@@ -118,17 +116,11 @@ def tf32(x):
     return (x.numpy().view(np.uint32) & 0xFFFFE000).view(np.float32)
 
 
-def test_tf32_cuts_operands_where_the_kernel_and_the_run_ask_for_it():
+@pytest.mark.parametrize("precision", [None, "tf32"])
+def test_tf32_cuts_operands_where_the_kernel_asks_for_it_or_for_nothing(precision):
     a, b = torch.randn(16, 32), torch.randn(32, 32)
-    exact = sequential(a.numpy(), b.numpy())
-    np.testing.assert_array_equal(multiply(a, b, torch.float32, "tf32").numpy(), exact)
-    cpu.knobs.dot_precision = "tf32"
-    try:
-        rounded = multiply(a, b, torch.float32, "tf32").numpy()
-        np.testing.assert_array_equal(rounded, sequential(tf32(a), tf32(b)))
-        np.testing.assert_array_equal(multiply(a, b, torch.float32, "ieee").numpy(), exact)
-    finally:
-        cpu.knobs.dot_precision = "ieee"
+    cut = multiply(a, b, torch.float32, precision).numpy()
+    np.testing.assert_array_equal(cut, sequential(tf32(a), tf32(b)))
 
 
 @triton.jit

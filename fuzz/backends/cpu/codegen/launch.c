@@ -7,7 +7,7 @@ static void run_programs(Launch *all) {
     char *arena = @ARENA@ ? malloc(@ARENA@) : NULL;
     Run run;
     run.all = all, run.nx = packed[0].i, run.ny = packed[1].i, run.nz = packed[2].i;
-    run.tf32 = packed[5].i & 1, run.shuffle = packed[5].i >> 1;
+    run.shuffle = packed[5].i;
     if (!_setjmp(run.stop)) {
         for (i64 k = 0; k < all->programs; k++) {
             const i64 p = all->order ? all->order[k] : k;

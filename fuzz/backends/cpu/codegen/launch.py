@@ -8,8 +8,7 @@ from fuzz.backends.cpu.frontend.types import Type
 
 LAUNCH = read_c("launch.c")
 """Has `@NAME@` for what differs from kernel to kernel."""
-# `modes`: 1 cuts operands of dots to tf32; the bits above are the seed of reductions' orders, 0 for their own.
-HEADER = ("gx", "gy", "gz", "order", "limit", "modes", "counters")
+HEADER = ("gx", "gy", "gz", "order", "limit", "reduction_order", "counters")
 
 
 def launch_text(lowering: Lowering, arena: int) -> str:

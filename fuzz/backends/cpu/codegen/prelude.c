@@ -34,7 +34,7 @@ typedef struct {
     Report *report; Stretch *stretch; u32 stretches; i64 *owner, *reader; u8 *counters;
 } Launch;
 typedef struct {
-    i64 x, y, z, nx, ny, nz, program, tf32, shuffle; Launch *all; u32 tag; int stale, acquired, exempt, quiet; jmp_buf stop;
+    i64 x, y, z, nx, ny, nz, program, shuffle; Launch *all; u32 tag; int stale, acquired, exempt, quiet; jmp_buf stop;
 } Run;
 
 /* Whether what is wrong was not yet kept of any access of a site. */

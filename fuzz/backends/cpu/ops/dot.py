@@ -14,14 +14,14 @@ from fuzz.backends.cpu.ops.definition import OpDef
 
 
 def dot(lowering: Lowering, op: Op) -> None:
-    """`tf32` and `tf32x3` cut operands only where the run asks for it (knob `dot_precision`)."""
+    """float32 operands are read as the kernel asks: `ieee` as they are, `tf32` (Triton's default) and `tf32x3` cut."""
     first, second, initial = lowering.operands(op)
     check_types(first.type, second.type, op.result.type)
     precision = op.attributes.get("inputPrecision")
     if first.type.element != "f32" or precision in (None, "ieee"):
         accumulate(lowering, op, first, second, initial)
     elif precision == "tf32":
-        accumulate(lowering, op, rounded_operand(first), rounded_operand(second), initial)
+        accumulate(lowering, op, cut_operand(first), cut_operand(second), initial)
     else:
         three_products(lowering, op, first, second, initial)
 
@@ -32,9 +32,9 @@ def check_types(first: Type, second: Type, result: Type) -> None:
         raise UnsupportedOperation(f"tt.dot of {first.element} and {second.element} into {result.element}")
 
 
-def rounded_operand(operand: Operand) -> Operand:
-    """The operand as a tensor core reads it, if the run asks for that."""
-    return mapped(operand, lambda text: f"(run->tf32 ? cut_tf32({text}) : {text})")
+def cut_operand(operand: Operand) -> Operand:
+    """The operand as a tensor core reads it."""
+    return mapped(operand, lambda text: f"cut_tf32({text})")
 
 
 def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> None:
@@ -44,16 +44,12 @@ def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, 
     result = lowering.array(op.result.type, op.result.name)
     parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
     rests = [mapped(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
-    lowering.add("if (run->tf32) {")
     low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.type, "0"))
     low = accumulate(lowering, op, parts[0], rests[1], low)
     known = mapped(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
     high = accumulate(lowering, op, parts[0], parts[1], known)
     here = current_index(result.type.shape)
     lowering.assign(result, mapped(high, lambda text: f"({text} + {initial.at(here, None)})"))
-    lowering.add("} else {")
-    lowering.assign(result, accumulate(lowering, op, left, right, initial))
-    lowering.add("}")
     lowering.values[op.result] = result
 
 

@@ -31,7 +31,7 @@ from fuzz.backends.triton_host.knobs import knobs
 Extent = tuple[int, int]
 Extents = dict[int, Extent]
 Grid = tuple[int, int, int]
-Pack = Callable[[int, int, int], bytes]
+Pack = Callable[[int, int], bytes]
 RECORD = Struct("6q")
 
 
@@ -132,7 +132,7 @@ class Launcher:
         order = observation.permutation(prod(grid))
         left = observation.reports - len(log.violations)
         address = 0 if order is None else order.ctypes.data
-        packed = pack(address, max(left, 1), knobs.modes)
+        packed = pack(address, max(left, 1))
         has_shadows = "unwritten" in self.instruments
         log.recorded_launches.append(RecordedLaunch(function, packed, self.slots, prod(grid), has_shadows))
         report = function(packed)
@@ -232,11 +232,11 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     active = observation()
     if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.modes, counters{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters{values}))
         if report:
             self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit, modes: pack(gx, gy, gz, order, limit, modes, counters{values})
+        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, knobs.reduction_order, counters{values})
         self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)
