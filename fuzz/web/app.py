@@ -22,14 +22,15 @@ from fastapi.responses import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.requests import ClientDisconnect
 
 from fuzz.campaign.store import Store
 from fuzz.errors import StoreError, one_line
 from fuzz.web import api
-from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, equal_secrets, session_cookie
+from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, client_address, equal_secrets, session_cookie
 from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
 from fuzz.web.corpus_index import CorpusIndex
-from fuzz.web.events import stream
+from fuzz.web.events import MAX_STREAMS, stream
 from fuzz.web.metrics import metrics
 from fuzz.web.pages import routes
 from fuzz.web.pages.render import csp_hash, read_static, render
@@ -37,6 +38,7 @@ from fuzz.web.plots.client import PlotCache
 from fuzz.web.plots.protocol import PlotConfig
 from fuzz.web.service import Service
 from fuzz.web.settings import Settings
+from fuzz.web.wrong_tokens import WrongTokens
 
 COMMON_RESPONSES: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body cannot be read."},
@@ -44,6 +46,7 @@ COMMON_RESPONSES: dict[int | str, dict[str, Any]] = {
     403: {"description": "The request comes from another site."},
     413: {"description": "The body is too large."},
     415: {"description": "The body is not said to be JSON."},
+    429: {"description": "Too many wrong tokens came from this address."},
     421: {"description": "The Host header names another host."},
     503: {"description": "The store does not answer."},
 }
@@ -70,7 +73,8 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     add_streams(app)
     add_login(app)
     add_error_handlers(app)
-    app.add_middleware(AuthMiddleware, settings=settings)
+    app.state.streams, app.state.wrong_tokens = 0, WrongTokens()
+    app.add_middleware(AuthMiddleware, settings=settings, wrong_tokens=app.state.wrong_tokens)
     return app
 
 
@@ -93,6 +97,8 @@ def add_streams(app: FastAPI) -> None:
 
     @app.get("/api/events", include_in_schema=False)
     async def events(request: Request, service: api.TheService) -> StreamingResponse:
+        if request.app.state.streams >= MAX_STREAMS:
+            raise StarletteHTTPException(503, "too many pages are open")
         lines = stream(request, service)
         return StreamingResponse(lines, media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -107,8 +113,13 @@ def add_login(app: FastAPI) -> None:
     @app.post(LOGIN, include_in_schema=False)
     async def submit_login(request: Request) -> Response:
         settings: Settings = request.app.state.fuzz.settings
-        given = parse_qs((await request.body()).decode("utf-8", "replace")).get("token", [""])[0]
+        try:
+            body = await request.body()
+        except ClientDisconnect:
+            raise StarletteHTTPException(400, "the body is too long, or did not come in time") from None
+        given = parse_qs(body.decode("utf-8", "replace")).get("token", [""])[0]
         if not settings.token or not equal_secrets(given, settings.token):
+            request.app.state.wrong_tokens.add(client_address(request.scope))
             await asyncio.sleep(WRONG_TOKEN_DELAY)
             return login_page("That is not the token.")
         response = RedirectResponse("/", status_code=303)

@@ -9,9 +9,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
@@ -20,11 +22,14 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fuzz.web.settings import Settings
+from fuzz.web.wrong_tokens import WrongTokens
 
 COOKIE = "fuzz_session"
 LOGIN = "/login"
 LARGEST = 1 << 16
 """Bytes of a request's body."""
+BODY_SECONDS = 20.0
+"""Seconds in which a request's body must have come."""
 OWN_SITES = ("same-origin", "none")
 """Sec-Fetch-Site of requests from our own pages, and of those that a person typed."""
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -56,8 +61,8 @@ def equal_secrets(given: str, expected: str) -> bool:
 
 
 class AuthMiddleware:
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self.app, self.settings = app, settings
+    def __init__(self, app: ASGIApp, settings: Settings, wrong_tokens: WrongTokens) -> None:
+        self.app, self.settings, self.wrong_tokens = app, settings, wrong_tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -66,41 +71,70 @@ class AuthMiddleware:
             await self.app(scope, receive, send)
         else:
             headers = Headers(scope=scope)
-            refusal = self.check(scope["method"], scope["path"], headers)
+            refusal = self.check(scope["method"], scope["path"], headers, client_address(scope))
             app = refusal_response(scope["method"], headers, *refusal) if refusal else self.app
             await app(scope, limit_body(receive), add_security_headers(send))
 
-    def check(self, method: str, path: str, headers: Headers) -> Refusal | None:
+    def check(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
         """Why a request is refused; None where it is answered."""
         if self.settings.loopback and not is_loopback(headers.get("host", "")):
             return 421, "this service answers to localhost and 127.0.0.1 only"
-        if path != LOGIN and self.settings.token and not self.carries_token(headers):
-            return 401, "a token is needed: log in, or send Authorization: Bearer TOKEN"
+        if self.settings.token and (refusal := self.check_token(method, path, headers, address)):
+            return refusal
         if headers.get("sec-fetch-site", "none") not in OWN_SITES and headers.get("sec-fetch-mode") != "navigate":
             return 403, "pages of other sites may link here, and nothing else"
         if not content_length(headers) <= LARGEST:
             return 413, f"a body has at most {LARGEST} bytes"
         return None if method in SAFE_METHODS else check_origin(headers, form=path == LOGIN)
 
-    def carries_token(self, headers: Headers) -> bool:
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and equal_secrets(given.strip(), self.settings.token):
-            return True
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and equal_secrets(cookie.value, session_cookie(self.settings.token))
+    def check_token(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
+        """Why a request is refused for its token; wrong ones are counted."""
+        bearer, cookie = bearer_token(headers), cookie_value(headers)
+        if path == LOGIN and method in SAFE_METHODS:
+            return None
+        if (path == LOGIN or bearer or cookie) and (seconds := self.wrong_tokens.seconds_left(address)):
+            return 429, f"too many wrong tokens; try again in {math.ceil(seconds)} s"
+        token = self.settings.token
+        if path == LOGIN or equal_secrets(bearer, token) or equal_secrets(cookie, session_cookie(token)):
+            return None
+        if bearer or cookie:
+            self.wrong_tokens.add(address)
+        return 401, "a token is needed: log in, or send Authorization: Bearer TOKEN"
+
+
+def client_address(scope: Scope) -> str:
+    """The address that a request comes from, without its port."""
+    return scope["client"][0] if scope.get("client") else ""
+
+
+def bearer_token(headers: Headers) -> str:
+    """The token of the Authorization header; empty where there is none."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else ""
+
+
+def cookie_value(headers: Headers) -> str:
+    """The value of the login's cookie; empty where there is none."""
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return cookie.value if cookie else ""
 
 
 def limit_body(receive: Receive) -> Receive:
-    """Receives a body of at most LARGEST bytes, whatever its length was said to be; a longer one ends there."""
-    left = LARGEST
+    """Receives a body of at most LARGEST bytes within BODY_SECONDS, whatever is said of it; one that is longer ends."""
+    left, complete, until = LARGEST, False, asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def receive_limited() -> Message:
-        nonlocal left
-        message = await receive()
+        nonlocal left, complete
+        try:
+            async with asyncio.timeout_at(None if complete else until):
+                message = await receive()
+        except TimeoutError:
+            return {"type": "http.disconnect"}
         left -= len(message.get("body", b""))
+        complete = not message.get("more_body", False)
         return message if left >= 0 else {"type": "http.disconnect"}
 
     return receive_limited

@@ -16,6 +16,8 @@ from fuzz.web.service import Service
 
 INTERVAL = 1.0
 """Seconds between two looks at the store."""
+MAX_STREAMS = 100
+"""Pages that are kept up to date at once."""
 KEEPALIVE = 15
 """Looks without a change after which a comment keeps the connection open."""
 
@@ -31,6 +33,17 @@ def snapshot(service: Service) -> dict[str, Any]:
 
 async def stream(request: Request, service: Service) -> AsyncIterator[str]:
     """One event `change` at the beginning and after each change, until the reader goes away or the service ends."""
+    state = request.app.state
+    state.streams += 1
+    try:
+        async for text in changes(request, service):
+            yield text
+    finally:
+        state.streams -= 1
+
+
+async def changes(request: Request, service: Service) -> AsyncIterator[str]:
+    """The text of a stream; comments keep it open while nothing changes."""
     sent, unchanged = "", 0
     yield "retry: 2000\n\n"
     while not (await request.is_disconnected() or request.app.state.ending.is_set()):

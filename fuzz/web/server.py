@@ -8,9 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import uvicorn
+from fastapi import FastAPI
 
 from fuzz.errors import UsageError
 from fuzz.web.app import make_app
+from fuzz.web.connections import MAX_CONNECTIONS, ConnectionProtocol
 from fuzz.web.settings import Settings
 
 GRACE = 3
@@ -34,13 +36,17 @@ def run(settings: Settings, version: str, on_listening: Callable[[str], None]) -
     with bind(settings.host, settings.port) as listening:
         app = make_app(settings, version)
         on_listening(format_address(settings.host, listening.getsockname()[1]))
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
-            limit_concurrency=200,
-        )  # fmt: skip
         with suppress(KeyboardInterrupt):
-            Server(config, app.state.ending).run(sockets=[listening])
+            make_server(app).run(sockets=[listening])
     return 0
+
+
+def make_server(app: FastAPI) -> Server:
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
+        http=ConnectionProtocol, ws="none", limit_concurrency=MAX_CONNECTIONS + 1,
+    )  # fmt: skip
+    return Server(config, app.state.ending)
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -14,6 +14,7 @@ from fuzz import cli
 from fuzz.errors import UsageError
 from fuzz.web.auth import COOKIE, LARGEST, session_cookie
 from fuzz.web.settings import Settings
+from fuzz.web.wrong_tokens import MAX_WRONG, WrongTokens
 
 PAGES = ("/", "/findings", "/corpus", "/help", "/metrics", "/openapi.json", "/api/findings", "/api/events",
          "/static/fuzz.css", "/campaigns/1", "/nowhere")  # fmt: skip
@@ -29,7 +30,8 @@ def test_on_loopback_only_its_own_names_are_answered(client: TestClient) -> None
         assert client.get("/api/findings", headers={"Host": host}).status_code == 200
 
 
-def test_with_a_token_nothing_is_answered_without_it(make_client: MakeClient) -> None:
+def test_with_a_token_nothing_is_answered_without_it(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.web.wrong_tokens.MAX_WRONG", 1000)
     client = make_client(token=TOKEN)
     wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}]
     wrong += [
@@ -59,6 +61,43 @@ def test_a_browser_is_led_to_the_login_and_stays_logged_in(make_client: MakeClie
     cookie = entered.headers["set-cookie"]
     assert "HttpOnly" in cookie and "SameSite=strict" in cookie and TOKEN not in cookie
     assert client.get("/findings").status_code == 200
+
+
+def test_tokens_are_not_found_by_trying(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.web.app.WRONG_TOKEN_DELAY", 0.0)
+    wrong: list[dict[str, str]] = [{"Authorization": "Bearer wrong"}, {"Cookie": f"{COOKIE}=wrong"}]
+    client = make_client(token=TOKEN)
+    statuses = [client.get("/metrics", headers=wrong[number % 2]).status_code for number in range(MAX_WRONG - 1)]
+    assert statuses == [401] * (MAX_WRONG - 1) and client.get("/metrics", headers=BEARER).status_code == 200
+    assert client.post("/login", data={"token": "wrong"}).status_code == 401
+    for headers in (*wrong, BEARER):
+        assert client.get("/metrics", headers=headers).status_code == 429
+    assert client.post("/login", data={"token": TOKEN}).status_code == 429
+    assert client.get("/login").status_code == 200 and client.get("/metrics").status_code == 401
+    monkeypatch.setattr("fuzz.web.wrong_tokens.WINDOW", 0.0)
+    assert client.get("/metrics", headers=BEARER).status_code == 200
+
+
+def test_the_wrong_tokens_of_one_client_cost_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.web.wrong_tokens.MAX_CLIENTS", 3)
+    wrong = WrongTokens()
+    for address in ("a", *["b"] * MAX_WRONG, "c"):
+        wrong.add(address)
+    assert [wrong.seconds_left(address) > 0 for address in "abcd"] == [False, True, False, False]
+    wrong.add("d")
+    assert list(wrong.counts) == ["b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    "token", ["", " ", "\u00e9" * 16, "\ud800", "x" * 100_000, f"{TOKEN} ", TOKEN.upper(), f"{TOKEN}\0"]
+)
+def test_only_the_token_itself_logs_in(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    monkeypatch.setattr("fuzz.web.app.WRONG_TOKEN_DELAY", 0.0)
+    client, form = make_client(token=TOKEN), {"Content-Type": "application/x-www-form-urlencoded"}
+    body = b"token=" + token.encode("utf-8", "surrogatepass")
+    answer = client.post("/login", content=body, headers=form)
+    assert answer.status_code in (401, 413) and "set-cookie" not in answer.headers
+    assert client.get(f"/metrics?token={TOKEN}").status_code == 401
 
 
 def test_a_login_without_a_token_set_lets_nobody_in(client: TestClient) -> None:

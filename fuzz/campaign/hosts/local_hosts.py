@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from dataclasses import dataclass, field
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from fuzz.campaign.hosts.host_log import HostLog
 from fuzz.campaign.protocol import Event, HostDied, Message, Request, decode, encode
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
+CHUNK = 1 << 16
+"""Bytes of output that are read at once: what a pipe holds."""
 EXIT_SECONDS = 5.0
 """Seconds that a host has to end by itself."""
 
@@ -60,7 +64,8 @@ class Hosts(ABC):
 class LocalHosts(Hosts):
     """Processes of this machine, with `arguments` after the number of their end of a pipe.
 
-    What they print goes to files of `folder`, begun at each start.
+    What they print goes to logs in `folder`, begun at each start. It comes by a pipe, so that a kernel that prints
+    neither fills the disk nor fails where the disk is full.
     """
 
     folder: Path
@@ -68,18 +73,24 @@ class LocalHosts(Hosts):
     arguments: tuple[str, ...] = ()
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _pipes: dict[int, Connection[Any, Any]] = field(default_factory=dict)
+    _output: dict[int, IO[bytes]] = field(default_factory=dict)
+    """What a host prints, until it has closed it."""
 
-    def log(self, number: int) -> Path:
-        return self.folder / f"host-{number}.log"
+    def log(self, number: int) -> HostLog:
+        return HostLog(self.folder / f"host-{number}.log")
 
     def start(self, number: int) -> None:
         self._pipes[number], theirs = Pipe()
-        with theirs, self.log(number).open("wb") as log:
+        self.log(number).begin()
+        with theirs:
             # A session of its own: Ctrl-C is for the campaign, which ends its hosts in an orderly way.
-            self._processes[number] = subprocess.Popen(
-                (*HOST_COMMAND, str(theirs.fileno()), *self.arguments), stdin=subprocess.DEVNULL, stdout=log,
-                stderr=log, pass_fds=[theirs.fileno()], start_new_session=True,
+            process = self._processes[number] = subprocess.Popen(
+                (*HOST_COMMAND, str(theirs.fileno()), *self.arguments), stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, pass_fds=[theirs.fileno()], start_new_session=True,
             )  # fmt: skip
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._output[number] = process.stdout
 
     def write(self, number: int, *messages: Message) -> None:
         # The end of a host is noticed and reported where its events are received.
@@ -88,13 +99,26 @@ class LocalHosts(Hosts):
                 self._pipes[number].send_bytes(encode(message))
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
-        ready = wait(list(self._pipes.values()), seconds)
+        outputs = {number: output.fileno() for number, output in self._output.items()}
+        ready = wait([*self._pipes.values(), *outputs.values()], seconds)
+        for number in [number for number, output in outputs.items() if output in ready]:
+            self._keep_log(number)
         for number, pipe in [(number, pipe) for number, pipe in self._pipes.items() if pipe in ready]:
             try:
                 while pipe.poll():
                     yield number, decode(pipe.recv_bytes())
             except (EOFError, OSError):
                 yield number, HostDied(self._reap(number))
+
+    def _keep_log(self, number: int) -> None:
+        """Moves what a host printed into its log, as much of it as is read at once."""
+        try:
+            data = os.read(self._output[number].fileno(), CHUNK)
+        except BlockingIOError:
+            return
+        self.log(number).append(data)
+        if not data:
+            del self._output[number]
 
     def _reap(self, number: int) -> str:
         """Forgets a host that has ended; says how it ended."""
@@ -105,6 +129,12 @@ class LocalHosts(Hosts):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if number in self._output:
+            # What is left; a process that the host has left behind may go on printing.
+            self._keep_log(number)
+            self._output.pop(number, None)
+        assert process.stdout is not None
+        process.stdout.close()
         code = process.returncode
         return signal.Signals(-code).name if code < 0 else f"exit status {code}"
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fuzz.campaign.hosts.host_log import HostLog
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
@@ -43,26 +44,21 @@ class HostActor:
     def __init__(self) -> None:
         self.folder, self.lock = own_folder()
         self.hosts: LocalHosts | None = None
-        self.log_size = 0
 
     def start(self) -> int:
         """Starts the host; its process's number."""
         if self.hosts is not None:
             self.hosts.close()
         # Ray's threads stay as long as the actor: the host, which ends with the thread that started it, ends with it.
-        self.hosts, self.log_size = LocalHosts(Path(self.folder), arguments=(self.folder,)), 0
+        self.hosts = LocalHosts(Path(self.folder), arguments=(self.folder,))
         self.hosts.start(0)
         return self.hosts.pid(0)
 
-    def read(self) -> tuple[list[Event], str]:
+    def read(self) -> tuple[list[Event], bytes]:
         """Events of the host, as soon as there is one, and what it has written to standard error."""
         assert self.hosts is not None
         events = [event for _, event in self.hosts.receive(READ_SECONDS)]
-        with self.hosts.log(0).open("rb") as file:
-            file.seek(self.log_size)
-            text = file.read()
-        self.log_size += len(text)
-        return events, text.decode(errors="replace")
+        return events, self.hosts.log(0).take()
 
     def write(self, *messages: Message) -> None:
         if self.hosts is not None and self.hosts.pid(0):
@@ -155,14 +151,13 @@ class RayHosts(RemoteHosts):
                 concurrency_groups=CALLS_AT_ONCE,
             )(HostActor)  # fmt: skip
             self._actors[number] = actor.remote()
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._log(number).write_bytes(b"")
+        self._log(number).begin()
         self._started[number] = time.monotonic()
         # Waits for an actor that is being started again.
         self._call(number, "start", max_task_retries=-1)
 
-    def _log(self, number: int) -> Path:
-        return self.folder / f"host-{number}.log"
+    def _log(self, number: int) -> HostLog:
+        return HostLog(self.folder / f"host-{number}.log")
 
     def _call(self, number: int, method: str, **options: Any) -> None:
         result = getattr(self._actors[number], method).options(**options).remote()
@@ -207,8 +202,7 @@ class RayHosts(RemoteHosts):
             self._call(number, "read", concurrency_group="read")
             return
         events, log = value
-        with self._log(number).open("a", encoding="utf-8") as file:
-            file.write(log)
+        self._log(number).append(log)
         self._events += [(number, event) for event in events]
         if not any(isinstance(event, HostDied) for event in events):
             self._call(number, "read", concurrency_group="read")

@@ -1,0 +1,58 @@
+"""Hosts of this machine: what they print is kept, in files of bounded size."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fuzz.campaign.hosts import host_log, local_hosts
+from fuzz.campaign.hosts.host_log import HostLog
+from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.protocol import Event, HostDied, Ready
+
+SENDS_READY = """
+from multiprocessing.connection import Connection
+from fuzz.campaign.protocol import Ready, encode
+pipe = Connection(int(sys.argv[1]))
+pipe.send_bytes(encode(Ready(7)))
+"""
+
+
+def events_until_death(hosts: LocalHosts) -> list[Event]:
+    """What the hosts send until one ends."""
+    events: list[Event] = []
+    until = time.monotonic() + 120
+    while not any(isinstance(event, HostDied) for event in events):
+        assert time.monotonic() < until
+        events += [event for _, event in hosts.collect(1.0)]
+    return events
+
+
+def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_log, "LARGEST", 1 << 16)
+    prints = "for _ in range(1000): print('x' * 10_000, file=sys.stderr)\nprint('the end', file=sys.stderr)"
+    program = f"import sys\n{SENDS_READY}\n{prints}"
+    monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
+    hosts = LocalHosts(tmp_path)
+    hosts.start(0)
+    assert events_until_death(hosts) == [Ready(7), HostDied("exit status 0")]
+    hosts.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["host-0.log", "host-0.log.1"]
+    assert all(path.stat().st_size < 1 << 18 for path in tmp_path.iterdir())
+    logs = HostLog(tmp_path / "host-0.log.1").take() + HostLog(tmp_path / "host-0.log").take()
+    assert logs.endswith(b"x\nthe end\n")
+
+
+def test_a_host_that_prints_to_a_full_disk_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "host-0.log").symlink_to("/dev/full")
+    program = f"import sys\nsys.stdout.write('x' * 100_000)\nsys.stdout.flush()\n{SENDS_READY}"
+    monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
+    hosts = LocalHosts(tmp_path)
+    hosts.start(0)
+    assert events_until_death(hosts) == [Ready(7), HostDied("exit status 0")]
+    hosts.close()

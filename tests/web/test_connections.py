@@ -1,0 +1,98 @@
+"""Clients that send nothing, or read nothing, over real sockets: they are cut off, and the others are answered."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from http.client import HTTPConnection
+
+import pytest
+from fastapi import FastAPI
+
+from fuzz.web import auth, connections
+from fuzz.web.server import bind, make_server
+
+HALF_HEADER = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: "
+HALF_BODY = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\na"
+PATIENCE = 120.0
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[int]:
+    """The port of a server that runs in a thread."""
+    with bind("127.0.0.1", 0) as listening:
+        server = make_server(app)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            wait_for(lambda: server.started)
+            yield listening.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def wait_for(happens: Callable[[], bool]) -> None:
+    until = time.monotonic() + PATIENCE
+    while not happens():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def connect(stack: ExitStack, port: int, data: bytes) -> socket.socket:
+    client = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
+    client.sendall(data)
+    return client
+
+
+def status(port: int) -> int:
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    connection.request("GET", "/login")
+    with connection.getresponse() as response:
+        response.read()
+    connection.close()
+    return response.status
+
+
+@pytest.mark.parametrize("data", [b"", HALF_HEADER, b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" + HALF_HEADER])
+def test_a_header_that_does_not_come_closes_its_connection(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.1)
+    with served(app) as port, ExitStack() as stack:
+        client = connect(stack, port, data)
+        answer = b"".join(iter(lambda: client.recv(1 << 16), b""))
+        assert answer.startswith(b"HTTP/1.1 200" if b"login" in data else b"")
+
+
+def test_a_body_that_does_not_come_is_answered(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "BODY_SECONDS", 0.1)
+    with served(app) as port, ExitStack() as stack:
+        assert connect(stack, port, HALF_BODY).recv(12) == b"HTTP/1.1 400"
+
+
+def test_a_client_that_reads_nothing_is_cut_off(app: FastAPI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.1)
+    with served(app) as port, ExitStack() as stack:
+        client = stack.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.settimeout(PATIENCE)
+        client.connect(("127.0.0.1", port))
+        with pytest.raises(ConnectionError):
+            while True:
+                client.sendall(b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 100)
+
+
+@pytest.mark.parametrize("data", [b"", HALF_HEADER])
+def test_connections_that_wait_make_room_for_one_more(
+    app: FastAPI, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 8)
+    monkeypatch.setattr("fuzz.web.server.MAX_CONNECTIONS", 8)
+    with served(app) as port, ExitStack() as stack:
+        for _ in range(20):
+            connect(stack, port, data)
+        assert [status(port) for _ in range(3)] == [200] * 3
