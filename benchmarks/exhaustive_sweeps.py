@@ -2,18 +2,16 @@
 
     python benchmarks/exhaustive_sweeps.py [gelu_bw float32] [gelu_bw bfloat16 pairs] ..
 
-The seconds of each kind of work are from one run more, which waits for the GPU after each; that run takes longer. With
-them stands how long the host was busy with each in a run that does not wait, where the GPU works meanwhile: waiting
-for it is in `picks`.
+Two runs more say where the time goes: Python's profiler, how long the host was busy with each kind of work, where
+waiting for the GPU is in `_find_doubtful`; and torch's, how long the GPU took for each of its kernels.
 """
 
 from __future__ import annotations
 
+import cProfile
+import pstats
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -25,24 +23,6 @@ from fuzz.target.loader import load
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")
 AGAIN = 4
-
-
-class Clock:
-    """Seconds of each kind of work; with a `wait`, those until it has ended on the GPU too."""
-
-    def __init__(self, wait: Callable[[], None] | None) -> None:
-        self.wait, self.spent = wait, Counter[str]()
-
-    @contextmanager
-    def __call__(self, work: str) -> Iterator[None]:
-        began = time.monotonic()
-        yield
-        if self.wait:
-            self.wait()
-        self.spent[work] += time.monotonic() - began  # type: ignore[assignment]
-
-    def told(self) -> str:
-        return ", ".join(f"{work} {seconds:.3f}" for work, seconds in self.spent.most_common())
 
 
 def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
@@ -67,13 +47,15 @@ def timed(asked: str, device: GpuSweep) -> None:
         took, total = swept(device, plan)
         seconds.append(took)
     print(f"\n{asked}: {first:.1f} s with compilation, then " + ", ".join(f"{one:.3f}" for one in seconds) + " s")
-    for wait, heading in ((None, "host busy"), (torch.cuda.synchronize, "one by one")):
-        device.timer = clock = Clock(wait)
-        took, _ = swept(device, plan)
-        print(f"{heading} ({took:.3f} s): {clock.told()}")
+    with cProfile.Profile() as host:
+        swept(device, plan)
+    pstats.Stats(host).sort_stats("cumulative").print_stats("all_values")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as kernels:
+        swept(device, plan)
+    print(kernels.key_averages().table(sort_by="self_device_time_total", row_limit=12))
     exact = device.kernel.rounding.spent
     pool = device.kernel.rounding.pool.count if device.kernel.rounding.pool else 0
-    print(f"arbitrary precision, in decide: {exact:.3f} s by {pool} processes; GPU memory {memory():.1f} GiB")
+    print(f"arbitrary precision, in _decide: {exact:.3f} s by {pool} processes; GPU memory {memory():.1f} GiB")
     print(format_table(plan, total), flush=True)
     if device.kernel.rounding.pool:
         device.kernel.rounding.pool.stop()

@@ -11,7 +11,6 @@ from fuzz.backends import check_name
 from fuzz.cli.console import errors
 from fuzz.cli.shared_options import PlotBackendName
 from fuzz.cli.store import URL, require_service_packages
-from fuzz.errors import UsageError
 from fuzz.run.environment import fuzz_version
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
@@ -33,7 +32,7 @@ def serve(
     backend: PlotBackendName = "auto",
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
-    require_server_packages()
+    require_service_packages("fastapi", "jinja2", "prometheus_client", "uvicorn", what="fuzz serve needs")
     check_name(backend)
     from fuzz.campaign.config import load_config
     from fuzz.web.server import run
@@ -48,15 +47,3 @@ def serve(
     )  # fmt: skip
 
     return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}"))
-
-
-def require_server_packages() -> None:
-    """UsageError where the packages of the service are not installed."""
-    require_service_packages()
-    try:
-        import fastapi as _fastapi  # noqa: F401
-        import jinja2 as _jinja2  # noqa: F401
-        import prometheus_client as _prometheus_client  # noqa: F401
-        import uvicorn as _uvicorn  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed; fuzz serve needs the extra [service]") from None

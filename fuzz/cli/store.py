@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
@@ -43,11 +44,10 @@ def rebuild(
     return int(bool(result.unreadable))
 
 
-def require_service_packages() -> None:
-    """UsageError where the packages of campaigns are not installed."""
-    try:
-        import alembic as _alembic  # noqa: F401
-        import pydantic as _pydantic  # noqa: F401
-        import sqlalchemy as _sqlalchemy  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(f"{error.name} is not installed; campaigns need the extra [service]") from None
+def require_service_packages(*more: str, what: str = "campaigns need") -> None:
+    """UsageError where one of the packages of campaigns, or one of `more`, is not installed."""
+    for name in ("alembic", "pydantic", "sqlalchemy", *more):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{error.name} is not installed; {what} the extra [service]") from None

@@ -10,6 +10,7 @@ import ast
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -124,17 +125,8 @@ def docstring(*lines: str) -> str:
 
 def group_lines(pieces: Iterable[str]) -> Iterator[str]:
     """Imports that follow each other as one piece."""
-    imports: list[str] = []
-    for text in pieces:
-        if text.startswith(("import ", "from ")):
-            imports.append(text)
-            continue
-        if imports:
-            yield "\n".join(imports)
-            imports = []
-        yield text
-    if imports:
-        yield "\n".join(imports)
+    for imports, texts in groupby(pieces, lambda text: text.startswith(("import ", "from "))):
+        yield ("\n" if imports else "\n\n").join(texts)
 
 
 def check_names(nodes: Iterable[ast.stmt], reserved: set[str]) -> None:

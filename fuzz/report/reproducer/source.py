@@ -92,7 +92,7 @@ class SourceCollector:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) and module.public & set(uses(node, set())):
                 raise TargetError(f"no script can be made: the launcher uses {name!r}, which is part of a declaration")
             module.needed.add(id(node))
-            pending += package_uses(node) if module.package else uses(node, self.declaring(module))
+            pending += uses(node, set(), annotations=False) if module.package else uses(node, self.declaring(module))
 
     def declaring(self, module: Module) -> set[str]:
         """Names in a module that declare targets: the public ones, and functions that use them, borrowed or its own."""
@@ -186,20 +186,13 @@ def body_names(node: ast.FunctionDef) -> list[str]:
     return [name for part in node.body for name in names_in(part)]
 
 
-def uses(node: ast.stmt, declaring: set[str]) -> list[str]:
-    """The names that a statement reads, the decorators that declare it aside."""
+def uses(node: ast.stmt, declaring: set[str], *, annotations: bool = True) -> list[str]:
+    """The names that a statement reads, the decorators that declare it aside, and annotations of parameters if so."""
     if not isinstance(node, ast.FunctionDef):
         return names_in(node)
     kept = [decorator for decorator in node.decorator_list if not is_declaration(decorator, declaring)]
-    return body_names(node) + [name for part in (node.args, *kept) for name in names_in(part)]
-
-
-def package_uses(node: ast.stmt) -> list[str]:
-    """The names that a statement of this package reads, but for annotations of parameters."""
-    if not isinstance(node, ast.FunctionDef):
-        return names_in(node)
-    kept = [*node.decorator_list, *node.args.defaults]
-    return body_names(node) + [name for part in kept for name in names_in(part)]
+    parameters = [node.args] if annotations else node.args.defaults
+    return body_names(node) + [name for part in (*parameters, *kept) for name in names_in(part)]
 
 
 def is_declaration(decorator: ast.expr, declaring: set[str]) -> bool:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -60,15 +59,10 @@ RELATIVE = 2.0**-40
 MANY = 1 << 13
 """Doubtful values of a part from which on they stay undecided."""
 CHUNK = 1 << 22
-"""Doubtful values that are looked at together."""
+"""Undecided values that are counted together."""
 
 Runs = list[tuple[int, int]]
 """First and last ranks of values with the wrong sign."""
-Timer = Callable[[str], AbstractContextManager[None]]
-
-
-def no_timer(_: str) -> AbstractContextManager[None]:
-    return nullcontext()
 
 
 @dataclass(frozen=True)
@@ -105,15 +99,11 @@ class Strip:
 
 @dataclass
 class GpuSweep:
-    """Measures large parts of a kernel's plan. The three functions are compiled at the first part.
-
-    `timer` is entered around each kind of work, for a benchmark of where the time goes.
-    """
+    """Measures large parts of a kernel's plan. The three functions are compiled at the first part."""
 
     kernel: SweptKernel
     size: int = SIZE
     span: int = SPAN
-    timer: Timer = no_timer
     functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
@@ -129,32 +119,26 @@ class GpuSweep:
         """Everything that is counted of a span of parts."""
         first, last = number * self.span, min((number + 1) * self.span, self.parts.count)
         self._name_output()
-        with self.timer("allowances"):
-            allowances = self.allowances(first, last)
+        allowances = self.allowances(first, last)
         recounted, runs, doubtful, worst, strips = SweepCounts(), Runs(), [], [], []
         for start in range(first, last, STRIP):
             allowed = allowances[start - first : start - first + STRIP]
             strip = self._measure_strip(start, allowed)
-            with self.timer("picks"):
-                few, many, wrong = self._find_doubtful(strip)
-                runs += wrong
-                doubtful.append(strip.select(few))
-                worst.append(strip.select(self._worst_of_stretches(strip)))
-            with self.timer("undecided"):
-                for chunk in torch.split(many, CHUNK) if len(many) else ():
-                    runs += self._count_undecided(recounted, strip.select(chunk), allowed, strip.start)
+            few, many, wrong = self._find_doubtful(strip)
+            runs += wrong
+            doubtful.append(strip.select(few))
+            worst.append(strip.select(self._worst_of_stretches(strip)))
+            for chunk in torch.split(many, CHUNK) if len(many) else ():
+                runs += self._count_undecided(recounted, strip.select(chunk), allowed, strip.start)
             strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & SIGN) != 0))
         tops = SelectedValues.join(worst)
-        with self.timer("table"):
-            counts, sums, signs = (torch.cat(each) for each in zip(*strips, strict=True))
-            total = sum_stretches(self.parts, first, counts, sums)
-            total.bins = self._bin(tops.flat, largest_errors(counts, self.parts)[1], signs)
-        with self.timer("decide"):
-            runs += self._decide(recounted, SelectedValues.join(doubtful))
+        counts, sums, signs = (torch.cat(each) for each in zip(*strips, strict=True))
+        total = sum_stretches(self.parts, first, counts, sums)
+        total.bins = self._bin(tops.flat, largest_errors(counts, self.parts)[1], signs)
+        runs += self._decide(recounted, SelectedValues.join(doubtful))
         total.add_recounted(recounted)
         self._set_runs(total, runs, torch.tensor([first * self.size, last * self.size - 1]))
-        with self.timer("judge"):
-            self._judge(total, tops)
+        self._judge(total, tops)
         return total
 
     def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
@@ -191,22 +175,17 @@ class GpuSweep:
         outputs, flags, counts, sums = [], [], [], []
         for part, allowance in enumerate(allowances, start):
             number = torch.full((1,), part, dtype=torch.int64, device=allowance.device)
-            with self.timer("inputs"):
-                tensors = self.parts.tensors(self._function("inputs", lambda: input_function(self.parts))(number))
-            with self.timer("kernel"):
-                output = self.kernel.launch(tensors).contiguous()
+            tensors = self.parts.tensors(self._function("inputs", lambda: input_function(self.parts))(number))
+            output = self.kernel.launch(tensors).contiguous()
             classify = self._classify(named_dtype(DTYPE_NAMES[output.dtype]))
-            with self.timer("classify"):
-                classified = classify(number, output, allowance)
-            with self.timer("sums"):
-                part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*classified)
+            classified = classify(number, output, allowance)
+            part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*classified)
             outputs.append(output)
             flags.append(classified[0])
             counts.append(part_counts)
             sums.append(part_sums)
-        with self.timer("picks"):
-            stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
-            return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
+        stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
+        return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
     def _classify(self, kind: DType) -> Callable[..., Any]:
         return self._function(kind.name, lambda: classify_function(self.parts, self.kernel.rounding, kind))
@@ -256,14 +235,13 @@ class GpuSweep:
 
     def _decide(self, recounted: SweepCounts, doubtful: SelectedValues) -> Runs:
         """Counts the values that the compiled functions' float64 could not be trusted with."""
-        runs = Runs()
-        chunks = zip(torch.split(doubtful.flat, CHUNK), torch.split(doubtful.output, CHUNK), strict=True)
-        for flat, output in chunks if len(doubtful.flat) else ():
-            inputs = self.parts.doubles(flat)
-            low, high, decided_count = self.kernel.rounding.rounded(inputs, doubtful.kind)
-            runs += self._recount(recounted, flat, ComparedValues(inputs, output, low, high, doubtful.kind))
-            recounted.other["decided"] += decided_count
-        return runs
+        if not len(doubtful.flat):
+            return Runs()
+        inputs = self.parts.doubles(doubtful.flat)
+        low, high, decided_count = self.kernel.rounding.rounded(inputs, doubtful.kind)
+        recounted.other["decided"] += decided_count
+        compared = ComparedValues(inputs, doubtful.output, low, high, doubtful.kind)
+        return self._recount(recounted, doubtful.flat, compared)
 
     def _count_undecided(self, recounted: SweepCounts, some: SelectedValues, allowances: Tensor, start: int) -> Runs:
         """Counts values that stay undecided, at the further one of what may be due. Allowances are from `start` on."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -13,20 +15,8 @@ depends_on = None
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 
-def texts(*names: str) -> list[sa.Column[str]]:
-    return [sa.Column(name, sa.Text, nullable=False) for name in names]
-
-
-def longs(*names: str) -> list[sa.Column[int]]:
-    return [sa.Column(name, LONG, nullable=False) for name in names]
-
-
-def floats(*names: str) -> list[sa.Column[float]]:
-    return [sa.Column(name, sa.Double, nullable=False) for name in names]
-
-
-def jsons(*names: str) -> list[sa.Column[object]]:
-    return [sa.Column(name, sa.JSON, nullable=False) for name in names]
+def columns(kind: Any, *names: str) -> list[sa.Column[Any]]:
+    return [sa.Column(name, kind, nullable=False) for name in names]
 
 
 def key() -> sa.Column[int]:
@@ -47,37 +37,37 @@ def _campaigns() -> None:
         "campaigns",
         key(),
         sa.Column("name", sa.String(200), nullable=False, index=True),
-        *texts("config", "state"),
-        *floats("seconds", "created", "updated"),
-        *longs("cases", "pid"),
-        *texts("corpus", "folder", "host", "note"),
+        *columns(sa.Text, "config", "state"),
+        *columns(sa.Double, "seconds", "created", "updated"),
+        *columns(LONG, "cases", "pid"),
+        *columns(sa.Text, "corpus", "folder", "host", "note"),
     )
     op.create_table(
         "lanes",
         of_campaign(primary_key=True),
         *(sa.Column(name, sa.Text, primary_key=True) for name in ("target", "planted", "backend", "engine")),
         sa.Column("seed", LONG, primary_key=True),
-        *longs("plan", "cases", "rejected", "slices", "deaths", "new", "known", "fixed", "unconfirmed", "discoveries"),
-        *longs("possible"),
-        *floats("seconds", "worst", "recent"),
-        *jsons("cells"),
-        *texts("note"),
+        *columns(LONG, "plan", "cases", "rejected", "slices", "deaths", "new", "known", "fixed", "unconfirmed"),
+        *columns(LONG, "discoveries", "possible"),
+        *columns(sa.Double, "seconds", "worst", "recent"),
+        *columns(sa.JSON, "cells"),
+        *columns(sa.Text, "note"),
     )
     op.create_table(
         "heartbeats",
         of_campaign(primary_key=True),
         sa.Column("worker", sa.Text, primary_key=True),
-        *texts("host", "state", "lane", "boot"),
-        *longs("pid", "beats"),
-        *floats("wall", "ticks"),
+        *columns(sa.Text, "host", "state", "lane", "boot"),
+        *columns(LONG, "pid", "beats"),
+        *columns(sa.Double, "wall", "ticks"),
     )
     op.create_table(
         "statistics",
         key(),
         of_campaign(nullable=False),
-        *texts("target", "planted", "backend", "engine"),
-        *longs("seed", "number", "cases", "findings"),
-        *floats("wall", "elapsed", "cases_per_second", "worst", "coverage"),
+        *columns(sa.Text, "target", "planted", "backend", "engine"),
+        *columns(LONG, "seed", "number", "cases", "findings"),
+        *columns(sa.Double, "wall", "elapsed", "cases_per_second", "worst", "coverage"),
         sa.UniqueConstraint("campaign", "target", "planted", "backend", "engine", "seed", "number"),
     )
 
@@ -86,11 +76,11 @@ def _findings() -> None:
     op.create_table(
         "findings",
         sa.Column("id", sa.Text, primary_key=True),
-        *texts("corpus", "path", "target", "oracle", "output", "symptom", "message", "verdict", "status", "planted"),
-        *texts("diagnosis", "replayed"),
-        *jsons("dims"),
-        *longs("elements", "hits"),
-        *floats("first_seen", "last_seen"),
+        *columns(sa.Text, "corpus", "path", "target", "oracle", "output", "symptom", "message", "verdict", "status"),
+        *columns(sa.Text, "planted", "diagnosis", "replayed"),
+        *columns(sa.JSON, "dims"),
+        *columns(LONG, "elements", "hits"),
+        *columns(sa.Double, "first_seen", "last_seen"),
     )
     op.create_index("findings_by_target", "findings", ["target"])
     op.create_index("findings_by_last_seen", "findings", ["last_seen"])
@@ -103,12 +93,12 @@ def _findings() -> None:
             sa.ForeignKey("findings.id", onupdate="CASCADE", ondelete="CASCADE"),
             nullable=False,
         ),
-        *texts("key", "backend", "engine"),
-        *floats("wall"),
+        *columns(sa.Text, "key", "backend", "engine"),
+        *columns(sa.Double, "wall"),
         of_campaign(nullable=True),
-        *longs("seed", "case", "hits"),
+        *columns(LONG, "seed", "case", "hits"),
         sa.Column("new", sa.Boolean, nullable=False),
-        *jsons("seen"),
+        *columns(sa.JSON, "seen"),
         sa.UniqueConstraint("finding", "key"),
     )
     op.create_index("occurrences_by_finding", "occurrences", ["finding"])
