@@ -12,7 +12,7 @@ from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.protocol import Replay, Request, Slice
 from fuzz.campaign.schedule import next_job
 from fuzz.campaign.state import CampaignState, RunningSlice, target_name
-from fuzz.run.options import total_memory
+from fuzz.worker.system import total_memory
 
 REPLAYED_TOGETHER = 20
 """Entries in one request to replay."""

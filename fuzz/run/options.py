@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.errors import UsageError
+from fuzz.worker.system import total_memory
 
 DEFAULT_SECONDS = 60.0
 """A run's budget where none is given."""
@@ -54,8 +54,3 @@ class RunOptions:
     def worker_memory(self) -> int:
         """Bytes that one worker may hold."""
         return self.memory or max(total_memory() // (2 * self.workers), 1 << 30)
-
-
-def total_memory() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

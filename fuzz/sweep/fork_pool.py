@@ -5,7 +5,6 @@ They hold what it holds, so that nothing is loaded again, and end with it.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import warnings
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterable
 from multiprocessing import current_process, get_context
 from typing import Any
 
-from fuzz.worker.serve import PR_SET_PDEATHSIG
+from fuzz.worker.system import signal_at_parents_end
 
 MAX_PROCESSES = 12
 
@@ -51,7 +50,7 @@ def spare_processes() -> int:
 def _start(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_parents_end(signal.SIGKILL)
 
 
 def _compute(request: Any) -> Any:

@@ -1,16 +1,31 @@
-"""Defines the messages between a run and a worker's process: numbered requests and responses, framed by a pipe."""
+"""Defines the messages between a run and a worker's process, and the channel that carries them in checked frames.
+
+A kernel can write into the channel of its worker, as into any file that its process holds. A frame begins with a mark,
+its length and checksums, so that such bytes are noticed and never taken for a message.
+"""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import MutableSequence
-from dataclasses import dataclass, field
-from multiprocessing.sharedctypes import RawArray
+import fcntl
+import pickle
+import select
+import socket
+import struct
+import termios
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-STARTING = -1
-"""The number of the request that a process is at before it has made its handler."""
+MARK = b"\xf5fz\n"
+"""The first bytes of a frame."""
+HEADER = struct.Struct("<4sIII")
+"""The head of a frame: the mark, the bytes of the message, their checksum, and the checksum of the head before it."""
+MAX_BYTES = 1 << 30
+"""The longest message."""
+CHUNK = 1 << 20
+"""Bytes that are read at once."""
 
 
 @dataclass(frozen=True)
@@ -49,36 +64,83 @@ class LastResponse:
     response: Any
 
 
-@dataclass
-class Activity:
-    """Which request a process is at and since when, in two doubles of memory that it shares with the run.
+class GarbledError(Exception):
+    """Something else than frames was written into the channel."""
 
-    So the run knows how long a request has taken, however late it comes to read what the process sent before.
-    """
 
-    cells: MutableSequence[float] = field(default_factory=lambda: RawArray("d", 2))
+class ChannelClosed(Exception):
+    """The other end of the channel, or this one, is closed."""
 
-    def begin(self, number: int) -> None:
-        """Notes that the process begins with a request."""
-        self.end()
-        self.cells[0] = number
-        self.cells[1] = time.monotonic()
 
-    def touch(self) -> None:
-        """Notes that the time of the present request counts from now."""
-        if math.isfinite(self.cells[1]):
-            self.cells[1] = time.monotonic()
+class Channel:
+    """One end of a channel. Each frame is read alone, so that its socket is readable where another one has come."""
 
-    def end(self) -> None:
-        """Notes that the process waits for a request."""
-        self.cells[1] = math.inf
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
+        self._frame = bytearray()
+        self._poll = select.poll()
+        self._poll.register(end, select.POLLIN)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Any) -> None:
+        """Sends a message. Raises ChannelClosed, or what pickling it raises."""
+        data = ForkingPickler.dumps(message)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"a message of {len(data)} bytes is longer than {MAX_BYTES}")
+        head = struct.pack("<4sII", MARK, len(data), zlib.crc32(data))
+        try:
+            self._socket.sendall(b"".join((head, zlib.crc32(head).to_bytes(4, "little"), data)))
+        except OSError as error:
+            raise ChannelClosed from error
+
+    def receive(self, seconds: float | None = None) -> Any:
+        """The next message; None where it has not arrived whole within so many seconds, which None does not limit.
+
+        Raises GarbledError, ChannelClosed, or what unpickling the message raises.
+        """
+        flags = 0 if seconds is None else socket.MSG_DONTWAIT
+        if seconds is not None and not self._poll.poll(1000 * seconds):
+            return None
+        while missing := self._missing():
+            try:
+                data = self._socket.recv(min(missing, CHUNK), flags)
+            except BlockingIOError:
+                return None
+            except OSError as error:
+                raise ChannelClosed from error
+            if not data:
+                raise ChannelClosed
+            self._frame += data
+        frame, self._frame = self._frame, bytearray()
+        return pickle.loads(memoryview(frame)[HEADER.size :])
+
+    def _missing(self) -> int:
+        """How many bytes of the frame are still to come."""
+        size = len(self._frame)
+        if size < HEADER.size:
+            if not MARK.startswith(self._frame[: len(MARK)]):
+                raise GarbledError
+            return HEADER.size - size
+        _, length, message_sum, head_sum = HEADER.unpack_from(self._frame)
+        view = memoryview(self._frame)
+        if length > MAX_BYTES or zlib.crc32(view[: HEADER.size - 4]) != head_sum:
+            raise GarbledError
+        missing: int = HEADER.size + length - size
+        if not missing and zlib.crc32(view[HEADER.size :]) != message_sum:
+            raise GarbledError
+        return missing
 
     @property
-    def number(self) -> int:
-        """The request that the process is at, or the last one that it was at."""
-        return int(self.cells[0])
+    def unread(self) -> int:
+        """Bytes that have arrived and that nobody has read."""
+        return int.from_bytes(fcntl.ioctl(self._socket, termios.FIONREAD, bytes(4)), "little")
 
-    @property
-    def seconds(self) -> float:
-        """How long it has been at that request; negative infinity where it waits for one."""
-        return time.monotonic() - self.cells[1]
+    def shut_down(self) -> None:
+        """Tells the other end that there is nothing more to send, and ends a `send` that waits in another thread."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._socket.close()

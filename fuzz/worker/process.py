@@ -8,21 +8,25 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from fuzz.errors import UsageError
-from fuzz.model.outcome import Died, Hung, Outcome, OutOfMemory, describe
+from fuzz.model.outcome import NotRun, Outcome, describe
+from fuzz.worker.activity import STARTING, Activity
 from fuzz.worker.channel import (
-    STARTING,
-    Activity,
+    Channel,
+    ChannelClosed,
+    GarbledError,
     HandlerFailure,
     HandlerReady,
     HandlerRequest,
@@ -30,14 +34,16 @@ from fuzz.worker.channel import (
     LastResponse,
 )
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.serve import OWN_FAULT, resident, serve
+from fuzz.worker.supervisor import supervise
+from fuzz.worker.system import resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
+from fuzz.worker.worker_process import GARBLED, WorkerProcess
 
 CONTEXT = get_context("forkserver")
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Keeps a process that is started from running a file of the working folder that is named as one of its modules is."""
-START_SECONDS = 120.0
-"""Seconds that a worker may take to import everything and load its target."""
+SERVER_SECONDS = 300.0
+"""Seconds after which the server that workers are forked from is replaced, where it has not started one by then."""
 STARTS = threading.Lock()
 """Held while a process starts, which changes this process's variables for a moment."""
 
@@ -51,44 +57,6 @@ class WorkerCrash:
     """What `Worker` returns in place of a response where the process ended instead; `outcome` says how."""
 
     outcome: Outcome
-
-
-@dataclass
-class WorkerProcess:
-    """A process as its worker knows it. `killed` is the request in which it exceeded a limit, and the outcome."""
-
-    process: Any
-    pipe: Connection[Any, Any]
-    activity: Activity
-    ready: bool = False
-    killed: tuple[int, Outcome] | None = None
-
-    def kill_if_over(self, timeout: float, memory: int) -> None:
-        """Ends the process where its request exceeds `timeout` seconds, or the process `memory` resident bytes."""
-        if self.killed:
-            return
-        number = self.activity.number
-        limit = START_SECONDS if number == STARTING else timeout
-        if self.activity.seconds > limit:
-            self.killed = number, Hung(limit)
-        elif resident(self.process.pid) > memory:
-            self.killed = number, OutOfMemory(f"over {memory >> 20} MiB resident")
-        if self.killed:
-            self.process.kill()
-
-    def exit_outcome(self) -> Outcome:
-        """How it ended by itself. Raises InternalError where its own code failed."""
-        self.process.join(5)
-        code = self.process.exitcode
-        if code == OWN_FAULT:
-            raise InternalError("a worker's own code failed; its traceback is on standard error")
-        return Died(signal.Signals(-code).name if code is not None and code < 0 else f"exit status {code}")
-
-    def end(self) -> None:
-        """Ends it at once."""
-        self.process.kill()
-        self.process.join()
-        self.pipe.close()
 
 
 @dataclass
@@ -118,26 +86,34 @@ class Worker:
         context: Any = get_context("spawn") if self.environment else CONTEXT
         activity = Activity()
         activity.begin(STARTING)
-        ours, theirs = context.Pipe()
+        ours, theirs = socket.socketpair()
         try:
-            process = self._launch(context, theirs, activity)
-        except (EOFError, ConnectionError):
-            # The server of workers was killed while it was asked; it is started anew.
-            process = self._launch(context, theirs, activity)
-        theirs.close()
-        self._child = WorkerProcess(process, ours, activity)
+            supervisor = self._launch_again(context, theirs, activity)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._child = WorkerProcess(supervisor, Channel(ours), activity)
         WATCHDOG.add(self._enforce_limits)
 
-    def _launch(self, context: Any, pipe: Connection[Any, Any], activity: Activity) -> Any:
-        arguments = pipe, activity, self.handler, self.config
-        process = context.Process(target=serve, args=arguments, daemon=True)
-        with STARTS, _without_main(), _environment({**SAFE_PATH, **self.environment}):
+    def _launch_again(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
+        """Launches the supervisor; once more where the server of workers was killed while it was asked."""
+        try:
+            return self._launch(context, channel, activity)
+        except (EOFError, ConnectionError):
+            return self._launch(context, channel, activity)
+
+    def _launch(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
+        arguments = channel, activity, self.handler, self.config
+        process = context.Process(target=supervise, args=arguments, daemon=True)
+        with STARTS, _without_main(), _environment({**SAFE_PATH, **self.environment}), _watch_server():
             process.start()
         return process
 
     def _enforce_limits(self) -> None:
         if self._child is not None:
-            self._child.kill_if_over(self.timeout, self.memory)
+            self._child.kill_if_over(self.timeout, self.memory, awaited=bool(self.pending))
 
     def submit(self, request: Any) -> None:
         """Queues a request; `receive` fetches the responses in the order of requests."""
@@ -150,8 +126,8 @@ class Worker:
         assert self._child is not None
         self.pending[number] = request
         # The end of a process is noticed and reported where its response is fetched.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._child.pipe.send(HandlerRequest(number, request))
+        with suppress(ChannelClosed):
+            self._child.channel.send(HandlerRequest(number, request))
 
     def call(self, request: Any) -> Any:
         """The response to one request, or a WorkerCrash."""
@@ -166,17 +142,26 @@ class Worker:
         Raises UsageError or InternalError where the worker's own code raised it.
         """
         self.deadline.check()
-        assert self._child is not None
+        child = self._child
+        assert child is not None
         try:
-            message = self._child.pipe.recv() if self._child.pipe.poll(seconds) else None
-        except (EOFError, OSError):
-            return self._replace(self._child)
+            message = child.channel.receive(seconds)
+            if message is None and child.has_ended:
+                # What it sent before its end; what it forked may keep the channel open.
+                message = child.channel.receive(0)
+                if message is None:
+                    return self._replace(child)
+        except ChannelClosed:
+            return self._replace(child)
+        except GarbledError:
+            child.kill(None, GARBLED)
+            return self._replace(child)
         if isinstance(message, HandlerFailure):
             self.stop()
             raise UsageError(message.text) if message.usage else InternalError(message.text)
-        if isinstance(message, HandlerResponse):
+        if isinstance(message, HandlerResponse) and message.number in self.pending:
             return self._complete(message)
-        self._child.ready |= isinstance(message, HandlerReady)
+        child.ready |= isinstance(message, HandlerReady)
         return None
 
     def _complete(self, response: HandlerResponse) -> tuple[Any, Any]:
@@ -188,18 +173,17 @@ class Worker:
 
     def _replace(self, child: WorkerProcess) -> tuple[Any, Any] | None:
         """Starts a new process for one that ended; the request that it ended in, if any, with the crash."""
-        try:
-            number, outcome = child.killed or (next(iter(self.pending), STARTING), child.exit_outcome())
-            if not child.ready:
-                raise InternalError(f"a worker ended before its first request: {describe(outcome)}")
-        except InternalError:
+        number, outcome = child.killed or (None, child.exit_outcome())
+        if outcome is None or not child.ready:
             self.stop()
-            raise
+            _raise_own_fault(outcome)
+        assert outcome is not None
+        oldest = next(iter(self.pending), None)
         # A process may be killed just after it has sent the response.
-        crashed = number in self.pending
-        request = self.pending.pop(number, None)
+        answered = number is not None and oldest is not None and number < oldest
+        request = None if answered or oldest is None else self.pending.pop(number if number in self.pending else oldest)
         self.restart()
-        return (request, WorkerCrash(outcome)) if crashed else None
+        return None if answered or oldest is None else (request, WorkerCrash(outcome))
 
     def clone(self) -> Worker:
         """A worker alike, without a process."""
@@ -228,12 +212,12 @@ class Worker:
     @property
     def pid(self) -> int | None:
         """The process's number; None where none runs."""
-        return self._child.process.pid if self._child is not None and self._child.process.is_alive() else None
+        return self._child.activity.pid if self._child is not None and not self._child.has_ended else None
 
     @property
-    def pipe(self) -> Connection[Any, Any] | None:
-        """The run's end of the pipe, to wait for; None where no process runs."""
-        return self._child.pipe if self._child is not None else None
+    def ends(self) -> tuple[Channel | WorkerProcess, ...]:
+        """What to wait for: the channel, and the process's end; nothing where no process runs."""
+        return (self._child.channel, self._child) if self._child is not None else ()
 
     def __enter__(self) -> Worker:
         return self
@@ -243,10 +227,39 @@ class Worker:
 
 
 def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
-    """A worker whose pipe holds a response or has closed; None where none does after so many seconds."""
-    pipes = {worker.pipe: worker for worker in workers if worker.pipe is not None}
-    ready = wait(list(pipes), seconds)
-    return pipes[ready[0]] if ready else None  # type: ignore[index]
+    """A worker that has sent a response or has ended; None where none does so within so many seconds."""
+    owners = {end.fileno(): worker for worker in workers for end in worker.ends if end.fileno() >= 0}
+    ready = wait(list(owners), seconds)
+    return owners[ready[0]] if ready else None  # type: ignore[index]
+
+
+def _raise_own_fault(outcome: Outcome | None) -> NoReturn:
+    """Raises the error of a worker that ended in its own code, or so before its first request."""
+    if outcome is None:
+        raise InternalError("a worker's own code failed; its traceback is on standard error")
+    if isinstance(outcome, NotRun):
+        raise UsageError(f"a worker could not start: {describe(outcome)}")
+    raise InternalError(f"a worker ended before its first request: {describe(outcome)}")
+
+
+@contextmanager
+def _watch_server() -> Iterator[None]:
+    """Inside, the server that workers are forked from goes on where it was stopped, and is killed where it hangs."""
+    start = time.monotonic()
+
+    def check() -> None:
+        pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+        if pid is not None:
+            resume_if_stopped(pid)
+            if time.monotonic() - start > SERVER_SECONDS:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    WATCHDOG.add(check)
+    try:
+        yield
+    finally:
+        WATCHDOG.remove(check)
 
 
 @contextmanager

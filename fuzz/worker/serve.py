@@ -1,4 +1,4 @@
-"""Runs in a worker's process: makes the handler, then answers requests until the run closes the pipe."""
+"""Runs in a worker's process: makes the handler, then answers requests until the run closes the channel."""
 
 from __future__ import annotations
 
@@ -6,28 +6,34 @@ import ctypes
 import importlib
 import os
 import signal
+import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import forkserver
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import ForkingPickler
-from typing import Any
+from multiprocessing import resource_tracker
+from typing import Any, NoReturn
 
 from fuzz.errors import UsageError, one_line
-from fuzz.worker.channel import Activity, HandlerFailure, HandlerReady, HandlerRequest, HandlerResponse, LastResponse
+from fuzz.worker.activity import CHANNEL_LOST, LIMITS_LOWERED, OWN_FAULT, Activity
+from fuzz.worker.channel import (
+    Channel,
+    ChannelClosed,
+    GarbledError,
+    HandlerFailure,
+    HandlerReady,
+    HandlerRequest,
+    HandlerResponse,
+    LastResponse,
+)
+from fuzz.worker.process_state import ProcessState
+from fuzz.worker.system import resident, signal_at_parents_end
 
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-PR_SET_PDEATHSIG = 1
-"""prctl's option that sends a signal to a process when its parent ends."""
 TRIM_BYTES = 32 << 20
 """Bytes by which a process may grow before malloc has to give free memory back to the system."""
-OWN_FAULT = 70
-"""The exit status of a process whose own code failed and could not report it (EX_SOFTWARE)."""
-CLOSED = (EOFError, ConnectionResetError, BrokenPipeError)
-"""What a pipe raises whose other end is closed."""
-
+TRIM_SECONDS = 0.01
+"""Seconds between two looks at how much a process has grown."""
 
 _serving: tuple[int, Activity | None] = (0, None)
 """This process's number and its activity, where it is a worker; a process forked from it is none."""
@@ -43,42 +49,80 @@ def heartbeat() -> None:
         activity.touch()
 
 
-def serve(pipe: Connection[Any, Any], activity: Activity, handler: str, config: Any) -> None:
-    """The program of a worker's process. `handler` is ``module:function``, which makes the handler from `config`."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _end_with_the_run()
+def serve(channel: socket.socket, activity: Activity, handler: str, config: Any, supervisor: int) -> NoReturn:
+    """The program of a worker's process, which `supervisor` has forked and ends with."""
+    status = 0
+    try:
+        _set_up(channel, activity, supervisor)
+        _answer_requests(Channel(channel), activity, handler, config)
+    except (ChannelClosed, GarbledError):
+        activity.fault = CHANNEL_LOST
+    except SystemExit as leave:
+        status = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    except Exception:
+        activity.fault = OWN_FAULT
+        traceback.print_exc()
+    except BaseException:
+        # A kernel raised it: what is an Exception is caught where a request is answered.
+        status = 1
+        traceback.print_exc()
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(status & 0xFF)
+
+
+def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None:
+    """Makes this process a session of its own, which holds no file of the run's but its channel."""
+    signal_at_parents_end(signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(0)
+    os.setsid()
     global _serving
-    _serving = os.getpid(), activity
+    activity.pid = os.getpid()
+    _serving = activity.pid, activity
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
-    try:
-        # The pipe breaks where the run ends before its worker does.
-        with suppress(EOFError, ConnectionResetError, BrokenPipeError):
-            _answer_requests(pipe, activity, handler, config)
-    except Exception:
-        traceback.print_exc()
-        os._exit(OWN_FAULT)
+    _close_files_but(channel.fileno(), resource_tracker.getfd() or 0)
 
 
-def _answer_requests(pipe: Connection[Any, Any], activity: Activity, handler: str, config: Any) -> None:
+def _close_files_but(*kept: int) -> None:
+    """Closes every file but these and the standard streams."""
+    first = 3
+    for number in sorted(kept):
+        os.closerange(first, number)
+        first = max(first, number + 1)
+    os.closerange(first, os.sysconf("SC_OPEN_MAX"))
+
+
+def _answer_requests(channel: Channel, activity: Activity, handler: str, config: Any) -> None:
     handle = _make_handler(handler, config)
     if isinstance(handle, HandlerFailure):
-        pipe.send(handle)
+        channel.send(handle)
         return
-    base = resident(os.getpid())
+    own = activity.pid
+    base, trimmed = resident(own), 0.0
     activity.end()
-    pipe.send(HandlerReady())
+    channel.send(HandlerReady())
+    state = ProcessState.capture()
     while True:
-        request = pipe.recv()
+        request = channel.receive()
         activity.begin(request.number)
         message = _respond(handle, request)
-        activity.end()
-        if not _send(pipe, message) or isinstance(message, HandlerFailure):
-            return
-        if isinstance(message.body, LastResponse):
-            sys.stdout.flush()
+        if os.getpid() != own:
+            # A kernel has forked this process and returned twice: the answer is the worker's own.
             os._exit(0)
-        base = _trim_heap(base)
+        changes = state.restore()
+        if isinstance(message, HandlerFailure) and changes.limits:
+            activity.fault = LIMITS_LOWERED
+            return
+        if isinstance(message, HandlerResponse) and not (changes.restored or isinstance(message.body, LastResponse)):
+            message = HandlerResponse(message.number, LastResponse(message.body))
+        activity.end()
+        if not _send(channel, message) or isinstance(message, HandlerFailure) or isinstance(message.body, LastResponse):
+            return
+        if time.monotonic() > trimmed + TRIM_SECONDS:
+            base, trimmed = _trim_heap(base), time.monotonic()
 
 
 def _make_handler(handler: str, config: Any) -> Callable[[Any], Any] | HandlerFailure:
@@ -104,14 +148,15 @@ def _failure(error: Exception) -> HandlerFailure:
     return HandlerFailure(traceback.format_exc(), usage=False)
 
 
-def _send(pipe: Connection[Any, Any], message: HandlerResponse | HandlerFailure) -> bool:
+def _send(channel: Channel, message: HandlerResponse | HandlerFailure) -> bool:
     """Sends a message; where it cannot be pickled, that failure instead. Whether it was sent."""
     try:
-        data = ForkingPickler.dumps(message)
+        channel.send(message)
+    except ChannelClosed:
+        raise
     except Exception as error:
-        pipe.send(_failure(error))
+        channel.send(_failure(error))
         return False
-    pipe.send_bytes(data)
     return True
 
 
@@ -125,25 +170,3 @@ def _trim_heap(base: int) -> int:
         ctypes.CDLL(None).malloc_trim(0)
         return resident(os.getpid())
     return min(base, now)
-
-
-def resident(pid: int) -> int:
-    """Bytes of memory that a process holds; 0 where it has ended."""
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
-
-
-def _end_with_the_run() -> None:
-    """Even a worker that hangs dies with the server that it was forked from, and the server with the run.
-
-    The server lives as long as anyone holds one end of a pipe, which every worker would otherwise inherit.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    server = getattr(forkserver, "_forkserver", None)
-    alive = getattr(server, "_forkserver_alive_fd", None)
-    if server is not None and alive is not None:
-        os.close(alive)
-        server._forkserver_alive_fd = None

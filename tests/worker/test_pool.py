@@ -13,7 +13,7 @@ import pytest
 from fuzz.model.case import Case
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
-from fuzz.worker.serve import resident
+from fuzz.worker.system import resident
 
 HANDLER = f"{__name__}:make_handler"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,12 +19,15 @@ from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
-from fuzz.worker import process
-from fuzz.worker.channel import Activity, HandlerReady, HandlerRequest, LastResponse
+from fuzz.worker import worker_process
+from fuzz.worker.activity import Activity
+from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
 from fuzz.worker.process import CONTEXT, InternalError, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
-from fuzz.worker.serve import heartbeat, resident, serve
+from fuzz.worker.serve import heartbeat
+from fuzz.worker.supervisor import supervise
+from fuzz.worker.system import resident
 
 HANDLER = f"{__name__}:make_handler"
 MIB = 1 << 20
@@ -224,7 +228,7 @@ def test_a_worker_that_cannot_start_says_why() -> None:
 def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker(HANDLER, "slow", 8 << 30, timeout=0.3) as worker:
         assert worker.call(("echo", 1)) == 1
-    monkeypatch.setattr(process, "START_SECONDS", 0.3)
+    monkeypatch.setattr(worker_process, "START_SECONDS", 0.3)
     with Worker(HANDLER, "slow", 8 << 30, timeout=20.0) as worker:
         with pytest.raises(InternalError, match="before its first request: did not return within 0.3 s"):
             worker.call(("echo", 1))
@@ -385,15 +389,18 @@ def test_memory_that_is_free_goes_back_to_the_system() -> None:
 
 
 def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixture[str]) -> None:
-    ours, theirs = CONTEXT.Pipe()
-    child = CONTEXT.Process(target=serve, args=(theirs, Activity(), HANDLER, None))
-    child.start()
+    ours, theirs = socket.socketpair()
+    activity = Activity()
+    supervisor = CONTEXT.Process(target=supervise, args=(theirs, activity, HANDLER, None))
+    supervisor.start()
     theirs.close()
-    assert ours.recv() == HandlerReady()
-    ours.send(HandlerRequest(0, ("sleep", 0.3)))
-    ours.close()
-    child.join(30)
-    assert child.exitcode == 0 and "Traceback" not in capfd.readouterr().err
+    channel = Channel(ours)
+    assert channel.receive() == HandlerReady()
+    channel.send(HandlerRequest(0, ("sleep", 0.3)))
+    channel.close()
+    supervisor.join(60)
+    assert supervisor.exitcode == 0 and ended(activity.pid)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_workers_import_nothing_of_the_working_folder(tmp_path: Path) -> None:

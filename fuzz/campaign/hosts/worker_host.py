@@ -7,7 +7,6 @@ sees no file of its campaign's and keeps its own there.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
@@ -43,7 +42,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.process import preload
 from fuzz.worker.protocol import ReplicaGroup
-from fuzz.worker.serve import PR_SET_PDEATHSIG
+from fuzz.worker.system import signal_at_parents_end
 
 BEAT_SECONDS = 2.0
 """Seconds between two signs of life."""
@@ -213,7 +212,7 @@ def handle(request: Request, channel: HostChannel) -> None:
 
 
 def main() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal_at_parents_end(signal.SIGKILL)
     pipe, *folder = sys.argv[1:]
     os.set_inheritable(int(pipe), False)
     channel = HostChannel(Connection(int(pipe)), Path(folder[0]).resolve() if folder else None)

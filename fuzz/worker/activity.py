@@ -1,0 +1,84 @@
+"""Shares with the run, through memory, what a worker's process is doing: no message has to arrive for it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import MutableSequence
+from dataclasses import dataclass, field
+from multiprocessing.sharedctypes import RawArray
+
+STARTING = -1
+"""The number of the request that a process is at before it has made its handler."""
+NUMBER, SINCE, PID, STATUS, FAULT = range(5)
+"""The cells of an activity."""
+OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED = 1, 2, 3
+"""Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
+something else than requests; its code failed after a kernel had changed the limits of its resources."""
+
+
+def _make_cells() -> MutableSequence[float]:
+    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0])
+    return cells
+
+
+@dataclass
+class Activity:
+    """Which request a process is at and since when, its process's number, how and why it ended: doubles.
+
+    So the run knows how long a request has taken, however late it comes to read what the process sent before.
+    """
+
+    cells: MutableSequence[float] = field(default_factory=_make_cells)
+
+    def begin(self, number: int) -> None:
+        """Notes that the process begins with a request."""
+        self.end()
+        self.cells[NUMBER] = number
+        self.cells[SINCE] = time.monotonic()
+
+    def touch(self) -> None:
+        """Notes that the time of the present request counts from now."""
+        if math.isfinite(self.cells[SINCE]):
+            self.cells[SINCE] = time.monotonic()
+
+    def end(self) -> None:
+        """Notes that the process waits for a request."""
+        self.cells[SINCE] = math.inf
+
+    @property
+    def number(self) -> int:
+        """The request that the process is at, or the last one that it was at."""
+        return int(self.cells[NUMBER])
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been at that request; negative infinity where it waits for one."""
+        return time.monotonic() - self.cells[SINCE]
+
+    @property
+    def pid(self) -> int:
+        """The number of the worker's process; 0 before it has started."""
+        return int(self.cells[PID])
+
+    @pid.setter
+    def pid(self, number: int) -> None:
+        self.cells[PID] = number
+
+    @property
+    def status(self) -> int | None:
+        """How the worker's process ended, as os.waitpid tells it; None while it runs, or where nobody waited for it."""
+        return None if math.isnan(self.cells[STATUS]) else int(self.cells[STATUS])
+
+    @status.setter
+    def status(self, status: int) -> None:
+        self.cells[STATUS] = status
+
+    @property
+    def fault(self) -> int:
+        """Why the worker has ended its process; 0 where it has not."""
+        return int(self.cells[FAULT])
+
+    @fault.setter
+    def fault(self, fault: int) -> None:
+        self.cells[FAULT] = fault

@@ -1,0 +1,81 @@
+"""Runs in a process between the server and a worker: forks the worker, and ends it with everything that it started.
+
+What a kernel forks becomes a child of this process when its own parent ends, also where it has a session of its own.
+So nothing outlives a worker, however the worker ends, and the worker's death is noticed by its process alone: what a
+kernel has forked may hold its channel.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import warnings
+from contextlib import suppress
+from multiprocessing import forkserver
+from typing import Any, NoReturn
+
+from fuzz.worker.activity import Activity
+from fuzz.worker.serve import serve
+from fuzz.worker.system import adopt_orphans, children, signal_at_parents_end
+
+REAP_MILLISECONDS = 1000
+"""How often processes are collected that have ended and that nobody waits for."""
+
+
+def supervise(channel: socket.socket, activity: Activity, handler: str, config: Any) -> NoReturn:
+    """The program of a supervisor's process. `handler` is ``module:function``, which makes the handler from `config`.
+
+    It ends with its worker, and ends the worker where the run closes its end of the channel or has ended.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _leave_the_server()
+    adopt_orphans()
+    # Where a kernel has stopped this process, it goes on at the end of the run, and ends what is below it.
+    signal_at_parents_end(signal.SIGCONT)
+    own = os.getpid()
+    with warnings.catch_warnings():
+        # No other thread of the server holds anything that the worker needs.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        worker = os.fork()
+    if worker == 0:
+        serve(channel, activity, handler, config, own)
+    try:
+        _wait_for_end(worker, channel)
+        activity.status = _end_children(worker)
+    finally:
+        os._exit(0)
+
+
+def _leave_the_server() -> None:
+    """The server lives as long as anyone holds one end of a pipe, which every worker would otherwise inherit."""
+    server = getattr(forkserver, "_forkserver", None)
+    alive = getattr(server, "_forkserver_alive_fd", None)
+    if server is not None and alive is not None:
+        os.close(alive)
+        server._forkserver_alive_fd = None
+
+
+def _wait_for_end(worker: int, channel: socket.socket) -> None:
+    """Waits for the worker's end, or for the run to close its end of the channel."""
+    poll = select.poll()
+    poll.register(os.pidfd_open(worker), select.POLLIN)
+    poll.register(channel, select.POLLRDHUP)
+    while not poll.poll(REAP_MILLISECONDS):
+        for orphan in children():
+            if orphan != worker:
+                with suppress(ChildProcessError):
+                    os.waitpid(orphan, os.WNOHANG)
+
+
+def _end_children(worker: int) -> int:
+    """Kills every process below this one; the worker's status."""
+    os.kill(worker, signal.SIGKILL)
+    _, status = os.waitpid(worker, 0)
+    while left := children():
+        for child in left:
+            os.kill(child, signal.SIGKILL)
+        for child in left:
+            os.waitpid(child, 0)
+    return status

@@ -1,0 +1,83 @@
+"""Reads and sets what Linux knows of processes: their memory, their children, and what ends with them."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+"""prctl's options: the signal that a process gets when its parent ends; that orphans below it become its children."""
+
+
+def signal_at_parents_end(number: int) -> None:
+    """Has a signal sent to this process when the one that forked it ends."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+
+
+def adopt_orphans() -> None:
+    """Makes every process below this one a child of this one when its own parent ends."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def resident(pid: int) -> int:
+    """Bytes of memory that a process holds; 0 where it has ended."""
+    try:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def children() -> list[int]:
+    """The children of this process that its main thread has or adopted."""
+    try:
+        return [int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text("ascii").split()]
+    except OSError:
+        return []
+
+
+def resume_if_stopped(pid: int) -> None:
+    """Lets a process go on that a signal has stopped."""
+    with suppress(OSError, IndexError):
+        if Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0] == "T":
+            os.kill(pid, signal.SIGCONT)
+
+
+def oom_kills() -> int:
+    """How many processes the system has killed for want of memory since it started; 0 where it does not count them."""
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text("ascii").splitlines():
+            name, _, value = line.partition(" ")
+            if name == "oom_kill":
+                return int(value)
+    return 0
+
+
+def total_memory() -> int:
+    """Bytes of memory that this process may share with others: the machine's, or its control group's."""
+    total = os.sysconf("SC_PHYS_PAGES") * PAGE_BYTES
+    limits = [total]
+    for path in _memory_limit_files():
+        with suppress(OSError, ValueError):
+            limits.append(int(path.read_text("ascii")))
+    return min(limits)
+
+
+def _memory_limit_files() -> list[Path]:
+    """The files that hold the limits of this process's control group and of those above it, of both versions."""
+    groups = Path("/sys/fs/cgroup")
+    files = [groups / "memory.max", groups / "memory/memory.limit_in_bytes"]
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text("ascii").splitlines():
+            _, controllers, path = line.split(":", 2)
+            parts = Path(path.lstrip("/"))
+            above = [parts, *parts.parents]
+            if not controllers:
+                files += [groups / group / "memory.max" for group in above]
+            elif controllers == "memory":
+                files += [groups / "memory" / group / "memory.limit_in_bytes" for group in above]
+    return files
