@@ -60,7 +60,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 def _is_target_file(path: Path, parent: pytest.Collector) -> bool:
     chosen = path.name.startswith("fuzz_") or parent.session.isinitpath(path)
-    return chosen and b"@target(" in path.read_bytes()
+    return chosen and b"@target(" in _read_start(path, 1 << 22)
 
 
 def _is_entry(path: Path, parent: pytest.Collector) -> bool:
@@ -68,8 +68,17 @@ def _is_entry(path: Path, parent: pytest.Collector) -> bool:
     placed = "corpus" in path.parts or (folder is not None and path.is_relative_to(folder.resolve()))
     if not placed and not parent.session.isinitpath(path):
         return False
-    with path.open("rb") as file:
-        return file.read(len(FIRST_LINE)) == FIRST_LINE
+    return _read_start(path, len(FIRST_LINE)) == FIRST_LINE
+
+
+def _read_start(path: Path, limit: int) -> bytes:
+    """The beginning of a file; empty where it cannot be read or is a pipe or a device, which holds no test."""
+    from fuzz.files import read_file
+
+    try:
+        return read_file(path, limit)
+    except OSError:
+        return b""
 
 
 class TargetFile(pytest.File):

@@ -27,7 +27,7 @@ from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_v
 from fuzz.oracles.comparison.expected import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, stacked_values
 from fuzz.oracles.execution.rerun import Rerun
-from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size, compare_two_runs
 from fuzz.target.spec import Target
 
 OTHER_VALUES = recipe("normal", 20011)
@@ -61,6 +61,7 @@ class Invariance(RerunOracle):
         assert split is not None
         if split.start + split.length > case.last.dims[batch_dim(saved.target)]:
             raise UsageError("no script can be made: the split has more rows than the batch")
+        check_size(resize(case.last, batch_dim(saved.target), split))
         rows, others = slice(split.start, split.start + split.length), slice(split.before, split.before + split.length)
         call = split_call(saved.target, case)
         return compare_two_runs(saved.finding, RUN_SPLIT, rows, call, OTHER_ROWS=others)

@@ -6,15 +6,19 @@ A text defines `check()`, which yields what is wrong. It may use what the script
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fuzz.errors import UsageError
 from fuzz.model.case import Call
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.target.spec import Target
 
+MAX_ELEMENTS = 1 << 22
+"""Elements of a call that a script writes out."""
 Graph = tuple[Callable[..., Any], Callable[..., Any] | tuple[str, ...] | None, tuple[str, ...]]
 
 
@@ -43,6 +47,13 @@ class ScriptCheck:
     graphs: tuple[Graph, ...] = ()
     values: bool = False
     other_call: Call | None = None
+
+
+def check_size(call: Call) -> None:
+    """UsageError where a call's inputs are too many to be written out in a script."""
+    elements = sum(math.prod(value.stored_shape(call.dims)) for value in call.tensors.values())
+    if elements > MAX_ELEMENTS:
+        raise UsageError(f"no script can be made: its inputs have {elements} elements, more than {MAX_ELEMENTS}")
 
 
 COMPARE_WITH_REFERENCE = '''

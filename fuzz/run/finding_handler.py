@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.errors import CorpusError
+from fuzz.errors import CorpusError, one_line
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -233,7 +234,10 @@ class FindingHandler:
             planted=options.planted or "", backend=self.worker_config.backend, versions=self.versions,
             seed=options.seed, first_case=bug.origin.index,
         )  # fmt: skip
-        bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
+        try:
+            bug.path = str(corpus.save_entry(self.folder, entry, Path(previous) if previous else None))
+        except CorpusError as error:
+            raise CorpusError(f"{error}; {save_elsewhere(entry)}") from None
         self.watcher.on_saved(bug, previous if previous != bug.path else "")
 
     def _shrink_budget(self) -> Budget:
@@ -247,3 +251,11 @@ class FindingHandler:
         share = SHRINK_SHARE * self.options.time_limit
         seconds = max(share - self.seconds, min(share, 10.0))
         return Budget(seconds=min(seconds, self.deadline.seconds_left - VERIFY_SECONDS))
+
+
+def save_elsewhere(entry: Entry) -> str:
+    """Saves an entry in a new temporary folder, and says where; its corpus cannot take it any more."""
+    try:
+        return f"the finding is kept in {corpus.save_entry(Path(tempfile.mkdtemp(prefix='fuzz-findings-')), entry)}"
+    except (CorpusError, OSError) as error:
+        return f"nor can the finding be kept elsewhere: {one_line(error)}"

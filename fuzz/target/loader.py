@@ -5,17 +5,23 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import linecache
+import os
+import stat
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
 from fuzz.errors import CorpusError, TargetError, UsageError, one_line
+from fuzz.files import read_file
 from fuzz.model.case import Case
 from fuzz.target.spec import Launcher, PlantedBug, Target
 
 INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).parents[2] / "targets"
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
+LARGEST = 1 << 22
+"""Bytes of a file in which a declaration is looked for."""
 LIBRARIES = ("fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
 
@@ -187,11 +193,15 @@ def check_fits(case: Case, target: Target, path: Path) -> None:
 def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:
     """(what to load it by, the target) that a corpus entry names: given by the caller, built in, or beside the corpus.
 
-    Only files that declare a target of that name beside one of the folders above the entry are loaded.
+    Only files that declare a target of that name beside one of the folders above the entry are loaded, and none of
+    another user: an entry is data, and whoever may write beside it must not make it run a program.
     """
     text = text or search_target(name, near)
     if not text:
-        raise TargetError(f"no target {name!r} is built in or beside {near}; name its file with --target path.py")
+        others = "".join(f"; {path} declares it, but is another user's" for path in files_above(name, near))
+        raise TargetError(
+            f"no target {name!r} is built in or beside {near}{others}; name its file with --target path.py"
+        )
     return text, load(text)
 
 
@@ -199,12 +209,14 @@ def search_target(name: str, near: Path) -> str:
     """What to load the target of a corpus entry by where it is built in or beside the corpus; else nothing."""
     if (BUILT_IN / f"{name}.py").is_file() or name.partition("_")[0] in LIBRARIES:
         return name
-    for folder in [*near.resolve().parents][:4]:
-        for path in sorted(folder.glob("*.py")):
-            source = path.read_text(encoding="utf-8", errors="replace")
-            if "@target(" in source and f"def {name}(" in source:
-                return f"{path.resolve()}:{name}"
-    return ""
+    mine = (path for path in files_above(name, near) if is_of_same_user(path, near))
+    path = next(mine, None)
+    return f"{path.resolve()}:{name}" if path else ""
+
+
+def files_above(name: str, entry: Path) -> Iterator[Path]:
+    """The files that declare a target of that name in the four folders above an entry, whoever they belong to."""
+    return (path for folder in [*entry.resolve().parents][:4] for path in files_that_declare(name, folder))
 
 
 def target_argument(target: Target, near: Path) -> str:
@@ -212,3 +224,22 @@ def target_argument(target: Target, near: Path) -> str:
     path = target.path.resolve()
     name = target.name if BUILT_IN in path.parents else f"{path}:{target.name}"
     return "" if search_target(target.name, near) == name else name
+
+
+def files_that_declare(name: str, folder: Path) -> Iterator[Path]:
+    """The files in a folder whose text declares a target of that name, in order. Nothing is executed."""
+    for path in sorted(folder.glob("*.py")):
+        try:
+            source = read_file(path, LARGEST).decode(errors="replace")
+        except OSError:
+            continue
+        if "@target(" in source and f"def {name}(" in source:
+            yield path
+
+
+def is_of_same_user(path: Path, entry: Path) -> bool:
+    """Whether a file is the caller's, or of the entry's owner or root in a folder that not everybody can write."""
+    owners = {os.geteuid()}
+    if entry.exists() and not path.parent.stat().st_mode & stat.S_IWOTH:
+        owners |= {0, entry.stat().st_uid}
+    return path.stat().st_uid in owners

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.errors import CorpusError
+from fuzz.errors import CorpusError, one_line
 from fuzz.model.entry import Entry
+from fuzz.text import printable
 
 MAX_AGE = 2.0
 """Seconds for which a listing is used again."""
@@ -28,14 +29,14 @@ class IndexedEntry:
 
     @property
     def relative_path(self) -> str:
-        return self.path.relative_to(self.corpus).as_posix()
+        return printable(self.path.relative_to(self.corpus).as_posix())
 
     def read(self) -> tuple[Entry | None, str]:
         """The entry, or None and what is wrong with its file."""
         try:
             return corpus.read(self.path), ""
         except CorpusError as error:
-            return None, str(error)
+            return None, one_line(error)
 
 
 @dataclass
@@ -70,7 +71,8 @@ class CorpusIndex:
             for path in corpus.entry_files([folder]) if folder.is_dir() else ():
                 try:
                     if path.resolve().is_relative_to(folder.resolve()):
-                        yield IndexedEntry(path.stem, path.parent.name, path, folder, path.stat().st_mtime)
+                        names = printable(path.stem), printable(path.parent.name)
+                        yield IndexedEntry(*names, path, folder, path.stat().st_mtime)
                 except OSError:
                     continue
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
@@ -18,8 +20,10 @@ from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import recipe
 from fuzz.report.reproducer.script import script
 from fuzz.report.reproducer.source import SourceCollector
+from fuzz.report.text import replay_command
 from fuzz.target.loader import load_planted
 from fuzz.target.spec import Target
+from fuzz.text import printable_lines
 
 
 def entry(target: Target, oracle: str, symptom: str, outputs: tuple[str, ...], split: Split | None = None) -> Entry:
@@ -152,3 +156,52 @@ def test_a_huge_case_is_refused_or_stays_readable(gelu: Target, case: Case) -> N
 def test_a_message_cannot_break_out_of_the_scripts_docstring(gelu: Target, case: Case) -> None:
     hostile = Finding("accuracy", ("dx",), "value", 'a """\nimport os  # \\')
     ast.parse(script(Entry(case, hostile), gelu, None, "r"))
+
+
+HOSTILE_NAMES = [
+    'a"""; import os; os.system("touch pwned"); """.yaml',
+    "a\\",
+    'a"',
+    "a\nimport os\n",
+    "$(touch pwned)",
+    "\x1b[2J",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_the_name_of_an_entrys_file_cannot_break_out_of_the_docstring(gelu: Target, case: Case, name: str) -> None:
+    honest = ast.parse(script(Entry(case), gelu, None, replay_command("x.yaml")))
+    hostile = ast.parse(script(Entry(case), gelu, None, replay_command(name)))
+    assert ast.get_docstring(hostile) != ast.get_docstring(honest)
+    assert [ast.dump(node) for node in hostile.body[1:]] == [ast.dump(node) for node in honest.body[1:]]
+    assert printable_lines(ast.get_docstring(hostile, clean=False) or "") == ast.get_docstring(hostile, clean=False)
+
+
+IMPOSSIBLE = [
+    ("rejects", "accepted", ("nothing_of_the_kind",), None, "no script can be made: layernorm_bw rejects"),
+    ("invariance", "bits", ("dx",), None, "in this case invariance dx bits cannot be"),
+    ("invariance", "bits", ("dx",), Split(1, 2), "the split has more rows than the batch"),
+    ("invariance", "bits", ("dx",), Split(0, 1, 1 << 26, 0), "elements, more than"),
+    ("scaling", "shift", ("dx",), None, "layernorm_bw promises nothing of a shift"),
+    ("autograd", "between", ("dx",), None, "in this case autograd dx between cannot be"),
+]
+
+
+@pytest.mark.parametrize(("oracle", "symptom", "outputs", "split", "reason"), IMPOSSIBLE)
+def test_an_entry_of_what_cannot_be_has_no_script_for_a_reason(
+    layernorm: Target, oracle: str, symptom: str, outputs: tuple[str, ...], split: Split | None, reason: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(reason)):
+        script(entry(layernorm, oracle, symptom, outputs, split), layernorm, None, "x")
+
+
+def test_a_backend_that_there_is_not_is_the_default_in_a_script(layernorm: Target) -> None:
+    saved = replace(entry(layernorm, "accuracy", "value", ("dx",)), provenance=Provenance(backend="<svg/onload=x>"))
+    assert "EXPECTED = " in script(saved, layernorm, None, "x")
+
+
+def test_an_option_that_is_not_finite_is_an_expression_in_a_script(layernorm: Target) -> None:
+    saved = entry(layernorm, "fault", "raised", ("launcher",))
+    call = replace(saved.case.last, options={"eps": float("inf")})
+    text = script(replace(saved, case=replace(saved.case, calls=(call,))), layernorm, None, "x")
+    assert 'options_0 = dict(eps=float("inf"))' in text.replace("'", '"')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz import corpus
+from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.run.deduplicate import known_bugs
@@ -84,6 +86,32 @@ def test_a_campaign_saves_no_second_entry_of_a_cause_that_it_knows(
         bug = make_bug(case, "dx")
         run.add_bug(bug, first_seen(bug))
         assert len(list(corpus.entry_files([tmp_path]))) == count
+
+
+def test_a_finding_that_its_corpus_cannot_take_is_kept_elsewhere(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus").write_text("a folder that somebody put a file in the place of, in the middle of a run")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    bug = make_bug(case, "dx")
+    handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
+    monkeypatch.setattr("fuzz.run.finding_handler.known_bugs", lambda *arguments: [])
+    with pytest.raises(CorpusError, match=r"cannot write .*corpus.*; the finding is kept in .*\.yaml$") as caught:
+        handler.add_bug(bug, first_seen(bug))
+    kept = Path(str(caught.value).rpartition(" ")[2])
+    assert corpus.read(kept).case == case and kept.is_relative_to(tmp_path)
+
+
+def test_a_finding_that_nothing_can_take_is_told_in_one_line(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "corpus").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "corpus"))
+    handler = make_handler(gelu, tmp_path / "corpus", file_lock=lambda folder: nullcontext())
+    monkeypatch.setattr("fuzz.run.finding_handler.known_bugs", lambda *arguments: [])
+    bug = make_bug(case, "dx")
+    with pytest.raises(CorpusError, match=r"cannot write .*; nor can the finding be kept elsewhere: "):
+        handler.add_bug(bug, first_seen(bug))
 
 
 class CutOffTriage:

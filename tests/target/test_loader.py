@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -141,6 +142,54 @@ def test_files_beside_a_corpus_that_do_not_declare_the_target_are_not_run(tmp_pa
     write(tmp_path, "raise SystemExit('I was run')\n", "evil.py")
     with pytest.raises(TargetError, match="no target 'double' is built in or beside"):
         find_target("double", tmp_path / "corpus" / "double" / "x.yaml")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> tuple[Path, Path]:
+    """A folder that everybody can write, and an entry of the caller's below it."""
+    folder = tmp_path / "shared"
+    entry = folder / "corpus" / "double" / "x.yaml"
+    entry.parent.mkdir(parents=True)
+    entry.touch()
+    folder.chmod(0o1777)
+    return folder, entry
+
+
+def give_away(path: Path) -> Path:
+    try:
+        os.chown(path, 12345, 12345)
+    except PermissionError:
+        pytest.skip("needs root to make a file another user's")
+    return path
+
+
+def test_a_file_of_another_user_in_a_folder_that_everybody_can_write_is_not_run(shared: tuple[Path, Path]) -> None:
+    folder, entry = shared
+    evil = give_away(write(folder, TEXT + "\nraise SystemExit('I was run')\n", "a.py"))
+    with pytest.raises(TargetError, match=r"a.py declares it, but is another user's; name its file with --target"):
+        find_target("double", entry)
+    give_away(entry)
+    with pytest.raises(TargetError, match="is another user's"):
+        find_target("double", entry)
+    mine = write(folder, TEXT, "mine.py")
+    assert find_target("double", entry)[0] == f"{mine}:double"
+    evil.unlink()
+    assert find_target("double", entry)[0] == f"{mine}:double"
+
+
+def test_a_checkout_of_another_user_runs_its_own_targets(shared: tuple[Path, Path]) -> None:
+    folder, entry = shared
+    folder.chmod(0o755)
+    path = give_away(write(folder, TEXT))
+    give_away(entry)
+    assert find_target("double", entry)[0] == f"{path}:double"
+
+
+def test_a_pipe_beside_an_entry_is_not_waited_for(shared: tuple[Path, Path]) -> None:
+    folder, entry = shared
+    os.mkfifo(folder / "a.py")
+    path = write(folder, TEXT)
+    assert find_target("double", entry)[0] == f"{path}:double"
 
 
 def test_an_entry_must_fit_its_target(gelu: Target, entry: Entry) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from fuzz.model.case import Argument, Call
+from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.target.spec import Target
@@ -45,7 +46,7 @@ def call_lines(calls: Sequence[Call], target: Target) -> Iterator[str]:
         yield from function_lines(f"arguments_{index}", call.arguments, call)
         yield from function_lines(f"cotangents_{index}", call.cotangents, call)
         scalars = {**call.options, **{key: call.dims[dim] for key, dim in target.passed_sizes.items()}}
-        yield f"options_{index} = dict({', '.join(f'{key}={value!r}' for key, value in scalars.items())})"
+        yield f"options_{index} = dict({', '.join(f'{key}={scalar_text(value)}' for key, value in scalars.items())})"
         yield ""
         yield ""
 
@@ -59,6 +60,12 @@ def function_lines(name: str, tensors: Mapping[str, Argument], call: Call) -> It
     yield "    return dict("
     yield from (f"        {key}={tensor_text(value, call)}," for key, value in tensors.items())
     yield from ("    )", "", "")
+
+
+def scalar_text(value: Scalar) -> str:
+    """An expression for an option; infinities and NaN have no literal."""
+    finite = not isinstance(value, float) or math.isfinite(value)
+    return repr(value) if finite else f"float({str(value)!r})"
 
 
 def tensor_text(value: Argument, call: Call) -> str:

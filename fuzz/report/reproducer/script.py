@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +19,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles import find_oracle
-from fuzz.oracles.script_check import SavedFinding, ScriptCheck
+from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size
 from fuzz.report.reproducer.embedded_files import embed
 from fuzz.report.reproducer.expected_values import expected_values
 from fuzz.report.reproducer.harness import RESERVED, harness
@@ -41,8 +40,6 @@ if DEVICE == "cpu":
     cpu.activate()
 """
 
-MAX_ELEMENTS = 1 << 22
-"""Elements that a script writes out."""
 CONFIGURATION = """
 # Autotuners take one configuration, by its index among those that pruning leaves.
 from triton.runtime.autotuner import Autotuner
@@ -100,12 +97,9 @@ def script_check(saved: SavedFinding) -> ScriptCheck:
     applies = find_oracle(finding.as_accuracy.oracle).applies(saved.target, case) or saved.entry.finding is None
     if not applies or finding.change and finding.change[0] not in case.last.arguments:
         raise UsageError(f"no script can be made: in this case {finding.summary} cannot be, as {case.target} is now")
-    check = find_oracle(finding.oracle).script_check(saved)
-    calls = [*case.calls, *([check.other_call] if check.other_call else [])]
-    elements = sum(math.prod(value.stored_shape(call.dims)) for call in calls for value in call.tensors.values())
-    if elements > MAX_ELEMENTS:
-        raise UsageError(f"no script can be made: its inputs have {elements} elements, more than {MAX_ELEMENTS}")
-    return check
+    for call in case.calls:
+        check_size(call)
+    return find_oracle(finding.oracle).script_check(saved)
 
 
 def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:

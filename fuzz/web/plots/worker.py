@@ -29,7 +29,15 @@ from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import choose_arguments, elementwise_dim
 from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
-from fuzz.target.loader import LIBRARIES, built_in_files, check_fits, find_target, load, load_planted
+from fuzz.target.loader import (
+    LIBRARIES,
+    built_in_files,
+    check_fits,
+    files_that_declare,
+    find_target,
+    load,
+    load_planted,
+)
 from fuzz.target.spec import Launcher, Target
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.channel import LastResponse
@@ -73,10 +81,8 @@ def find_in_folders(name: str, folders: Iterable[Path]) -> str:
     """The built-in target of that name, else the first of the files in the folders that declares it."""
     if name in {path.stem for path in built_in_files()} or name.partition("_")[0] in LIBRARIES:
         return name
-    for path in sorted(path for folder in folders for path in folder.glob("*.py")):
-        text = path.read_text(encoding="utf-8", errors="replace")
-        if "@target(" in text and f"def {name}(" in text:
-            return f"{path}:{name}"
+    for path in sorted(path for folder in folders for path in files_that_declare(name, folder)):
+        return f"{path}:{name}"
     raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
 
 
