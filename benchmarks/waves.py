@@ -34,7 +34,7 @@ from fuzz.oracles import base
 from fuzz.oracles.comparison import screening
 from fuzz.oracles.examine import make_handler, set_up_process
 from fuzz.oracles.execution import replicas
-from fuzz.search.engines import random as engine
+from fuzz.search.engines.random import choices, make_drawer
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, ReplicaGroup, WorkerConfig
 
@@ -54,18 +54,12 @@ PARTS = {
 
 def replica_groups(name: str, shapes: str, limits: ReplicaLimits) -> Iterator[ReplicaGroup]:
     """Plans of one call without huge layouts, each with its replicas."""
-    drawn = engine.RandomEngine(load(name), 0)
-    draw = drawn._drawer(SHAPES[shapes])
-    index = 0
-    for number in itertools.count():
-        drawn._drawn.clear()
-        draw(engine.choices(f"{shapes}/{number}"))
-        for plan in drawn._drawn[-1:]:
-            if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
-                count = max(1, min(limits.replicas, limits.elements // max(plan.elements(), 1)))
-                asked = tuple(sample_oracles(index + place, count) for place in range(count))
-                yield ReplicaGroup(plan, asked, index)
-                index += count
+    draw, index = make_drawer(load(name), SHAPES[shapes]), 0
+    for plan in filter(None, (draw(choices(f"{shapes}/{number}")) for number in itertools.count())):
+        if len(plan.calls) == 1 and not any(value.layout.reach for value in plan.last.tensors.values()):
+            count = max(1, min(limits.replicas, limits.elements // max(plan.elements(), 1)))
+            yield ReplicaGroup(plan, tuple(sample_oracles(index + place, count) for place in range(count)), index)
+            index += count
 
 
 def timed(step: Callable[[Any], int], items: Iterator[Any], seconds: float) -> list[float]:

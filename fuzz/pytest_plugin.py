@@ -96,7 +96,7 @@ class TargetFile(pytest.File):
             raise self.CollectError(str(error)) from None
         for name, target in targets.items():
             folder = self.path.parent / "corpus" / name
-            for path in _uncollected(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
+            for path in _drop_collected(self.config, corpus.entry_files([folder]) if folder.is_dir() else ()):
                 yield ReplayItem.from_parent(self, name=f"{name}/{path.name}", entry=path, target=f"{self.path}:{name}")
             if cases:
                 yield FuzzItem.from_parent(self, name=name, target=target, cases=cases)
@@ -106,11 +106,11 @@ class EntryFile(pytest.File):
     """One entry of a corpus: one test."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        for path in _uncollected(self.config, [self.path]):
+        for path in _drop_collected(self.config, [self.path]):
             yield ReplayItem.from_parent(self, name="replay", entry=path, target="")
 
 
-def _uncollected(config: pytest.Config, paths: Any) -> Iterator[Path]:
+def _drop_collected(config: pytest.Config, paths: Any) -> Iterator[Path]:
     for path in paths:
         if path.resolve() not in config.stash[COLLECTED]:
             config.stash[COLLECTED].add(path.resolve())

@@ -136,12 +136,12 @@ def next_job(jobs: Sequence[Job], busy: Container[int], urgent: Container[int] =
         if index in urgent or not job.cases:
             return math.inf, (index in urgent, -job.slices, -index)
         share = job.recent / best if best else 0.0
-        return share + EXPLORATION * math.sqrt(math.log(slices + 1) / _tried(job)), (-job.seconds,)
+        return share + EXPLORATION * math.sqrt(math.log(slices + 1) / _count_tries(job)), (-job.seconds,)
 
     return max(free, key=score, default=None)
 
 
-def _tried(job: Job) -> float:
+def _count_tries(job: Job) -> float:
     """The slices that a job has had; one that died counts as half a one."""
     return max(job.slices - job.deaths / 2, 1.0)
 

@@ -109,7 +109,7 @@ class Finding:
         if self.oracle != other.oracle:
             return False
         spec = find_oracle_spec(self.oracle)
-        if spec.one_bug or self.symptom == other.symptom == "offset-overflow":
+        if spec.one_bug_per_target or self.symptom == other.symptom == "offset-overflow":
             return True
         mine, others = (spec.subjects(one.symptom, one.outputs) for one in (self, other))
         return bool(mine & others) or (self.source_line != "" and self.source_line == other.source_line)

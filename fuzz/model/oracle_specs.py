@@ -23,12 +23,12 @@ class OracleSpec:
     """What is known of an oracle without tensors.
 
     `title` says in reports what is wrong. `symptoms` are in the order in which findings of one case are sorted.
-    `share` is how many cases there are to each that it examines, of plans with one replica and of plans with more;
-    None for an oracle that examines every case. Where `stops` is set, oracles after it do not examine a case in which
-    it fires. `one_bug` says that one target has one such bug, as which outputs are affected is chance. `compares_runs`
-    says that it compares two runs of which both may be wrong, `diagnosed` that its class can say more of a finding than
-    its message does. `subjects` gives what a finding of a symptom in these
-    outputs is about: findings that have one in common may be one bug.
+    The oracle examines one case in `share`, the first number for plans with one replica and the second for plans with
+    more; None means every case. Where `stops` is set, oracles after it do not examine a case in which it fires.
+    `one_bug_per_target` says that one target has one such bug, as which outputs are affected is chance. `compares_runs`
+    says that it compares two runs of which both may be wrong, `has_diagnosis` that its class can say more of a finding
+    than its message does. `subjects` gives what a finding of a symptom in these outputs is about: findings that have
+    one in common may be one bug.
     """
 
     name: str
@@ -36,9 +36,9 @@ class OracleSpec:
     symptoms: tuple[str, ...]
     share: tuple[int, int] | None = None
     stops: bool = True
-    one_bug: bool = False
+    one_bug_per_target: bool = False
     compares_runs: bool = False
-    diagnosed: bool = False
+    has_diagnosis: bool = False
     subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
 
 
@@ -70,7 +70,7 @@ ACCURACY = OracleSpec(
     "accuracy",
     "a result is further from the reference than honest rounding allows",
     ("nonfinite", "sign", "value", "bits", "reference"),
-    diagnosed=True,
+    has_diagnosis=True,
 )
 AUTOGRAD = OracleSpec(
     "autograd",
@@ -84,8 +84,8 @@ DETERMINISTIC = OracleSpec(
     "the same case has other bits when it runs again",
     ("bits",),
     share=(4, 16),
-    one_bug=True,
-    diagnosed=True,
+    one_bug_per_target=True,
+    has_diagnosis=True,
 )
 # Invariance does not apply to cases without a split, layout not to contiguous ones: of all cases each of them examines
 # one in 16 at least, where plans have several replicas.

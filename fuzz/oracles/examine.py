@@ -38,13 +38,13 @@ POLITE = 5
 
 def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
     """What a process needs that only runs cases of one config: its target, launcher and backend."""
-    target, launcher = loaded(config)
+    target, launcher = load_launcher(config)
     backend = named_backend(config.backend)
     backend.prepare(config.counters)
     return target, launcher, backend
 
 
-def loaded(config: WorkerConfig) -> tuple[Target, Launcher]:
+def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
     target = load(config.target)
     return target, load_planted(target, config.planted)[1] if config.planted else target.launcher
@@ -112,7 +112,7 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
     It responds whether everything was compiled; what fails, fails again in the worker, which reports it.
     """
     os.nice(POLITE)
-    target, launcher = loaded(config)
+    target, launcher = load_launcher(config)
     backend = BACKENDS[config.backend].compile_only()
     try:
         backend.prepare()

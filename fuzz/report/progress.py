@@ -33,7 +33,7 @@ class TerminalProgress(Watcher):
     console: Console
     target: Target | None = None
     live: Live | None = None
-    last_shown: float = -1.0
+    last_print: float = -1.0
     cut_off: int = 0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
@@ -48,9 +48,9 @@ class TerminalProgress(Watcher):
             self.live.start()
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
-        if seconds - self.last_shown < (0.25 if self.live else 10.0):
+        if seconds - self.last_print < (0.25 if self.live else 10.0):
             return
-        self.last_shown = seconds
+        self.last_print = seconds
         line = progress_line(statistics, seconds, findings)
         if self.live:
             self.live.update(Text(line))

@@ -197,7 +197,7 @@ class Triage:
     def diagnose(self, bug: Bug) -> None:
         """Says in words what is wrong: patterns are clearer in the unshrunk case, what triggers it in the least one."""
         diagnosis = describe_consequences(bug.least)
-        if find_oracle_spec(bug.finding.oracle).diagnosed and bug.least.verdict.name != "reference":
+        if find_oracle_spec(bug.finding.oracle).has_diagnosis and bug.least.verdict.name != "reference":
             timeout, self.worker.timeout = self.worker.timeout, self.worker.timeout + EXTRA_SECONDS
             for case in bug.diagnosis_cases:
                 if not diagnosis and case.elements() <= MAX_DIAGNOSED_ELEMENTS:

@@ -114,10 +114,10 @@ class SliceWatcher(Watcher):
         return {"plans": self.plans, "seconds": seconds, "cells": new, **counts}
 
     def on_saved(self, bug: Bug, replaced: str) -> None:
-        self.channel.send(EntrySaved(*_hit(bug), replaced, self.backend, dict(finding_json(bug))))
+        self.channel.send(EntrySaved(*_hit_fields(bug), replaced, self.backend, dict(finding_json(bug))))
 
 
-def _hit(bug: Bug) -> tuple[str, bool, bool, int, int]:
+def _hit_fields(bug: Bug) -> tuple[str, bool, bool, int, int]:
     """The fields of Hit."""
     return bug.path, bug.known, bug.accepted, bug.hits, bug.origin.index
 
@@ -155,7 +155,7 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     journal.release()
     for bug in result.bugs:
         if bug.path:
-            channel.send(protocol.Hit(*_hit(bug)))
+            channel.send(protocol.Hit(*_hit_fields(bug)))
     rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
     progress = watcher.progress_fields(result.statistics, result.seconds)
     channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))

@@ -18,7 +18,7 @@ FAR = 8.0
 
 def locations(g: Grid) -> Array:
     """Anywhere from a quarter of the grid before it to a quarter behind it."""
-    return _rounded(g, uniform(g.bits(), g.xp) * 1.5 - 0.25, 0)
+    return _round_to_step(g, uniform(g.bits(), g.xp) * 1.5 - 0.25, 0)
 
 
 def location_edges(g: Grid) -> Array:
@@ -33,7 +33,7 @@ def location_edges(g: Grid) -> Array:
     other = g.bits(1)
     centre = g.xp.where(below_low(other, 4) == 0, g.xp.real(place & 1), centre)
     spread = g["spread"]
-    return _rounded(g, centre, below(other, 2 * spread + 1, g.xp) - spread)
+    return _round_to_step(g, centre, below(other, 2 * spread + 1, g.xp) - spread)
 
 
 def location_outside(g: Grid) -> Array:
@@ -41,7 +41,7 @@ def location_outside(g: Grid) -> Array:
     bits = g.bits()
     away = uniform(g.bits(1), g.xp)
     away = away * away * FAR
-    return _rounded(g, g.xp.where(below_low(bits, 2) == 0, 0.0 - away, away + 1.0), 0)
+    return _round_to_step(g, g.xp.where(below_low(bits, 2) == 0, 0.0 - away, away + 1.0), 0)
 
 
 def _sizes(g: Grid) -> Array:
@@ -50,7 +50,7 @@ def _sizes(g: Grid) -> Array:
     return g.xp.table(tuple(g[f"s{index}"] for index in range(2 * LEVELS)))[2 * level + g.column % 2]
 
 
-def _rounded(g: Grid, place: Array, steps: Array | int) -> Array:
+def _round_to_step(g: Grid, place: Array, steps: Array | int) -> Array:
     """The bits of places, moved by so many units in the last place."""
     bits = g.round(place * 2.0 - 1.0 if g["signed"] else place)
     sign, magnitude = signed(g.dtype.sign_mask), g.dtype.sign_mask - 1

@@ -120,10 +120,10 @@ def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inp
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
     inputs.update(call.options)
     inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
-    return inputs, {name: as_passed(exam, index, name, tensors[f"grad {name}"]) for name in call.cotangents}
+    return inputs, {name: round_cotangent(exam, index, name, tensors[f"grad {name}"]) for name in call.cotangents}
 
 
-def as_passed(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
+def round_cotangent(exam: Examination, index: int, output: str, cotangent: torch.Tensor) -> torch.Tensor:
     """What a backward gets of a cotangent: autograd rounds it to its output's dtype."""
     outputs = exam.returned.calls[index].outputs if isinstance(exam.outcome, Returned) else {}
     return cotangent.to(outputs[output].dtype).to(cotangent.dtype) if output in outputs else cotangent

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 
@@ -51,28 +50,16 @@ class RandomEngine:
     first: int = 0
     limits: ReplicaLimits = Backend.replica_limits(guided=False)
     launches: LaunchSpace = NO_LAUNCH_OPTIONS
-    _drawn: list[Case] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._first, self._later = self._drawer(BUDGETS), self._drawer(GROUP_BUDGETS)
-
-    def _drawer(self, budgets: Budgets) -> Callable[[bytes], Any]:
-        @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(cases(self.target, budgets))
-        def collect(case: Case) -> None:
-            self._drawn.append(case)
-
-        drawer: Callable[[bytes], Any] = collect.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
-        return drawer
+        self._draw_first, self._draw_later = (make_drawer(self.target, each) for each in (BUDGETS, GROUP_BUDGETS))
 
     def case(self, number: int) -> Case:
         """Plan `number` of this seed: its first replica."""
-        draw = self._first if number < FIRST_PLANS else self._later
+        draw = self._draw_first if number < FIRST_PLANS else self._draw_later
         for attempt in range(100):
-            self._drawn.clear()
-            draw(choices(f"{self.seed}/{number}/{attempt}"))
-            if self._drawn:
-                return self._drawn[-1]
+            if plan := draw(choices(f"{self.seed}/{number}/{attempt}")):
+                return plan
         raise RuntimeError(f"no case {number} for target {self.target.name!r} within 100 attempts")
 
     def propose(self) -> Proposal:
@@ -96,6 +83,23 @@ class RandomEngine:
         """How many replicas plan `number` has."""
         is_first = number < FIRST_PLANS
         return count_replicas(plan, self.limits._replace(replicas=self.limits.first) if is_first else self.limits)
+
+
+def make_drawer(target: Target, budgets: Budgets) -> Callable[[bytes], Case | None]:
+    """The function that draws a plan by Hypothesis from bytes of choices; None where it would need more of them."""
+    plans: list[Case] = []
+
+    @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(cases(target, budgets))
+    def collect(plan: Case) -> None:
+        plans.append(plan)
+
+    def draw(data: bytes) -> Case | None:
+        plans.clear()
+        collect.hypothesis.fuzz_one_input(data)  # type: ignore[attr-defined]
+        return plans[-1] if plans else None
+
+    return draw
 
 
 def choices(key: str) -> bytes:

@@ -29,10 +29,10 @@ def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[P
     with Worker(WORKER, config, RunOptions("").worker_memory, PATIENCE) as worker:
         for request in requests:
             answer = worker.call(request)
-            yield died(answer) if isinstance(answer, WorkerCrash) else answer
+            yield make_crash_result(answer) if isinstance(answer, WorkerCrash) else answer
 
 
-def died(fate: WorkerCrash) -> PlotResult:
+def make_crash_result(fate: WorkerCrash) -> PlotResult:
     why = f"nothing to draw: {describe(fate.outcome)}"
     return PlotResult(why=why, no_script="the worker that makes it ended")
 

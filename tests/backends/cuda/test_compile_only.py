@@ -133,13 +133,13 @@ def test_the_precompiler_compiles_the_calls_of_the_oracles_and_keeps_failures_to
     monkeypatch.setattr(os, "nice", polite.append)
     with compile_only.compile_only(H100):
         monkeypatch.setattr(compile_only.CompileOnlyBackend, "prepare", lambda self, counters=False: None)
-        monkeypatch.setattr(examine, "loaded", lambda config: (doubled, doubled.launcher))
+        monkeypatch.setattr(examine, "load_launcher", lambda config: (doubled, doubled.launcher))
         handle = examine.make_compile_handler(WorkerConfig("doubled", None, "cuda"))
         assert handle(plan(33, Layout(offset=1), Split(3, 1), "bfloat16"))
         heads = [line for path in cache.rglob("*.ttir") for line in path.read_text().splitlines() if "tt.func" in line]
         # As drawn; contiguous; one row alone, whose number is a constant.
         assert sorted(head.count("%") for head in heads) == [2, 3, 3] and polite == [examine.POLITE]
-        monkeypatch.setattr(examine, "loaded", lambda config: (wrong, wrong.launcher))
+        monkeypatch.setattr(examine, "load_launcher", lambda config: (wrong, wrong.launcher))
         assert not examine.make_compile_handler(WorkerConfig("wrong", None, "cuda"))(plan(33))
 
 

@@ -16,7 +16,7 @@ from fuzz.model.outcome import Died
 from fuzz.search.engines import check_engine
 from fuzz.search.engines.atheris import engine as atheris_engine
 from fuzz.search.engines.atheris.engine import AtherisConfig, AtherisEngine
-from fuzz.search.engines.atheris.process import INITIAL_INPUTS
+from fuzz.search.engines.atheris.libfuzzer import INITIAL_INPUTS
 from fuzz.target.spec import Target
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import WorkerConfig
@@ -83,7 +83,7 @@ def test_each_forked_process_counts_on_its_own() -> None:
 def test_libfuzzer_runs_plans_that_cover_more_and_more(tmp_path: Path) -> None:
     pytest.importorskip("atheris")
     exploration = AtherisConfig(WorkerConfig("gelu_bw", None, "cpu", True), 0, tmp_path, (12.5,))
-    with Worker("fuzz.search.engines.atheris.process:make_handler", exploration, 8 << 30, 60.0) as worker:
+    with Worker("fuzz.search.engines.atheris.libfuzzer:make_handler", exploration, 8 << 30, 60.0) as worker:
         plans = [worker.call("next") for _ in range(30)]
     assert all(isinstance(plan, Case) for plan in plans) and len({plan.key for plan in plans}) > 15
     assert len(list(tmp_path.iterdir())) >= INITIAL_INPUTS

@@ -15,7 +15,7 @@ from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
 from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
-from fuzz.backends.cpu.runtime.recorded_launch import RecordedLaunch
+from fuzz.backends.cpu.runtime.recorded_launch import CpuLaunch
 from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
     PROBLEMS,
@@ -134,7 +134,7 @@ class Launcher:
         address = 0 if order is None else order.ctypes.data
         packed = pack(address, max(left, 1))
         has_shadows = "unwritten" in self.instruments
-        log.recorded_launches.append(RecordedLaunch(function, packed, self.slots, prod(grid), has_shadows))
+        log.recorded_launches.append(CpuLaunch(function, packed, self.slots, prod(grid), has_shadows))
         report = function(packed)
         if report:
             count, violations, failure = self.read_report(function, report, grid, extents)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fuzz.backends.cpu.instruments import Instruments, ordered
-from fuzz.backends.cpu.runtime.recorded_launch import RecordedLaunch, permutation
+from fuzz.backends.cpu.runtime.recorded_launch import CpuLaunch, permutation
 from fuzz.backends.cpu.runtime.violations import Violation
 from fuzz.backends.triton_host.knobs import knobs
 
@@ -24,7 +24,7 @@ class Log:
 
     violations: list[Violation] = field(default_factory=list)
     launches: list[str] = field(default_factory=list)
-    recorded_launches: list[RecordedLaunch] = field(default_factory=list)
+    recorded_launches: list[CpuLaunch] = field(default_factory=list)
     count: int = 0
 
     def add(self, violations: Sequence[Violation], most: int) -> None:

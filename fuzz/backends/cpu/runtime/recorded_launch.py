@@ -26,7 +26,7 @@ def permutation(seed: int, programs: int) -> numpy.ndarray:
 
 
 @dataclass(frozen=True)
-class RecordedLaunch:
+class CpuLaunch:
     """One launch: the compiled function, its packed arguments, which of their 8-byte slots hold an address, how many
     programs ran, and whether its pointers carry shadows."""
 

@@ -45,7 +45,7 @@ PATTERNS = {dtype: repeated_poison(dtype) for dtype in DTYPE_NAMES}
 
 
 @dataclass(frozen=True)
-class Allocation:
+class ShadowedAllocation:
     """One allocation; `poison` fills 8 bytes. The tensor is kept, so that its memory is not used again."""
 
     tensor: torch.Tensor
@@ -60,7 +60,7 @@ class Memory:
     that what they allocate has been filled with this very poison (backends/poison.py) before."""
 
     def __init__(self, filled: bool = False) -> None:
-        self.allocations: list[Allocation] = []
+        self.allocations: list[ShadowedAllocation] = []
         self.filled = filled
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
@@ -82,7 +82,7 @@ class Memory:
             words = (WORDS[size] * tensor.numel()).from_address(start)
             numpy.ctypeslib.as_array(words)[:] = POISON[DTYPE_NAMES[tensor.dtype]]
         shadow = numpy.zeros(length, numpy.uint8)
-        self.allocations.append(Allocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
+        self.allocations.append(ShadowedAllocation(tensor, shadow, start, start + length, PATTERNS[tensor.dtype]))
 
     def mark_written(self, tensor: torch.Tensor) -> None:
         """Notes that something else than a kernel has written all of the tensor."""
@@ -95,7 +95,7 @@ class Memory:
             start = allocation.shadow[tensor.data_ptr() - allocation.start :]
             numpy.lib.stride_tricks.as_strided(start, (*tensor.shape, size), strides)[...] = 1
 
-    def allocation_of(self, start: int, end: int) -> Allocation | None:
+    def allocation_of(self, start: int, end: int) -> ShadowedAllocation | None:
         """The allocation that a range of addresses lies in."""
         for allocation in self.allocations:
             if allocation.start <= start and end <= allocation.end:

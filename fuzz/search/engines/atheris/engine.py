@@ -1,6 +1,6 @@
 """The engine `atheris`: libFuzzer mutates the bytes of which Hypothesis draws plans, and keeps those that cover more.
 
-libFuzzer runs in a process of its own (`fuzz.search.engines.atheris.process`), which runs each plan once before it
+libFuzzer runs in a process of its own (`fuzz.search.engines.atheris.libfuzzer`), which runs each plan once before it
 goes on: what the plan covers there decides what libFuzzer mutates next. The workers judge the plan like any other.
 """
 
@@ -21,7 +21,7 @@ from fuzz.search.engines.replica_count import count_guided_replicas
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Report, WorkerConfig
 
-HANDLER = "fuzz.search.engines.atheris.process:make_handler"
+HANDLER = "fuzz.search.engines.atheris.libfuzzer:make_handler"
 """The function that makes the process's handler, as ``module:function``."""
 QUEUED = 2
 """Plans requested ahead."""
@@ -79,11 +79,11 @@ class AtherisEngine:
 
     def propose(self) -> Proposal:
         """libFuzzer's next plan; where the last one ended its process, a plan that is drawn while it starts again."""
-        process = self._started()
+        process = self._fill_queue()
         while (answer := process.receive(POLL_INTERVAL)) is None:
             continue
         self._requested -= 1
-        self._started()
+        self._fill_queue()
         plan = answer[1]
         if not isinstance(plan, Case):
             self._replacements += 1
@@ -92,14 +92,14 @@ class AtherisEngine:
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""
-        self._started()
+        self._fill_queue()
 
     def close(self) -> None:
         if self._process is not None:
             self._process.stop()
         self._folder.cleanup()
 
-    def _started(self) -> Channel:
+    def _fill_queue(self) -> Channel:
         if self._process is None:
             self._process = self.start_process(Path(self._folder.name))
         while self._requested < QUEUED:

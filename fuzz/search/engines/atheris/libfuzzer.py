@@ -19,8 +19,6 @@ from queue import Queue
 from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
-
 from fuzz.backends.base import Backend
 from fuzz.backends.cpu.runtime.counters import features
 from fuzz.backends.execute import FatalError, run
@@ -32,8 +30,8 @@ from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.code_numbers import find_functions
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
-from fuzz.search.engines.random import BYTES, choices
-from fuzz.search.strategies import BUDGETS, cases
+from fuzz.search.engines.random import BYTES, choices, make_drawer
+from fuzz.search.strategies import BUDGETS
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.channel import LastResponse
 
@@ -73,19 +71,12 @@ class LibFuzzer:
     plans: Queue[Case | BaseException] = field(default_factory=lambda: Queue(1))
     requested: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     buffer: Any = field(default_factory=lambda: (ctypes.c_uint8 * COUNTERS)())
-    _drawn: list[Case] = field(default_factory=list)
     _numbers: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.dictionary = Dictionary()
         self.dictionary.add(self.config.numbers)
-
-        @settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(cases(self.target, BUDGETS))
-        def collect(case: Case) -> None:
-            self._drawn.append(case)
-
-        self.draw: Callable[[bytes], Any] = collect.hypothesis.fuzz_one_input  # type: ignore[attr-defined]
+        self.draw = make_drawer(self.target, BUDGETS)
 
     def start(self) -> None:
         """Writes the first inputs and starts libFuzzer."""
@@ -136,14 +127,11 @@ class LibFuzzer:
         return 0
 
     def _plan(self, data: bytes) -> Case | None:
-        self._drawn.clear()
-        self.draw(data[HEADER:])
-        if not self._drawn:
-            return None
-        if not data or not data[0]:
-            return self._drawn[-1]
+        plan = self.draw(data[HEADER:])
+        if plan is None or not data or not data[0]:
+            return plan
         context = MutationContext(self.target, self.dictionary, Random(data[:HEADER]))
-        return mutate(self._drawn[-1], context, WITH_DICTIONARY, 1 + data[0] % 3)
+        return mutate(plan, context, WITH_DICTIONARY, 1 + data[0] % 3)
 
     def _count_coverage(self, outcome: Outcome) -> None:
         """Puts the kernels' counters into the buffer that libFuzzer reads."""
