@@ -41,7 +41,7 @@ class AtherisConfig:
     numbers: tuple[float, ...]
 
 
-class Channel(Protocol):
+class LibFuzzerProcess(Protocol):
     """A process that answers requests in order (a Worker)."""
 
     def submit(self, request: Any) -> None: ...
@@ -49,7 +49,7 @@ class Channel(Protocol):
     def stop(self) -> None: ...
 
 
-StartProcess = Callable[[Path], Channel]
+StartProcess = Callable[[Path], LibFuzzerProcess]
 """Starts the process for a folder of inputs."""
 
 
@@ -69,7 +69,7 @@ class AtherisEngine:
     name: str = "atheris"
     joins: int = JOINS
     limits: ReplicaLimits = Backend.replica_limits(guided=True)
-    _process: Channel | None = None
+    _process: LibFuzzerProcess | None = None
     _requested: int = 0
     _replacements: int = 0
     _folder: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory("-fuzz"))
@@ -99,7 +99,7 @@ class AtherisEngine:
             self._process.stop()
         self._folder.cleanup()
 
-    def _fill_queue(self) -> Channel:
+    def _fill_queue(self) -> LibFuzzerProcess:
         if self._process is None:
             self._process = self.start_process(Path(self._folder.name))
         while self._requested < QUEUED:
