@@ -157,4 +157,6 @@ class Backend:
 
     def external_oom_reason(self, error: BaseException) -> str:
         """Why memory ran out through no fault of the kernel: other processes hold it. Empty where that is not known."""
-        return ""
+        from fuzz.backends.shortage import describe_full_memory
+
+        return describe_full_memory(error)

@@ -14,6 +14,7 @@ from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients
 from fuzz.backends.base import Backend, Session
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
+from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
@@ -99,7 +100,9 @@ def launch(
             name: allocate_buffer(name, value, call.dims, backend.device, words.get(name))
             for name, value in call.tensors.items()
         }
-    except (torch.OutOfMemoryError, MemoryError, OSError) as error:
+    except Exception as error:
+        if not (is_out_of_memory(error) or isinstance(error, OSError)):
+            raise
         external = backend.external_oom_reason(error)
         message = f"the inputs do not fit into memory here: {external or one_line(error)}"
         raise InputsDoNotFit(NotRun(message) if external else Rejected(message)) from None
@@ -161,10 +164,9 @@ def check_outputs(target: Target, outputs: Any) -> Mapping[str, torch.Tensor]:
 
 
 def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
-    external = backend.external_oom_reason(error)
-    if external:
-        return NotRun(f"no memory is left here: {external}")
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+    if lacking := describe_shortage(error, backend):
+        return NotRun(lacking)
+    if is_out_of_memory(error):
         return OutOfMemory(one_line(error))
     kind = type(error).__name__
     if kind == "UnsupportedOperation":

@@ -12,6 +12,7 @@ from fuzz.backends import BACKENDS
 from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
+from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, finding_order
@@ -70,9 +71,9 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
             # Without an answer the pool asks about each replica alone.
             os._exit(1)
         except Exception as error:
-            if not isinstance(error, torch.OutOfMemoryError | MemoryError) and not backend.external_oom_reason(error):
+            if not is_out_of_memory(error) and not describe_shortage(error, backend):
                 raise
-            answer = unexamined(request, f"no memory to examine it: {one_line(error)}")
+            answer = unexamined(request, f"no room to examine it: {one_line(error)}")
             return LastResponse(answer) if backend.is_fatal(error) else answer
 
     return handle

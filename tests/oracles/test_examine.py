@@ -35,7 +35,7 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     monkeypatch.setattr(examine, "examine_or_adjudicate", full)
     monkeypatch.setattr(examine, "diagnose_case", full)
     monkeypatch.setattr(examine, "screen", full)
-    told = Report(f"not run: no memory to examine it: {error.__name__}: no space left", False, (), (), not_run=True)
+    told = Report(f"not run: no room to examine it: {error.__name__}: no space left", False, (), (), not_run=True)
     assert handle(Examine(case)) == told
     assert handle(ReplicaGroup(case, ((), ()))) == (told, told)
     assert handle(Adjudicate(case, 1.0)) == Verdict("unadjudicated", told.outcome.removeprefix("not run: "))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fuzz.backends.base import Backend, ReplicaLimits, Session
-
-REQUESTED = re.compile(r"Tried to allocate ([\d.]+) (bytes|KiB|MiB|GiB)")
-UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+from fuzz.backends.shortage import requested_bytes
 
 
 class CudaBackend(Backend):
@@ -67,7 +64,7 @@ class CudaBackend(Backend):
         import torch
 
         if "out of memory" not in str(error):
-            return ""
+            return super().external_oom_reason(error)
         free, total = torch.cuda.mem_get_info()
         return external_shortage(str(error), torch.cuda.memory_reserved(), free, total)
 
@@ -77,8 +74,6 @@ def external_shortage(message: str, held: int, free: int, total: int) -> str:
 
     `message` is the error's; `held` by this process, `free` and `total` on the GPU are in bytes.
     """
-    requested = REQUESTED.search(message)
-    size = float(requested[1]) * UNITS[requested[2]] if requested else 0.0
-    if held + size > total:
+    if held + requested_bytes(message) > total:
         return ""
     return f"of the GPU's {total >> 20} MiB others hold {(total - free - held) >> 20}"

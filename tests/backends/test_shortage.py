@@ -1,0 +1,82 @@
+"""What the machine lacks is no finding: memory that others hold or a limit denies, a full disk, too many open files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+
+import numpy as np
+import pytest
+import torch
+
+from fuzz.backends import BACKENDS, shortage
+from fuzz.backends.execute import run
+from fuzz.backends.shortage import describe_shortage, is_out_of_memory, requested_bytes
+from fuzz.model.case import Case
+from fuzz.model.outcome import NotRun, Outcome, OutOfMemory, Raised
+from fuzz.target.spec import Target
+
+GIB = 1 << 30
+TORCH = "[enforce fail at alloc_cpu.cpp:119] err == 0. DefaultCPUAllocator: can't allocate memory: you {} bytes. Error"
+HUGE = RuntimeError(TORCH.format(f"tried to allocate {1 << 60}"))
+LARGE = RuntimeError(TORCH.format(f"tried to allocate {2 * GIB}"))
+LIMITED = "a process may have 8192 MiB of addresses (ulimit -v)"
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """A machine of 16 GiB, of which one is free."""
+    monkeypatch.setattr(shortage, "total_memory", lambda: 16 * GIB)
+    monkeypatch.setattr(shortage, "available_memory", lambda: GIB)
+    return monkeypatch
+
+
+def limit_addresses(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (size, size))
+
+
+def outcome_of(error: Exception, target: Target, case: Case) -> Outcome:
+    def launcher(**_: object) -> dict[str, torch.Tensor]:
+        raise error
+
+    return run(target, launcher, case.calls, BACKENDS["cpu"])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.ENFILE, errno.EFBIG])
+def test_a_machine_without_room_for_files_is_no_finding(number: int, gelu: Target, case: Case) -> None:
+    outcome = outcome_of(OSError(number, os.strerror(number)), gelu, case)
+    assert isinstance(outcome, NotRun) and os.strerror(number) in outcome.message
+
+
+def test_what_a_kernel_does_wrong_with_files_is_raised(gelu: Target, case: Case) -> None:
+    assert isinstance(outcome_of(FileNotFoundError(errno.ENOENT, "no such file"), gelu, case), Raised)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), LARGE, OSError(errno.ENOMEM, "Cannot allocate memory")])
+def test_memory_that_a_limit_of_addresses_denies_is_no_finding(
+    machine: pytest.MonkeyPatch, error: Exception, gelu: Target, case: Case
+) -> None:
+    limit_addresses(machine, 8 * GIB)
+    assert outcome_of(error, gelu, case) == NotRun(f"no memory is left here: {LIMITED}")
+
+
+def test_memory_that_others_hold_is_no_finding_and_what_never_fits_is_one(
+    machine: pytest.MonkeyPatch, gelu: Target, case: Case
+) -> None:
+    limit_addresses(machine, resource.RLIM_INFINITY)
+    full = "no memory is left here: of the machine's 16384 MiB only 1024 are free"
+    assert outcome_of(LARGE, gelu, case) == NotRun(full)
+    assert isinstance(outcome_of(HUGE, gelu, case), OutOfMemory)
+    machine.setattr(shortage, "available_memory", lambda: 8 * GIB)
+    assert isinstance(outcome_of(LARGE, gelu, case), OutOfMemory)
+
+
+def test_the_size_of_a_refused_allocation_is_read_from_what_refused_it() -> None:
+    with pytest.raises(RuntimeError) as torchs:
+        torch.empty(1 << 58)
+    with pytest.raises(MemoryError) as numpys:
+        np.empty(1 << 45)
+    assert is_out_of_memory(torchs.value) and requested_bytes(str(torchs.value)) == 1 << 60
+    assert requested_bytes(str(numpys.value)) == 1 << 48
+    assert not describe_shortage(torchs.value, BACKENDS["cpu"])
