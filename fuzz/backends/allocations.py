@@ -95,17 +95,12 @@ class Allocation:
         return guard == ctypes.string_at(before, GUARD) == ctypes.string_at(after, GUARD)
 
 
-class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, allocations are guarded and poisoned; `guarded` lists them. `on_operation` gets every operation.
-
-    `has_computed` is whether torch did anything other than allocate memory and make views of it.
-    """
+class OperationObserver(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, calls `on_operation` after every operation of torch."""
 
     def __init__(self, on_operation: OperationHook | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.guarded: list[Allocation] = []
         self.on_operation = on_operation
-        self.has_computed = False
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -115,16 +110,36 @@ class GuardedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        result = plain = func(*args, **(kwargs or {}))
-        if func in UNINITIALISED_OPS:
-            result = self._guard(plain, None)
-        elif func in FILLED_OPS:
-            result = self._guard(plain, plain)
-        elif not is_view(func):
-            self.has_computed = True
+        result = self.execute(func, args, kwargs or {})
         if self.on_operation is not None:
             self.on_operation(func, args, kwargs or {}, result)
         return result
+
+    def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operation."""
+        return func(*args, **kwargs)
+
+
+class GuardedAllocations(OperationObserver):  # type: ignore[no-untyped-call]
+    """While active, allocations are guarded and poisoned; `guarded` lists them. `on_operation` gets every operation.
+
+    `has_computed` is whether torch did anything other than allocate memory and make views of it.
+    """
+
+    def __init__(self, on_operation: OperationHook | None = None) -> None:
+        super().__init__(on_operation)
+        self.guarded: list[Allocation] = []
+        self.has_computed = False
+
+    def execute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        plain = super().execute(func, args, kwargs)
+        if func in UNINITIALISED_OPS:
+            return self._guard(plain, None)
+        if func in FILLED_OPS:
+            return self._guard(plain, plain)
+        if not is_view(func):
+            self.has_computed = True
+        return plain
 
     def _guard(self, plain: torch.Tensor, filled: torch.Tensor | None) -> torch.Tensor:
         if plain.dtype not in DTYPE_NAMES or plain.dtype is torch.bool or plain.is_meta or not _is_dense(plain):

@@ -23,7 +23,7 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Returned, describe
 from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.comparison.bits import SHOWN, compare_bits, make_element
+from fuzz.oracles.comparison.bits import MAX_ELEMENTS, compare_bits, make_element
 from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, half_ulp
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
@@ -155,7 +155,7 @@ def make_finding(
         tuple(wrong),
         symptom,
         message,
-        tuple(elements[:SHOWN]),
+        tuple(elements[:MAX_ELEMENTS]),
         call,
         ratio=max(one.worst for one in wrong.values()),
         disagreeing=count,
@@ -168,7 +168,7 @@ def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared
     ratio = torch.where(compared.symptom > 0, compared.ratio, -1.0).reshape(-1)
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     found = []
-    for place in ratio.topk(min(SHOWN, int((compared.symptom > 0).sum()))).indices.tolist():
+    for place in ratio.topk(min(MAX_ELEMENTS, int((compared.symptom > 0).sum()))).indices.tolist():
         # torch's own unravel_index imports sympy, half a second of every clean worker.
         index = tuple(int(i) for i in np.unravel_index(place, tuple(output.shape)))
         want = expected.value[index]

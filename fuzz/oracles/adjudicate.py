@@ -12,7 +12,7 @@ import torch
 from fuzz.errors import Unadjudicated
 from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.oracles.comparison.bits import SHOWN, make_element
+from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
 from fuzz.oracles.comparison.elements import SAFETY, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
@@ -201,7 +201,7 @@ def reference_finding(
     places = [(name, tuple(place)) for name, wrong in reference.items() for place in wrong.nonzero().tolist()]
     shown = [
         add_exact_value(make_element(name, place, outputs[name], repr(expected[name].value[place].item())), exact)
-        for name, place in places[:SHOWN]
+        for name, place in places[:MAX_ELEMENTS]
     ]
     names = tuple(dict.fromkeys(name for name, _ in places))
     first, total = shown[0], sum(one.numel() for one in reference.values())

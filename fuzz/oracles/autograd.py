@@ -21,7 +21,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Raised, Rejected, Returned
 from fuzz.oracles.base import CaseOracle
-from fuzz.oracles.comparison.bits import SHOWN, Outputs, Pairs, differing_indices, make_element
+from fuzz.oracles.comparison.bits import MAX_ELEMENTS, Outputs, Pairs, differing_indices, make_element
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, ExpectedOutputs, evaluate_reference, plain_tensor
 from fuzz.oracles.execution import autograd_graphs
@@ -141,20 +141,24 @@ def graph_contexts(case: Case) -> Iterator[GraphContext]:
     """The graphs in which the kernel runs, one after the other."""
     graphs = autograd_graphs
     floats = [name for name, value in case.last.arguments.items() if value.is_float]
-    for names in graphs.subsets(floats):
-        yield GraphContext("subset", f"where only {', '.join(names)} requires a gradient", graphs.only, names, names)
-    yield GraphContext("no-grad", "under no_grad", graphs.no_grad)
+    for names in graphs.list_subsets(floats):
+        yield GraphContext(
+            "subset", f"where only {', '.join(names)} requires a gradient", graphs.differentiate_by, names, names
+        )
+    yield GraphContext("no-grad", "under no_grad", graphs.run_without_autograd)
     for name, derivative in (("exp", graphs.exp_backward), ("softmax", graphs.softmax_backward)):
         circumstance, adjacent_op = f"with {name} before each input", f"{name} before {{}}"
-        yield GraphContext("before", circumstance, graphs.after_producers, derivative, adjacent_op=adjacent_op)
+        yield GraphContext("before", circumstance, graphs.run_after_producers, derivative, adjacent_op=adjacent_op)
     adjacent_op = "square of {} beside it"
     circumstance = "with the square of each input beside it"
-    yield GraphContext("beside", circumstance, graphs.beside_consumers, adjacent_op=adjacent_op)
+    yield GraphContext("beside", circumstance, graphs.run_beside_consumers, adjacent_op=adjacent_op)
     adjacent_op = "other term added to {}"
-    yield GraphContext("after", "with a sum after each output", graphs.before_sums, adjacent_op=adjacent_op)
-    yield GraphContext("twice", "when the backward runs again", graphs.twice)
-    yield GraphContext("saved", "when inputs and outputs are written over before the backward", graphs.written_over)
-    yield GraphContext("between", "when it is called again before the backward", graphs.between_calls)
+    yield GraphContext("after", "with a sum after each output", graphs.run_before_sums, adjacent_op=adjacent_op)
+    yield GraphContext("twice", "when the backward runs again", graphs.run_backward_twice)
+    yield GraphContext(
+        "saved", "when inputs and outputs are written over before the backward", graphs.overwrite_before_backward
+    )
+    yield GraphContext("between", "when it is called again before the backward", graphs.run_between_calls)
 
 
 def check_missing_gradients(baseline: Baseline) -> Finding | None:
@@ -186,7 +190,7 @@ def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
 
 def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:
     """What an operation beside the kernel computes wrongly."""
-    pairs = {name: pair for name, pair in autograd_graphs.pairs_due(got).items() if len(unequal(*pair))}
+    pairs = {name: pair for name, pair in autograd_graphs.pair_expected_gradients(got).items() if len(unequal(*pair))}
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")
@@ -236,7 +240,7 @@ def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> 
     for name, (got, due) in pairs.items():
         places = unequal(got, due)
         wrong, total = wrong + len(places), total + got.numel()
-        for place in places[:SHOWN]:
+        for place in places[:MAX_ELEMENTS]:
             index = tuple(int(i) for i in place)
             elements.append(make_element(name, index, got, make_element(name, index, due, "").got))
     first = elements[0]
@@ -247,7 +251,7 @@ def disagreement(pairs: Pairs, symptom: str, problem: str, reason: str = "") -> 
         tuple(pairs),
         symptom,
         message,
-        tuple(elements[:SHOWN]),
+        tuple(elements[:MAX_ELEMENTS]),
         disagreeing=wrong,
         compared=total,
     )

@@ -186,7 +186,7 @@ def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:
     weight = Argument(("N",), "float32", recipe("ones"))
     case = Case(target.name, (Call({"M": 1, "N": 1}, {"x": x, "weight": weight}, {}, {"y": x}),))
     exam = examination(target, target.launcher, case)
-    found = check_context(Baseline(exam), GraphContext("beside", "", autograd_graphs.beside_consumers))
+    found = check_context(Baseline(exam), GraphContext("beside", "", autograd_graphs.run_beside_consumers))
     assert found and (found.elements[0].output, found.elements[0].got, found.elements[0].want) == (
         "beside_x", "1.0", "2.0",
     )  # fmt: skip
@@ -210,7 +210,7 @@ def test_the_reported_gradient_before_a_cross_entropy_that_writes_over_its_input
     exam = examination(target, launcher, case)
     graphs = autograd_graphs
     softmax = GraphContext(
-        "before", "", graphs.after_producers, graphs.softmax_backward, adjacent_op="softmax before {}"
+        "before", "", graphs.run_after_producers, graphs.softmax_backward, adjacent_op="softmax before {}"
     )
     assert check_context(Baseline(examination(target, target.launcher, case)), softmax) is None
     found = check_context(Baseline(exam), softmax)

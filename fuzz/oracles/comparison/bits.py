@@ -14,7 +14,7 @@ from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 
-SHOWN = 4
+MAX_ELEMENTS = 4
 """Elements that a finding shows."""
 Outputs = Mapping[str, torch.Tensor]
 Pairs = Mapping[str, tuple[torch.Tensor, torch.Tensor]]
@@ -75,11 +75,13 @@ def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") ->
         if len(places):
             outputs.append(name)
             count += len(places)
-            for place in places[:SHOWN]:
+            for place in places[:MAX_ELEMENTS]:
                 index = tuple(int(i) for i in place)
                 elements.append(make_element(name, index, got, make_element(name, index, other, "").got))
     if not outputs:
         return None
     verb = "differ by more than the envelope allows" if symptom == "drift" else "have other bits"
     message = f"{'+'.join(outputs)}: {count} of {total} elements {verb} {what}"
-    return Finding(oracle, tuple(outputs), symptom, message, tuple(elements[:SHOWN]), disagreeing=count, compared=total)
+    return Finding(
+        oracle, tuple(outputs), symptom, message, tuple(elements[:MAX_ELEMENTS]), disagreeing=count, compared=total
+    )

@@ -40,7 +40,7 @@ def square_backward(gradient: torch.Tensor, value: torch.Tensor) -> torch.Tensor
 
 
 @dataclass
-class Saved:
+class ProducedTensor:
     """The case's tensor in its own memory and layout, to be handed through autograd as what an operation gave."""
 
     tensor: torch.Tensor
@@ -51,7 +51,7 @@ class Producer(torch.autograd.Function):
     """An operation whose output is the tensor of `saved`, whatever its input, and whose backward needs that output."""
 
     @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, saved: Saved) -> torch.Tensor:
+    def forward(ctx: Any, source: torch.Tensor, saved: ProducedTensor) -> torch.Tensor:
         # As a tensor of its own, not a view, so that a function may write into it the way autograd allows.
         tensor = saved.tensor
         output = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
@@ -80,7 +80,7 @@ class Consumer(torch.autograd.Function):
         return square_backward(gradient, value)
 
 
-def only(names: Iterable[str]) -> Computation:
+def differentiate_by(names: Iterable[str]) -> Computation:
     """Gradients where only these inputs require one."""
     wanted = frozenset(names)
 
@@ -93,14 +93,14 @@ def only(names: Iterable[str]) -> Computation:
     return compute
 
 
-def subsets(names: list[str]) -> list[tuple[str, ...]]:
+def list_subsets(names: list[str]) -> list[tuple[str, ...]]:
     """Proper subsets with something in them; of many inputs each alone, and all others without it."""
     if len(names) <= SUBSETS_OF:
         return [part for count in range(1, len(names)) for part in combinations(names, count)]
     return [(name,) for name in names] + [tuple(other for other in names if other != name) for name in names]
 
 
-def no_grad(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def run_without_autograd(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """The outputs without autograd, where the inputs require a gradient all the same."""
     for value in floating(inputs).values():
         value.requires_grad_()
@@ -108,7 +108,7 @@ def no_grad(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
         return launch(inputs)
 
 
-def after_producers(derivative: Derivative) -> Computation:
+def run_after_producers(derivative: Derivative) -> Computation:
     """Every floating input is the output of an operation that keeps it: its gradient is ``before_NAME``.
 
     What that must be follows from the kernel's own gradient and the input's value before the call, by `derivative`.
@@ -119,7 +119,7 @@ def after_producers(derivative: Derivative) -> Computation:
         pristine = {name: value.clone() for name, value in floating(inputs).items()}
         sources = {name: torch.zeros_like(value).requires_grad_() for name, value in pristine.items()}
         produced = {
-            name: Producer.apply(sources[name], Saved(inputs[name], derivative))  # type: ignore[no-untyped-call]
+            name: Producer.apply(sources[name], ProducedTensor(inputs[name], derivative))  # type: ignore[no-untyped-call]
             for name in pristine
         }
         outputs = launch({**inputs, **produced})
@@ -139,7 +139,7 @@ def after_producers(derivative: Derivative) -> Computation:
     return compute
 
 
-def beside_consumers(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def run_beside_consumers(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """Every floating input is squared as well: that gradient is ``beside_NAME``, the two together ``both_NAME``."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     pristine = {name: value.detach().clone() for name, value in leaves.items()}
@@ -167,7 +167,7 @@ def beside_consumers(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Te
     return {**kernel_results(outputs, gradients, pristine), **results}
 
 
-def before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def run_before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """To every output something is added, whose gradient, ``after_OUTPUT``, is the cotangent, unchanged."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     pristine = {name: value.clone() for name, value in cotangents.items()}
@@ -180,7 +180,7 @@ def before_sums(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors
     return {**kernel_results(outputs, gradients, leaves), **results}
 
 
-def twice(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def run_backward_twice(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """Differentiated twice. ``dNAME`` is the second time's gradient, ``first_NAME`` the first time's after that."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     outputs = launch({**inputs, **leaves})
@@ -194,7 +194,7 @@ def twice(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     return {**second, **results, **{f"due_first_{name[1:]}": value for name, value in kept.items()}}
 
 
-def written_over(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def overwrite_before_backward(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """Inputs and outputs are set to 0 before the backward: a clear error, or the gradients of what they were."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     outputs = launch({**inputs, **leaves})
@@ -209,7 +209,7 @@ def written_over(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensor
         return {}
 
 
-def between_calls(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
+def run_between_calls(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     """The function is called once more, with zeros, before the first call's backward."""
     leaves = {name: value.requires_grad_() for name, value in floating(inputs).items()}
     outputs = launch({**inputs, **leaves})
@@ -230,7 +230,7 @@ def check_refused(error: RuntimeError) -> dict[str, torch.Tensor]:
     raise error
 
 
-def pairs_due(gradients: Tensors) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
+def pair_expected_gradients(gradients: Tensors) -> Mapping[str, tuple[torch.Tensor, torch.Tensor]]:
     """(what came, what is due) of the operations beside the kernel."""
     marked = {name.removeprefix("due_"): value for name, value in gradients.items() if name.startswith("due_")}
     return {name: (gradients[name], due) for name, due in marked.items() if name in gradients}

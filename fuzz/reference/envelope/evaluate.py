@@ -100,26 +100,15 @@ def evaluate_backward(
     cotangents: Mapping[str, Tensor],
     wrt: Sequence[str],
     precision: Precision,
-    *,
-    members: int = 8,
-    uncertainty: bool = True,
-    seed: int = 0,
-    check_range: bool = True,
-    replicas: int | None = None,
-    after: int = 0,
+    **options: Any,
 ) -> dict[str, Expected]:
     """Outputs of a forward reference by name, and by autograd the gradient of input x under "dx".
 
-    That of an input on which no output with a cotangent depends is 0.
+    That of an input on which no output with a cotangent depends is 0. The options are the keywords of `evaluate`.
     """
-
     joint = with_gradients(reference, tuple(cotangents), wrt)
     everything = {**inputs, **{COTANGENT + name: t for name, t in cotangents.items()}}
-    return evaluate(
-        joint, everything, precision,
-        members=members, uncertainty=uncertainty, seed=seed, check_range=check_range, replicas=replicas,
-        after=after,
-    )  # fmt: skip
+    return evaluate(joint, everything, precision, **options)
 
 
 def with_gradients(reference: Reference, cotangents: Sequence[str], wrt: Sequence[str]) -> Reference:

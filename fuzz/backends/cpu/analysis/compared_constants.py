@@ -71,7 +71,7 @@ def compared_numbers(function: Function) -> list[Number]:
         for value, other in (op.operands[:2], op.operands[1::-1]):
             constant = constant_number(producers, other)
             if constant is not None:
-                numbers.update(inverted(producers, value, constant))
+                numbers.update(follow_back(producers, value, constant))
     return sorted((number for number in numbers if is_usable(number)), key=lambda number: (abs(number), number))
 
 
@@ -93,7 +93,7 @@ def constant_number(producers: dict[Value, Op], value: Value) -> Number | None:
     return number if math.isfinite(number) else None
 
 
-def inverted(producers: dict[Value, Op], value: Value, number: Number) -> Iterator[Number]:
+def follow_back(producers: dict[Value, Op], value: Value, number: Number) -> Iterator[Number]:
     """The number that a value is compared with, then what the values that it is made of are where it is that number."""
     yield number
     for _ in range(STEPS):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fuzz.backends.cpu.analysis.affine import TooLong
-from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, mapped
+from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, make_index_function
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.operands import FastPath, LoopNest, Operand, Uniform, indexed_view
 from fuzz.backends.cpu.frontend.ir import Location, Op, Value
@@ -41,7 +41,7 @@ class WideOffset:
             if op.name in OPERATORS or is_shift(op, self.lowering):
                 return self.arithmetic(op, index, loop, function)
             if op.definition.index_map is not None and op.operands[0].type.size >= 4:
-                step = mapped(op.definition.index_map(op))
+                step = make_index_function(op.definition.index_map(op))
                 return self.text(op.operands[0], step(index), loop, lambda i: step(function(i)))
         source = self.lowering.operand(value)
         self.leaves.append((value, indexed_view(value.type, source, function)))
@@ -74,13 +74,13 @@ def lower_tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
     operands = [*lowering.operands(op), *(leaf for _, leaf in probe.leaves if leaf.type.is_tensor)]
     if not shape:
         wide = WideOffset(lowering).text(offset, (), None)
-        lowering.elementwise(op.result, operands, lambda texts: tagged(texts, wide, scale, number))
+        lowering.elementwise(op.result, operands, lambda texts: tag_overflow(texts, wide, scale, number))
         return True
     loop = lowering.loop_for(shape, operands)
     texts = [operand.at(current_index(shape), loop) for operand in operands[:2]]
     wide = WideOffset(lowering).text(offset, current_index(shape), loop)
     name = lowering.identifiers.pick(op.result.name)
-    statement = lowering.add_lane(op.result, name, loop, tagged(texts, wide, scale, number))
+    statement = lowering.add_lane(op.result, name, loop, tag_overflow(texts, wide, scale, number))
     conditions = no_overflow_conditions(lowering, offset)
     if conditions is not None:
         loop.add_before(*conditions)
@@ -88,7 +88,7 @@ def lower_tagged_offset(lowering: Lowering, op: Op, scale: str) -> bool:
     return True
 
 
-def tagged(texts: list[str], wide: str, scale: str, number: int) -> str:
+def tag_overflow(texts: list[str], wide: str, scale: str, number: int) -> str:
     return f"({texts[0]} + (i64){texts[1]}{scale}) + ({wide} == {texts[1]} ? 0 : TAG({number}))"
 
 

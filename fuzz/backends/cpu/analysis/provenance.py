@@ -33,19 +33,19 @@ def all_flows(blocks: list[Block]) -> list[Flow]:
 
 def for_flows(op: Op, labels: Mapping[str, Block]) -> list[Flow]:
     body = op.regions[0][0]
-    first, carried, last = op.operands[3:], body.arguments[1:], yielded(body)
+    first, carried, last = op.operands[3:], body.arguments[1:], find_yielded(body)
     into = [*zip(first, carried, strict=True), *zip(last, carried, strict=True)]
     return [*into, *zip(carried, op.results, strict=True)]
 
 
 def if_flows(op: Op, labels: Mapping[str, Block]) -> list[Flow]:
-    return [pair for region in op.regions for pair in zip(yielded(region[0]), op.results, strict=True)]
+    return [pair for region in op.regions for pair in zip(find_yielded(region[0]), op.results, strict=True)]
 
 
 def while_flows(op: Op, labels: Mapping[str, Block]) -> list[Flow]:
     before, after = op.regions[0][0], op.regions[1][0]
     passed = before.ops[-1].operands[1:]
-    flows = [*zip(op.operands, before.arguments, strict=True), *zip(yielded(after), before.arguments, strict=True)]
+    flows = [*zip(op.operands, before.arguments, strict=True), *zip(find_yielded(after), before.arguments, strict=True)]
     return [*flows, *zip(passed, after.arguments, strict=True), *zip(passed, op.results, strict=True)]
 
 
@@ -59,7 +59,7 @@ def call_flows(op: Op, labels: Mapping[str, Block]) -> list[Flow]:
     return passed + [pair for leave in returns for pair in zip(leave.operands, op.results, strict=True)]
 
 
-def yielded(block: Block) -> list[Value]:
+def find_yielded(block: Block) -> list[Value]:
     return block.ops[-1].operands if block.ops and block.ops[-1].name == "scf.yield" else []
 
 
@@ -67,7 +67,7 @@ def shifted_values(op: Op, producers: dict[Value, Op]) -> list[tuple[Value, Valu
     """Of the tensors that a `scf.for` carries, those that every turn only moves by one number for all lanes, with
     their first values."""
     body = op.regions[0][0]
-    rows = zip(body.arguments[1:], op.operands[3:], yielded(body), strict=True)
+    rows = zip(body.arguments[1:], op.operands[3:], find_yielded(body), strict=True)
     return [
         (carried, first)
         for carried, first, last in rows

@@ -35,7 +35,7 @@ IndexMap = tuple[Coordinate, ...]
 """Which element of the operand an element of the result is: a coordinate for each axis of the operand."""
 
 
-def mapped(index_map: IndexMap) -> IndexFunction:
+def make_index_function(index_map: IndexMap) -> IndexFunction:
     return lambda index: tuple(coordinate.of(index) for coordinate in index_map)
 
 

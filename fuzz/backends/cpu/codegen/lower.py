@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from fuzz.backends.cpu.codegen.identifiers import Identifiers
-from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, current_position, mapped
+from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index, current_position, make_index_function
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.codegen.operands import Lane, LoopNest, Operand, Statement, Uniform, indexed_view
 from fuzz.backends.cpu.errors import UnsupportedOperation
@@ -79,7 +79,7 @@ class Lowering:
         if op.definition.lower is not None:
             op.definition.lower(self, op)
         elif op.definition.index_map is not None:
-            self.bind_view(op.result, self.operand(op.operands[0]), mapped(op.definition.index_map(op)))
+            self.bind_view(op.result, self.operand(op.operands[0]), make_index_function(op.definition.index_map(op)))
         else:
             raise UnsupportedOperation(op.name)
 

@@ -47,7 +47,9 @@ def lower_update(lowering: Lowering, op: Op, access: CheckedAccess, new: NewValu
 
     def compute(texts: list[str]) -> str:
         wanted = f"!({texts[2]})" if masked else "0"
-        swap = access.report_unwritten("address") + synchronised(lowering) + exchanged(access, place, texts, new)
+        swap = (
+            access.report_unwritten("address") + write_synchronise(lowering) + write_exchange(access, place, texts, new)
+        )
         refused = f"{place} = {access.outside('address', f'_{access.element}')};"
         inside = f"if ({access.inside('address')}) {{ {swap} }} else {refused}"
         return f"if ({wanted}) {place} = 0; else {{ i64 address = {texts[0]}; {access.report_overflow()}{inside} }}"
@@ -57,11 +59,11 @@ def lower_update(lowering: Lowering, op: Op, access: CheckedAccess, new: NewValu
     lowering.values[op.result] = old
 
 
-def synchronised(lowering: Lowering) -> str:
+def write_synchronise(lowering: Lowering) -> str:
     return "synchronise(run); " if "conflicts" in lowering.instruments else ""
 
 
-def exchanged(access: CheckedAccess, place: str, texts: list[str], new: NewValue) -> str:
+def write_exchange(access: CheckedAccess, place: str, texts: list[str], new: NewValue) -> str:
     """The statements that put the old value in its place and the new one into memory."""
     element, written = access.element, access.mark_written("address")
     return f"{place} = load_{element}(address); {written}store_{element}(address, {new(place, texts)});"

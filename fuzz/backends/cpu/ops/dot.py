@@ -34,7 +34,7 @@ def check_types(first: Type, second: Type, result: Type) -> None:
 
 def cut_operand(operand: Operand) -> Operand:
     """The operand as a tensor core reads it."""
-    return mapped(operand, lambda text: f"cut_tf32({text})")
+    return map_elements(operand, lambda text: f"cut_tf32({text})")
 
 
 def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, initial: Operand) -> None:
@@ -42,18 +42,18 @@ def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, 
     cuts the low bits; rest times part, part times rest, NaN becomes 0, part times part, and last the accumulator."""
     left, right = lowering.materialise(first, "left"), lowering.materialise(second, "right")
     result = lowering.array(op.result.type, op.result.name)
-    parts = [mapped(side, lambda text: f"round_tf32({text})") for side in (left, right)]
-    rests = [mapped(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
+    parts = [map_elements(side, lambda text: f"round_tf32({text})") for side in (left, right)]
+    rests = [map_elements(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
     low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.type, "0"))
     low = accumulate(lowering, op, parts[0], rests[1], low)
-    known = mapped(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
+    known = map_elements(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
     high = accumulate(lowering, op, parts[0], parts[1], known)
     here = current_index(result.type.shape)
-    lowering.assign(result, mapped(high, lambda text: f"({text} + {initial.at(here, None)})"))
+    lowering.assign(result, map_elements(high, lambda text: f"({text} + {initial.at(here, None)})"))
     lowering.values[op.result] = result
 
 
-def mapped(operand: Operand, compute: Callable[[str], str]) -> Operand:
+def map_elements(operand: Operand, compute: Callable[[str], str]) -> Operand:
     """The operand with an expression around each element."""
     return View(operand.type, lambda index, loop: compute(operand.at(index, loop)), [(operand, lambda index: index)])
 

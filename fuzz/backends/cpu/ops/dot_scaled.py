@@ -29,12 +29,12 @@ def dot_scaled(lowering: Lowering, op: Op) -> None:
         form = str(op.attributes[side])
         if source.type.element != ELEMENTS[form]:
             raise UnsupportedOperation(f"tt.dot_scaled of {source.type.element} as {form}")
-        sides.append(dequantised(side, source, scale, form, op.attributes.get(f"{side}_k_pack") is not False))
+        sides.append(dequantise(side, source, scale, form, op.attributes.get(f"{side}_k_pack") is not False))
     left, right = sides
     accumulate(lowering, op, left, right, next(operands))
 
 
-def dequantised(side: str, source: Operand, scale: Operand | None, form: str, k_pack: bool) -> Operand:
+def dequantise(side: str, source: Operand, scale: Operand | None, form: str, k_pack: bool) -> Operand:
     """The operand's values in float32; unpacked along K, or along its other dim."""
     packed = form == "e2m1"
     k_axis = -1 if side == "lhs" else -2

@@ -9,7 +9,7 @@ from fuzz.backends.cpu.codegen.index import (
     IndexMap,
     current_index,
     index_at,
-    mapped,
+    make_index_function,
     origin,
     parenthesised,
     row_major,
@@ -40,7 +40,7 @@ def first_of_repeated(op: Op) -> IndexMap:
     return tuple(Coordinate(axis if old == new else None) for axis, (old, new) in enumerate(sizes))
 
 
-def transposed(op: Op) -> IndexMap:
+def permute_axes(op: Op) -> IndexMap:
     order = op.integers("order")
     return tuple(Coordinate(order.index(axis)) for axis in range(len(order)))
 
@@ -78,7 +78,7 @@ def reshape(lowering: Lowering, op: Op) -> None:
     elif without_units(old) == without_units(new):
         kept = iter([axis for axis, size in enumerate(new) if size != 1])
         index_map = tuple(Coordinate(None if size == 1 else next(kept)) for size in old)
-        lowering.bind_view(op.result, source, mapped(index_map))
+        lowering.bind_view(op.result, source, make_index_function(index_map))
     else:
         lowering.bind_view(op.result, lowering.materialise(source), lambda i: index_at(row_major(i, new), old))
 
@@ -104,7 +104,7 @@ def split(lowering: Lowering, op: Op) -> None:
     source = lowering.operand(op.operands[0])
     for half, result in enumerate(op.results):
         index_map = (*same_axes(len(result.type.shape)), Coordinate(start=half))
-        lowering.bind_view(result, source, mapped(index_map))
+        lowering.bind_view(result, source, make_index_function(index_map))
 
 
 def both_halves(inputs: list[Type], outputs: list[Type]) -> list[Type]:
@@ -166,7 +166,7 @@ RESHAPE_HINTS = {"allow_reorder": None, "efficient_layout": None}
 OPERATIONS = (
     OpDef("tt.broadcast", [1], index_map=first_of_repeated),
     OpDef("tt.expand_dims", [1], index_map=without_new_axis, attributes={"axis": None}),
-    OpDef("tt.trans", [1], index_map=transposed, attributes={"order": None}),
+    OpDef("tt.trans", [1], index_map=permute_axes, attributes={"order": None}),
     OpDef("tt.splat", [1], splat, index_map=no_axes, mask_box=mask_boxes.splat),
     OpDef("tt.make_range", [0], make_range, attributes={"start": None, "end": None}, affine=affine_rules.make_range),
     OpDef("tt.unsplat", [1], unsplat),

@@ -19,7 +19,7 @@ def reduce(lowering: Lowering, op: Op) -> None:
     axis = op.integer("axis")
     arrays = copies(lowering, op)
     shape = arrays[0].type.shape
-    extents = before, size, after = collapsed(shape, axis)
+    extents = before, size, after = collapse_shape(shape, axis)
     if size > 1:
         shuffle(lowering, arrays, extents)
         lowering.add(f"for (int half = {size // 2}; half > 0; half /= 2) {{")
@@ -44,7 +44,7 @@ def scan(lowering: Lowering, op: Op) -> None:
     """In sequence from the first element on, or from the last if reversed."""
     axis = op.integer("axis")
     arrays = copies(lowering, op)
-    extents = before, size, after = collapsed(arrays[0].type.shape, axis)
+    extents = before, size, after = collapse_shape(arrays[0].type.shape, axis)
     if size > 1:
         reverse = op.attributes.get("reverse") is True
         last, now = (f"{size - 1} - step", f"{size - 2} - step") if reverse else ("step", "step + 1")
@@ -54,7 +54,7 @@ def scan(lowering: Lowering, op: Op) -> None:
     lowering.values.update(zip(op.results, arrays, strict=True))
 
 
-def collapsed(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
+def collapse_shape(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
     """Elements before, along and after the axis: arrays are dense, so three dimensions are enough."""
     return prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
 

@@ -13,9 +13,9 @@ from fuzz.backends.cpu.analysis.compared_constants import constants
 from fuzz.backends.cpu.codegen.launch import HEADER
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
+from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
 from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
 from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
-from fuzz.backends.cpu.runtime.recorded_launch import CpuLaunch
 from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
     PROBLEMS,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fuzz.backends.cpu.instruments import Instruments, ordered
-from fuzz.backends.cpu.runtime.recorded_launch import CpuLaunch, permutation
+from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch, permutation
 from fuzz.backends.cpu.runtime.violations import Violation
 from fuzz.backends.triton_host.knobs import knobs
 
@@ -93,9 +93,10 @@ def observe(
 
 def track(memory: bool | Memory) -> tuple[Memory, AbstractContextManager[Any]]:
     """The memory to use, and a context in which it is called after every operation of torch."""
-    from fuzz.backends.cpu.runtime.shadow import Memory, OperationTracker
+    from fuzz.backends.allocations import OperationObserver
+    from fuzz.backends.cpu.runtime.shadow import Memory
 
     if isinstance(memory, Memory):
         return memory, nullcontext()
     memory = Memory()
-    return memory, OperationTracker(memory)
+    return memory, OperationObserver(memory.after_operation)

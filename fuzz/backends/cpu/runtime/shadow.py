@@ -10,24 +10,16 @@ Elements of one byte are not tracked: there the poison is a likely value.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from fuzz.backends.allocations import UNINITIALISED_OPS
 from fuzz.backends.poison import POISON
 
-aten = torch.ops.aten
-UNFILLED = {
-    aten.empty.memory_format,
-    aten.empty_strided.default,
-    aten.empty_like.default,
-    aten.new_empty.default,
-    aten.new_empty_strided.default,
-}
 WORDS: dict[int, Any] = {2: ctypes.c_uint16, 4: ctypes.c_uint32, 8: ctypes.c_uint64}
 # For memory that is not tracked, a poison that data seldom equals.
 UNTRACKED = (0, 0x5A5A5A5A5A5A5A5A)
@@ -65,7 +57,7 @@ class Memory:
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Tracks what an operation of torch allocated, and notes what it wrote."""
-        if func in UNFILLED:
+        if func in UNINITIALISED_OPS:
             self.track(result)
         elif self.allocations and func._schema.is_mutable:
             for tensor in written_tensors(func._schema, args, kwargs):
@@ -113,26 +105,6 @@ class Memory:
         if allocation is None or allocation.tensor.element_size() != tensor.element_size():
             return UNTRACKED
         return allocation.shadow.ctypes.data - allocation.start, allocation.poison
-
-
-class OperationTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, calls a memory after every operation of torch."""
-
-    def __init__(self, memory: Memory) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.memory = memory
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing here is ever compiled; skipping would import torch._dynamo, which takes a second and a half."""
-        return False
-
-    def __torch_dispatch__(
-        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        self.memory.after_operation(func, args, kwargs or {}, result)
-        return result
 
 
 def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from fuzz.reference.envelope.ensemble import RULES
 from fuzz.reference.envelope.rules import (
     composites,
+    elementwise,
     factories,
     indexing,
     linear,
     losses,
     movement,
-    pointwise,
     reductions,
     sampling,
 )
 
 __all__ = ["RULES"]
 
-for module in (pointwise, reductions, linear, movement, indexing, factories, composites, losses, sampling):
+for module in (elementwise, reductions, linear, movement, indexing, factories, composites, losses, sampling):
     module.register()

@@ -1,4 +1,4 @@
-"""Defines rules of pointwise operations: exact selections, rounded mode, functions with documented errors."""
+"""Defines rules of elementwise operations: exact selections, rounded mode, functions with documented errors."""
 
 from __future__ import annotations
 
