@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 TEMPORARY = ".fuzz-{}.tmp"
@@ -48,6 +50,20 @@ def remove_half_written(folder: Path) -> None:
     """Removes the files that killed writers left in a folder, in which nobody may be writing now."""
     for temporary in folder.glob(TEMPORARY.format("[0-9a-f]" * 16)):
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock_folder(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Holds the lock of a folder, for which other processes and threads wait, and which ends with its process.
+
+    BlockingIOError where another one holds it and `wait` is false; OSError where the folder cannot be read.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def sync_folder(folder: Path) -> None:

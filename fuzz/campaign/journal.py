@@ -15,7 +15,7 @@ from typing import IO
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError
-from fuzz.files import sync_folder
+from fuzz.files import sync_folder, write_file
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.worker.protocol import ReplicaGroup
@@ -85,13 +85,8 @@ class Journal:
     def _renew(self) -> None:
         """Puts a short file in the place of the long one."""
         assert self.file is not None
-        temporary = self.path.with_suffix(".new")
         try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.writelines(f"+ {number} {line}\n" for number, line in self._open.items())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path)
+            write_file(self.path, "".join(f"+ {number} {line}\n" for number, line in self._open.items()))
             self.file.close()
             self.file = self.path.open("ab", buffering=0)
         except OSError as error:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import shlex
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from fuzz.campaign.schedule import create_jobs
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError
+from fuzz.files import lock_folder
 from fuzz.report.notify import CampaignNotifier, event_document
 from fuzz.run import environment
 from fuzz.worker.clock import Clock
@@ -103,17 +103,12 @@ def _resume(store: Store, config: CampaignConfig, clock: Clock, say: Say) -> Cam
 @contextmanager
 def _lock(folder: Path, name: str) -> Iterator[None]:
     """Keeps two processes from running the same campaign; the lock ends with its process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise UsageError(f"campaign {name!r} is running already") from None
-    try:
+    with ExitStack() as stack:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(lock_folder(folder, wait=False))
+        except BlockingIOError:
+            raise UsageError(f"campaign {name!r} is running already") from None
+        except OSError as error:
+            raise CorpusError(f"cannot write {folder}: {error.strerror}") from None
         yield
-    finally:
-        os.close(handle)

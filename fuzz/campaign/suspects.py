@@ -13,6 +13,7 @@ from pathlib import Path
 from fuzz.campaign.journal import read_suspects
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError
+from fuzz.files import write_file
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 
@@ -44,13 +45,11 @@ class Suspects:
         return len(cases)
 
     def _write(self, tag: str, case: Case, blamed: bool) -> None:
-        text = codec.dumps(Entry(case), digest=False).encode()
-        name = f"{tag}-{hashlib.sha256(text).hexdigest()[:16]}"
+        text = codec.dumps(Entry(case), digest=False)
+        name = f"{tag}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
         old = next(self.folder.glob(f"{name}.*"), None)
         deaths = (_deaths(old) if old else 0) + blamed
-        temporary = self.folder / f".{tag}.tmp"
-        temporary.write_bytes(text)
-        temporary.rename(self.folder / f"{name}.{deaths}")
+        write_file(self.folder / f"{name}.{deaths}", text)
         if old is not None and _deaths(old) != deaths:
             old.unlink(missing_ok=True)
 

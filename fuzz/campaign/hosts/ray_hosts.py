@@ -6,7 +6,6 @@ Ray chooses the node, gives the actor its share of a GPU, and starts it again el
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import signal
@@ -24,6 +23,7 @@ from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
 from fuzz.errors import UsageError, one_line
+from fuzz.files import lock_folder
 
 READ_SECONDS = 1.0
 """Seconds that an actor waits for events of its host."""
@@ -69,20 +69,15 @@ class HostActor:
             self.hosts.interrupt(0)
 
 
-def own_folder() -> tuple[str, int]:
-    """(a folder of this process's own, its lock); those of processes that have ended are removed."""
+def own_folder() -> tuple[str, contextlib.ExitStack]:
+    """(a folder of this process's own, what holds its lock); those of processes that have ended are removed."""
     for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path, ignore_errors=True)
-            finally:
-                os.close(handle)
-    folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX)
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    return folder, handle
+        with contextlib.suppress(OSError), lock_folder(path, wait=False):
+            # Links of others are left alone.
+            shutil.rmtree(path, ignore_errors=True)
+    folder, held = tempfile.mkdtemp(prefix=FOLDER_PREFIX), contextlib.ExitStack()
+    held.enter_context(lock_folder(Path(folder)))
+    return folder, held
 
 
 @contextlib.contextmanager
