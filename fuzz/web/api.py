@@ -56,16 +56,17 @@ def find_campaign(service: TheService, number: CampaignId) -> Campaign:
 
 
 def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
-    """The entry of that key. 404 where no folder has it."""
-    entry = service.corpus_index.get(key)
+    """The entry of that key, or the smaller one that has replaced it. 404 where no folder has it."""
+    index = service.corpus_index
+    entry = index.get(key) or index.get(service.store.current_id(key))
     if entry is None:
         raise HTTPException(404, "no such entry in the corpus")
     return entry
 
 
 def find_finding(service: TheService, key: FindingKey) -> Finding:
-    """The store's finding of that key. 404 where it has none."""
-    finding = service.store.finding(key)
+    """The store's finding of that key, which may be a former one. 404 where it has none."""
+    finding = service.store.finding(key) or service.store.finding(service.store.current_id(key))
     if finding is None:
         raise HTTPException(404, "no such finding")
     return finding

@@ -20,10 +20,12 @@ from sqlalchemy.event import listen
 
 from fuzz import cli, corpus
 from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
+from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
 from fuzz.web.campaign_processes import CampaignProcesses, open_process
 from fuzz.web.metrics import metrics
+from fuzz.web.plots.protocol import PlotResult
 from fuzz.web.service import Service
 
 HOSTILE = """</td></script><script>alert(1)</script><img src=x onerror=alert(1)>'"&\n\\"""
@@ -158,6 +160,45 @@ def test_a_page_shows_a_finding_with_its_history(client: TestClient, files: Serv
     text = client.get(f"/findings/{files.key}").text
     for part in ("accuracy/sign", "erf_saturates", "[1.0, -4.0]", "10/10 runs", "told by its entry", "fuzz replay"):
         assert part in text
+
+
+def test_the_page_of_a_finding_leads_to_the_smaller_case_that_has_replaced_it(
+    client: TestClient, files: ServiceFiles, service: Service, store: Store
+) -> None:
+    (old,) = store.findings()
+    smaller = files.entry.rename(files.entry.with_name("dx-sign-0.yaml"))
+    store.save_finding(replace(old, id=smaller.stem, path=f"gelu_bw/{smaller.name}"), replaces=old.id)
+    service.corpus_index.invalidate()
+    for part in ("", "/study"):
+        answer = client.get(f"/findings/{files.key}{part}", follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, f"/findings/{smaller.stem}{part}")
+    assert client.get(f"/api/findings/{files.key}").json()["id"] == smaller.stem
+    assert client.get(f"/api/corpus/{files.key}").text == smaller.read_text()
+
+
+def test_an_entry_that_could_not_be_read_once_is_read_again(
+    client: TestClient, files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(corpus, "read", raise_corpus_error)
+        assert "Too many open files" in client.get("/corpus").text
+    assert "Too many open files" not in client.get("/corpus").text
+
+
+def raise_corpus_error(path: Path) -> Entry:
+    raise CorpusError(f"cannot read {path}: Too many open files")
+
+
+def test_a_study_that_failed_says_when_it_is_tried_again(
+    client: TestClient, files: ServiceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = [PlotResult(why="nothing to draw: hung", failed=True), PlotResult(script="pass")]
+    monkeypatch.setattr("fuzz.web.plots.client.run_plots", lambda requests, config: iter([results.pop(0)]))
+    monkeypatch.setattr("fuzz.web.plots.client.FIRST_PAUSE", 0.001)
+    assert 'data-retry="1"' in client.get(f"/findings/{files.key}/study").text
+    time.sleep(0.01)
+    text = client.get(f"/findings/{files.key}/study").text
+    assert "data-retry" not in text and "pass" in text
 
 
 def test_a_study_holds_plots_and_the_script(client: TestClient, files: ServiceFiles, service: Service) -> None:

@@ -10,12 +10,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from services import missing
+
+from fuzz import corpus
+from fuzz.campaign.store import Store
+from fuzz.model.entry import Entry
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
@@ -88,10 +93,10 @@ def test_a_campaign_from_start_to_script(browser: Browser, tmp_path: Path) -> No
         expect(page.locator("#campaigns .state-running")).to_be_visible(timeout=PATIENCE)
         expect(page.locator("#findings tbody tr.fresh")).to_have_count(1, timeout=PATIENCE)
         expect(page.locator("#findings tbody tr")).to_contain_text("erf_saturates")
-        page.click("#campaigns button:text('Stop')")
-        # Until it has stopped the finding may still be shrunk, and its entry replaced by a smaller one.
-        expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
+        # The finding may still be shrunk: its page follows it.
         copied(page, tmp_path)
+        page.goto(f"{address}/")
+        page.click("#campaigns button:text('Stop')")
         every_page_fits_a_phone(page, address)
         page.goto(f"{address}/")
         expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
@@ -124,6 +129,39 @@ def every_page_fits_a_phone(page: Page, address: str) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= PHONE, place
             ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
             assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 384) == (scheme == "dark"), place
+
+
+def test_what_failed_once_is_tried_again(browser: Browser, tmp_path: Path, entry: Entry) -> None:
+    key = corpus.save_entry(tmp_path / "corpus", entry).stem
+    with served(tmp_path) as address:
+        page = watched(browser, address, [])
+        answers = iter(
+            [{"status": 503, "body": "busy"}, {"body": "<p data-retry='1'>hung</p>"}, {"body": "<b>drawn</b>"}]
+        )
+        page.route("**/study", lambda route: route.fulfill(content_type="text/html", **next(answers)))
+        page.goto(f"{address}/findings/{key}")
+        expect(page.locator("[data-load]")).to_contain_text("tried again in")
+        expect(page.locator("[data-load] b")).to_have_text("drawn")
+        # Of the dashboard the events fail at first, and then the page itself.
+        failing = iter([503])
+        page.route("**/api/events", lambda route: route.fulfill(status=503) if next(failing, 0) else route.continue_())
+        page.goto(f"{address}/")
+        page.route(f"{address}/", lambda route: route.fulfill(status=503), times=1)
+        expect(page.locator("#problem")).to_contain_text("tried again in")
+        expect(page.locator("#problem")).to_be_hidden()
+        expect(page.locator("#connection")).to_have_class("live on")
+
+
+def test_a_page_follows_its_finding_to_a_smaller_case(browser: Browser, tmp_path: Path, entry: Entry) -> None:
+    path = corpus.save_entry(tmp_path / "corpus", entry)
+    with served(tmp_path) as address, Store(f"sqlite:///{tmp_path}/.fuzz/store.sqlite") as store:
+        page = watched(browser, address, [])
+        page.route("**/study", lambda route: route.fulfill(status=503), times=1)
+        page.goto(f"{address}/findings/{path.stem}")
+        (found,) = store.findings()
+        smaller = path.rename(path.with_name("dx-sign-0.yaml"))
+        store.save_finding(replace(found, id=smaller.stem, path=f"gelu_bw/{smaller.name}"), replaces=found.id)
+        page.wait_for_url(f"{address}/findings/{smaller.stem}")
 
 
 def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path, root: Path) -> None:

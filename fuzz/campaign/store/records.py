@@ -177,3 +177,11 @@ class Occurrence:
     hits: int = 1
     new: bool = False
     seen: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FormerId:
+    """An id that a finding had until a smaller case replaced its entry; `finding` is its id now."""
+
+    id: str
+    finding: str

@@ -23,6 +23,8 @@ CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_inte
 """Seconds after which a server that does not answer counts as gone."""
 SCHEMA_LOCK = 0x66757A7A
 """Key of the lock that lets one process at a time change a PostgreSQL schema."""
+NEWEST = "head"
+"""The schema that a database is brought to."""
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
@@ -102,7 +104,7 @@ def upgrade(connection: Connection, name: str) -> None:
         if current != script.get_current_head():
             config = Config(attributes={"connection": connection})
             config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-            command.upgrade(config, "head")
+            command.upgrade(config, NEWEST)
 
 
 def describe_error(error: Exception) -> str:

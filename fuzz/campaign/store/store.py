@@ -19,7 +19,16 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
-from fuzz.campaign.store.tables import CAMPAIGNS, FINDINGS, HEARTBEATS, JOBS, OCCURRENCES, STATISTICS, TABLES
+from fuzz.campaign.store.tables import (
+    CAMPAIGNS,
+    FINDINGS,
+    FORMER_IDS,
+    HEARTBEATS,
+    JOBS,
+    OCCURRENCES,
+    STATISTICS,
+    TABLES,
+)
 from fuzz.errors import RefusedWrite, StoreError, one_line
 
 R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
@@ -90,6 +99,8 @@ class Store:
                 values["last_seen"] = max(old.last_seen, finding.last_seen)
                 values["replayed"] = finding.replayed or old.replayed
             _upsert(connection, FINDINGS, values, ("id",))
+            if replaces and replaces != finding.id:
+                _upsert(connection, FORMER_IDS, {"id": replaces, "finding": finding.id}, ("id",))
             if occurrence is not None:
                 _upsert(connection, OCCURRENCES, asdict(occurrence), ("finding", "key"))
             _update_hits(connection, finding.id)
@@ -176,6 +187,12 @@ class Store:
     def finding(self, name: str) -> Finding | None:
         return next(iter(self._read(Finding, FINDINGS.c.id == name)), None)
 
+    def current_id(self, former: str) -> str:
+        """The id of the finding that had another one until a smaller case replaced its entry; empty where none had."""
+        query = select(FORMER_IDS.c.finding).where(FORMER_IDS.c.id == former)
+        with self._transaction(reads=True) as connection:
+            return connection.execute(query).scalar_one_or_none() or ""
+
     def occurrences(
         self, finding: str = "", campaign: int | None = None, after: int = 0, limit: int = 1000
     ) -> list[Occurrence]:
@@ -229,6 +246,7 @@ def _rename(connection: Connection, old: str, new: str) -> None:
     keys = select(OCCURRENCES.c.key).where(OCCURRENCES.c.finding == new)
     moved = OCCURRENCES.c.finding == old, OCCURRENCES.c.key.not_in(keys)
     connection.execute(update(OCCURRENCES).where(*moved).values(finding=new))
+    connection.execute(update(FORMER_IDS).where(FORMER_IDS.c.finding == old).values(finding=new))
     connection.execute(delete(FINDINGS).where(FINDINGS.c.id == old))
 
 

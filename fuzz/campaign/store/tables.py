@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 
 import sqlalchemy as sa
 
-from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, FormerId, Heartbeat, Job, Occurrence, Statistic
 
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
@@ -73,6 +73,13 @@ OCCURRENCES = _table(
     sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
     sa.Index("occurrences_by_finding", "finding"),
     sa.UniqueConstraint("finding", "key"),
+)
+FORMER_IDS = _table(
+    "former_ids",
+    FormerId,
+    sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
+    sa.Index("former_ids_by_finding", "finding"),
+    key=("id",),
 )
 TABLES: dict[type, sa.Table] = {
     Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,

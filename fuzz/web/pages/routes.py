@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from functools import lru_cache
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
-from fastapi.responses import HTMLResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
+from fuzz import corpus as corpus_files
+from fuzz.errors import CorpusError
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
@@ -17,7 +20,7 @@ from fuzz.report.text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.web.models import Filters, Text
+from fuzz.web.models import Filters, FindingKey, Text
 from fuzz.web.pages.render import STATIC, render
 from fuzz.web.pages.views import EntryView
 from fuzz.web.plots.trend_plots import plot_trends
@@ -88,7 +91,9 @@ def query_string(filters: Filters, offset: int) -> str:
 
 
 @router.get("/findings/{key}")
-def finding(request: Request, service: TheService, indexed: TheEntry) -> HTMLResponse:
+def finding(request: Request, service: TheService, key: FindingKey, indexed: TheEntry) -> Response:
+    if indexed.key != key:
+        return redirect_to(indexed, "")
     entry, error = indexed.read()
     if entry is None:
         return html_page(request, "unreadable.html", key=indexed.key, error=error)
@@ -101,13 +106,21 @@ def finding(request: Request, service: TheService, indexed: TheEntry) -> HTMLRes
 
 
 @router.get("/findings/{key}/study")
-def plots_and_script(service: TheService, indexed: TheEntry) -> HTMLResponse:
+def plots_and_script(service: TheService, key: FindingKey, indexed: TheEntry) -> Response:
     """The plots and the script of an entry: a part of its page, which loads it afterwards."""
+    if indexed.key != key:
+        return redirect_to(indexed, "/study")
     entry, error = indexed.read()
     if entry is None:
         raise HTTPException(404, error)
-    view = EntryView(entry, str(indexed.path), replay_command(indexed.path), service.plot_cache.plot(indexed))
-    return HTMLResponse(render("plots_and_script.html", v=view))
+    result, seconds = service.plot_cache.plot_or_wait(indexed)
+    view = EntryView(entry, str(indexed.path), replay_command(indexed.path), result)
+    return HTMLResponse(render("plots_and_script.html", v=view, retry_seconds=math.ceil(seconds)))
+
+
+def redirect_to(indexed: IndexedEntry, part: str) -> Response:
+    """Leads from the key of an entry that a smaller one has replaced to that one."""
+    return RedirectResponse(f"/findings/{quote(indexed.key, safe='')}{part}", status_code=303)
 
 
 @router.get("/corpus")
@@ -116,16 +129,23 @@ def corpus(request: Request, service: TheService, target: Text = "", text: Text 
     selected = [
         indexed for indexed in entries if target in ("", indexed.target) and text.lower() in indexed.key.lower()
     ]
-    rows = [(indexed, *read_cached(indexed)) for indexed in selected[:MAX_ROWS]]
+    rows = [(indexed, *read_entry(indexed)) for indexed in selected[:MAX_ROWS]]
     counts = Counter(indexed.target for indexed in entries)
     return html_page(request, "corpus.html", rows=rows, count=len(selected), counts=counts, target=target, text=text,
                      folders=service.corpus_index.folders)  # fmt: skip
 
 
+def read_entry(indexed: IndexedEntry) -> tuple[Entry | None, str]:
+    """The entry of a file as it was when it was listed, or None and what is wrong. What fails is read again."""
+    try:
+        return read_cached(indexed), ""
+    except CorpusError as error:
+        return None, str(error)
+
+
 @lru_cache(maxsize=4096)
-def read_cached(indexed: IndexedEntry) -> tuple[Entry | None, str]:
-    """The entry of a file as it was when it was listed."""
-    return indexed.read()
+def read_cached(indexed: IndexedEntry) -> Entry:
+    return corpus_files.read(indexed.path)
 
 
 @router.get("/help")

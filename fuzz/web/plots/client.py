@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,8 +20,12 @@ PATIENCE = 120.0
 """Seconds that one entry may take, references and arbitrary precision included."""
 CAPACITY = 256
 """Results that are kept; the oldest go first."""
-BUSY = 60.0
+BUSY = 10.0
 """Seconds that a request waits for the one before it."""
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 600.0
+"""Seconds until what failed once may run again, and at most."""
+Key = tuple[str, float]
+"""An entry's file, and its modification time."""
 
 
 def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:
@@ -34,39 +39,60 @@ def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[P
 
 def make_crash_result(fate: WorkerCrash) -> PlotResult:
     why = f"nothing to draw: {describe(fate.outcome)}"
-    return PlotResult(why=why, no_script="the worker that makes it ended")
+    return PlotResult(why=why, no_script="the worker that makes it ended", failed=True)
 
 
 @dataclass
 class PlotCache:
-    """Results by an entry's file and its modification time. One entry runs at a time."""
+    """Results by an entry's file and its modification time. One entry runs at a time.
+
+    What failed runs again when it is asked for after a pause, which doubles with each failure in a row.
+    """
 
     config: PlotConfig
-    results: OrderedDict[tuple[str, float], PlotResult] = field(default_factory=OrderedDict)
+    results: OrderedDict[Key, PlotResult] = field(default_factory=OrderedDict)
+    failures: dict[Key, tuple[int, float]] = field(default_factory=dict)
+    """Key -> (how often it failed in a row, when it runs again)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def plot(self, indexed: IndexedEntry) -> PlotResult:
         """The result of an entry, from before where its file is still the same."""
+        return self.plot_or_wait(indexed)[0]
+
+    def plot_or_wait(self, indexed: IndexedEntry) -> tuple[PlotResult, float]:
+        """The result of an entry, and the seconds after which another try may give more; 0 where none would."""
         key = str(indexed.path), indexed.changed
-        if key in self.results:
-            return self.results[key]
+        if (kept := self._kept(key)) is not None:
+            return kept
         if not self.lock.acquire(timeout=BUSY):
-            return PlotResult(why="other entries are being drawn; try again in a minute")
+            return PlotResult(why="other entries are being drawn", failed=True), FIRST_PAUSE
         try:
-            return self.results.get(key) or self._run(key, indexed)
+            return self._kept(key) or self._run(key, indexed)
         finally:
             self.lock.release()
 
-    def _run(self, key: tuple[str, float], indexed: IndexedEntry) -> PlotResult:
+    def _kept(self, key: Key) -> tuple[PlotResult, float] | None:
+        """What is known of an entry, unless it is to run now."""
+        result = self.results.get(key)
+        left = self.failures.get(key, (0, 0.0))[1] - time.monotonic()
+        if result is None or result.failed and left <= 0:
+            return None
+        return result, left if result.failed else 0.0
+
+    def _run(self, key: Key, indexed: IndexedEntry) -> tuple[PlotResult, float]:
         entry, error = indexed.read()
         if entry is None:
-            return PlotResult(why=error)
+            return PlotResult(why=error, failed=True), FIRST_PAUSE
         request = PlotRequest(indexed.path, entry, replay_command(indexed.path))
         try:
             (result,) = run_plots([request], self.config)
         except (UsageError, InternalError) as failure:
-            return PlotResult(why=f"nothing to draw: {one_line(failure)[-300:]}")
-        self.results[key] = result
+            result = PlotResult(why=f"nothing to draw: {one_line(failure)[-300:]}", failed=True)
+        self.results[key], pause = result, 0.0
+        times = self.failures.pop(key, (0, 0.0))[0]
+        if result.failed:
+            pause = min(FIRST_PAUSE * 2**times, LONGEST_PAUSE)
+            self.failures[key] = times + 1, time.monotonic() + pause
         while len(self.results) > CAPACITY:
-            self.results.popitem(last=False)
-        return result
+            self.failures.pop(self.results.popitem(last=False)[0], None)
+        return result, pause

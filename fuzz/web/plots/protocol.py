@@ -79,10 +79,14 @@ class ErrorCurve:
 
 @dataclass(frozen=True)
 class PlotResult:
-    """What is plotted of one case, and its stand-alone program. `why` and `no_script` say why there is none."""
+    """What is plotted of one case, and its stand-alone program. `why` and `no_script` say why there is none.
+
+    `failed` is whether another try may give more.
+    """
 
     outputs: tuple[OutputErrors, ...] = ()
     curves: tuple[ErrorCurve, ...] = ()
     why: str = ""
     script: str = ""
     no_script: str = ""
+    failed: bool = False

@@ -59,9 +59,9 @@ def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
             check_fits(request.entry.case, load(worker_config.target), request.path)
             return LastResponse(PlotWorker(worker_config, *set_up_process(worker_config)).run(request))
         except UsageError as error:
-            return LastResponse(PlotResult(why=one_line(error), no_script="its target cannot be run here"))
+            return LastResponse(PlotResult(why=one_line(error), no_script="its target cannot be run here", failed=True))
         except FatalError as fatal:
-            return LastResponse(PlotResult(why=f"nothing to draw: {describe(fatal.outcome)}"))
+            return LastResponse(PlotResult(why=f"nothing to draw: {describe(fatal.outcome)}", failed=True))
 
     return handle
 

@@ -110,6 +110,32 @@ def test_a_smaller_case_takes_the_place_of_a_finding(store: Store, campaign: Cam
     ] and store.count_findings() == 1
 
 
+def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> None:
+    store.save_finding(replace(FINDING, id="c3"))
+    store.save_finding(replace(FINDING, id="c2"), replaces="c3")
+    store.save_finding(replace(FINDING, id="c1"), replaces="c2")
+    store.save_finding(replace(FINDING, id="other"))
+    store.save_finding(replace(FINDING, id="c1"), replaces="other")
+    store.save_finding(replace(FINDING, id="never stored"), replaces="c1")
+    former = ["c3", "c2", "c1", "other", "never stored", "nothing"]
+    assert [store.current_id(name) for name in former] == ["never stored"] * 4 + ["", ""]
+    store.remove_finding("never stored")
+    assert store.current_id("c3") == ""
+
+
+def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr("fuzz.campaign.store.schema.NEWEST", "1")
+        patched.setattr("fuzz.campaign.store.store.FORMER_IDS", None)
+        with Store(store_url) as old:
+            old.save_finding(FINDING)
+    with Store(store_url) as store:
+        store.save_finding(replace(FINDING, id="smaller"), replaces=FINDING.id)
+        assert [found.id for found in store.findings()] == ["smaller"] and store.current_id(FINDING.id) == "smaller"
+
+
 def test_a_replay_is_noted_and_a_finding_forgotten(store: Store) -> None:
     store.save_finding(FINDING, occurrence(FINDING.id, "1"))
     store.save_replay(FINDING.id, "agrees")

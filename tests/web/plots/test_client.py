@@ -1,0 +1,62 @@
+"""What was drawn is kept; what failed runs again after pauses that grow, and is never kept for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fuzz import corpus
+from fuzz.errors import UsageError
+from fuzz.model.entry import Entry
+from fuzz.web.corpus_index import CorpusIndex, IndexedEntry
+from fuzz.web.plots import client
+from fuzz.web.plots.client import FIRST_PAUSE, LONGEST_PAUSE, PlotCache
+from fuzz.web.plots.protocol import PlotConfig, PlotRequest, PlotResult
+
+FAILED, DRAWN = PlotResult(why="nothing to draw: hung", failed=True), PlotResult(script="pass")
+
+
+@pytest.fixture
+def indexed(tmp_path: Path, entry: Entry) -> IndexedEntry:
+    path = corpus.save_entry(tmp_path, entry)
+    found = CorpusIndex(lambda: [tmp_path]).get(path.stem)
+    assert found is not None
+    return found
+
+
+def test_what_failed_runs_again_after_growing_pauses(indexed: IndexedEntry, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, runs, results = [1000.0], [0], [FAILED] * 10 + [DRAWN]
+
+    def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:
+        runs[0] += 1
+        if runs[0] == 2:
+            raise UsageError("no memory")
+        yield results[runs[0] - 1]
+
+    monkeypatch.setattr(client, "run_plots", run_plots)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    cache, pauses = PlotCache(PlotConfig("cpu")), []
+    for count in range(1, 11):
+        result, pause = cache.plot_or_wait(indexed)
+        assert result.failed and runs == [count]
+        now[0] += pause / 2
+        assert cache.plot_or_wait(indexed) == (result, pause / 2) and runs == [count]
+        now[0] += pause / 2
+        pauses.append(pause)
+    assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE] and pauses[-1] == LONGEST_PAUSE
+    assert [cache.plot_or_wait(indexed) for _ in range(3)] == [(DRAWN, 0.0)] * 3 and runs == [11]
+    assert not cache.failures
+
+
+def test_who_waits_too_long_for_others_is_asked_to_come_again(
+    indexed: IndexedEntry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "BUSY", 0.01)
+    monkeypatch.setattr(client, "run_plots", lambda requests, config: iter([DRAWN]))
+    cache = PlotCache(PlotConfig("cpu"))
+    with cache.lock:
+        result, pause = cache.plot_or_wait(indexed)
+    assert result.failed and pause > 0 and "other entries" in result.why
+    assert cache.plot(indexed) == DRAWN
