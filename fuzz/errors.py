@@ -45,9 +45,17 @@ class RefusedWrite(StoreError):
     """A write that a database refuses for its content, now and at every later try."""
 
 
+def message_of(error: BaseException) -> str:
+    """The text of an error of whatever class; where making it raises another error, what that is."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"its message cannot be made: {type(failure).__name__}"
+
+
 def one_line(error: BaseException) -> str:
     """The error's message on one line, with its type where the message alone says too little."""
-    text = clean_text(" ".join(str(error).split()))
+    text = clean_text(" ".join(message_of(error).split()))
     return text if isinstance(error, FuzzError) else f"{type(error).__name__}: {text}".rstrip(": ")
 
 

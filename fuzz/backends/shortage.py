@@ -9,7 +9,7 @@ import resource
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fuzz.errors import one_line
+from fuzz.errors import message_of, one_line
 from fuzz.worker.system import resident, total_memory
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     # torch's own error for a device, by its name: where torch is missing nothing raises it.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
-    refused = isinstance(error, RuntimeError) and ALLOCATOR in str(error)
+    refused = isinstance(error, RuntimeError) and ALLOCATOR in message_of(error)
     return refused or getattr(error, "errno", None) == errno.ENOMEM
 
 
@@ -54,14 +54,14 @@ def describe_shortage(error: BaseException, backend: Backend) -> str:
 def describe_full_memory(error: BaseException) -> str:
     """Why the processor's memory ran out though the request would fit on the machine, were this process alone there."""
     total = total_memory()
-    needed = resident(os.getpid()) + requested_bytes(str(error))
+    needed = resident(os.getpid()) + requested_bytes(message_of(error))
     if not is_out_of_memory(error) or needed > total:
         return ""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY:
         return f"a process may have {limit >> 20} MiB of addresses (ulimit -v)"
     free = available_memory()
-    if requested_bytes(str(error)) + SPARE > free:
+    if requested_bytes(message_of(error)) + SPARE > free:
         return f"of the machine's {total >> 20} MiB only {free >> 20} are free"
     return ""
 

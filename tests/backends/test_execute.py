@@ -218,3 +218,12 @@ def test_a_launcher_runs_the_kernels_it_says(gelu: Target) -> None:
     outcome = run(gelu, gelu.launcher, (case_call,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned)
     assert outcome.calls[0].kernels == ("gelu_bw_kernel",)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_without_a_text_is_raised_all_the_same() -> None:
+    assert executed(raising(Unprintable())) == Raised("Unprintable: its message cannot be made: RuntimeError")

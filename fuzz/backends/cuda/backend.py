@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from fuzz.backends.base import Backend, ReplicaLimits, Session
 from fuzz.backends.shortage import requested_bytes
+from fuzz.errors import message_of
 
 
 class CudaBackend(Backend):
@@ -56,17 +57,17 @@ class CudaBackend(Backend):
 
     def is_fatal(self, error: BaseException) -> bool:
         """An illegal access or a failed assertion on the device leaves a context that no launch survives."""
-        text = str(error)
+        text = message_of(error)
         return "CUDA error" in text or "device-side assert" in text or "illegal memory access" in text
 
     def external_oom_reason(self, error: BaseException) -> str:
         """A reason where what this process holds and requested would fit on the GPU, were it alone there."""
         import torch
 
-        if "out of memory" not in str(error):
+        if "out of memory" not in message_of(error):
             return super().external_oom_reason(error)
         free, total = torch.cuda.mem_get_info()
-        return external_shortage(str(error), torch.cuda.memory_reserved(), free, total)
+        return external_shortage(message_of(error), torch.cuda.memory_reserved(), free, total)
 
 
 def external_shortage(message: str, held: int, free: int, total: int) -> str:
