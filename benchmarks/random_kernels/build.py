@@ -29,8 +29,8 @@ from .source import source
 from .tree import Kernel
 
 # Names of the C of one kernel that another one's has as well.
-FUNCTIONS = ("program", "launch", "release", "tags", "start", "launch_many")
-OBJECTS = ("work", "pointers")
+FUNCTIONS = ("program", "launch", "release", "tags", "run_programs", "launch_many")
+OBJECTS = ("pointers",)
 
 
 @dataclass
