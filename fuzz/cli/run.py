@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
-from fuzz.cli.console import errors, put_json
+from fuzz.cli.console import complain, errors, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
@@ -15,12 +19,18 @@ from fuzz.report.json import run_json
 from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import summary
 from fuzz.run import environment
-from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.fuzzer import NOTHING_RAN, Fuzzer, Result
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.search.engines import check_engine
+from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline
+
+USAGE = 2
+"""The exit code of a run in which nothing ran."""
+START_SECONDS = 0.5
+"""Seconds after the deadline in which a run that has begun may end by itself."""
 
 
 def run(
@@ -59,16 +69,41 @@ def run(
 def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     process_start = time.monotonic() - environment.process_age()
-    check_engine(options.engine)
-    target = load_checked_target(options.target, options.planted, options.backend)
-    folder = writable_findings_folder(target, options.planted, options.corpus)
-    deadline = Deadline.after(options.time_limit, process_start)
+    deadline, statistics = Deadline.after(options.time_limit, process_start), RunStatistics()
     watcher = NotifyingProgress(errors, notification=notification, deadline=deadline)
-    backend, versions = choose_backend(options.backend), environment.versions()
+    check_engine(options.engine)
     try:
-        fuzzer = Fuzzer(options, target, backend, folder, watcher, versions, process_start, deadline=deadline)
-        result = fuzzer.run()
+        with limited_start(deadline, statistics):
+            target = load_checked_target(options.target, options.planted, options.backend)
+            folder = writable_findings_folder(target, options.planted, options.corpus)
+            backend, versions = choose_backend(options.backend), environment.versions()
+            fuzzer = Fuzzer(
+                options, target, backend, folder, watcher, versions, process_start,
+                deadline=deadline, statistics=statistics,
+            )  # fmt: skip
+            result = fuzzer.run()
         watcher.notify_rest(result)
         return target, result
     finally:
         watcher.finish()
+
+
+@contextmanager
+def limited_start(deadline: Deadline, statistics: RunStatistics) -> Iterator[None]:
+    """Ends the process where the deadline passes inside before a case has run.
+
+    Imports and the start of the first worker, which take seconds, much longer on a busy machine, cannot be interrupted.
+    """
+
+    def end_process() -> None:
+        if not statistics.cases:
+            complain(NOTHING_RAN)
+            os._exit(USAGE)
+
+    timer = threading.Timer(min(max(deadline.seconds_left, 0) + START_SECONDS, threading.TIMEOUT_MAX), end_process)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()

@@ -33,6 +33,8 @@ UNDECIDED = "disagrees by no more than kernel and reference may, by its exact va
 """Why a disagreement is no finding."""
 SHRINK_SHARE = 0.5
 """Shrinking and adjudication may take this share of the run's time before each bug is limited by itself."""
+LONGEST_SHRINKING = 600.0
+"""Seconds of shrinking one bug in a run without a limit of time: only calls that hang or are very slow take so long."""
 VERIFY_SECONDS = 2.0
 """Seconds before the deadline at which shrinking ends, so that a clean process can show the shrunk case again."""
 
@@ -244,10 +246,10 @@ class FindingHandler:
         """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
         leaves time to verify the shrunk case before the deadline.
 
-        Without a limit of time nothing is shared out, so that shrinking ends by itself.
+        Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed.
         """
         if self.options.time_limit is None:
-            return Budget()
+            return Budget(seconds=LONGEST_SHRINKING)
         share = SHRINK_SHARE * self.options.time_limit
         seconds = max(share - self.seconds, min(share, 10.0))
         return Budget(seconds=min(seconds, self.deadline.seconds_left - VERIFY_SECONDS))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fuzz import corpus
 from fuzz.backends import BACKENDS
-from fuzz.errors import TargetError
+from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.deduplicate import known_bugs
@@ -36,6 +36,7 @@ from fuzz.worker.precompile import Precompiler
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 
+NOTHING_RAN = "the time ended before the first case had run: starting takes seconds, and more on a busy machine"
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
 
@@ -116,7 +117,8 @@ class Fuzzer:
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
 
-        Raises TargetError where every case was rejected, unless `allow_all_rejected`.
+        Raises TargetError where every case was rejected, and UsageError where the time ended before
+        one had run, unless `allow_all_rejected`.
         """
         known = known_bugs(self.folder, self.target, self.options.planted)
         start, interrupted = time.monotonic(), False
@@ -257,6 +259,8 @@ class Fuzzer:
         if statistics.all_rejected and not self.allow_all_rejected:
             refused = f"every one of {statistics.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.last_rejection}")
+        if not (statistics.cases or interrupted or self.allow_all_rejected):
+            raise UsageError(NOTHING_RAN)
         engines = scheduler.statistics()
         return Result(
             self.options, self.backend, statistics, findings.hit_bugs, seconds,

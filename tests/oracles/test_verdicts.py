@@ -16,7 +16,7 @@ from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.report.json import finding_json
-from fuzz.report.text import screen
+from fuzz.report.text import format_entry
 from fuzz.run.finding_handler import Disagreement, FindingHandler
 from fuzz.run.fuzzer import Fuzzer, Result
 from fuzz.run.options import RunOptions
@@ -139,7 +139,7 @@ def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
     told = finding_json(bug)
     assert (told["verdict"], told["reason"]) == ("unadjudicated", "no rule for aten.convolution.default")
     assert told["symptom"] == "value"
-    text = screen(corpus.read(Path(bug.path)), bug.path, "fuzz replay")
+    text = format_entry(corpus.read(Path(bug.path)), bug.path, "fuzz replay")
     assert "verdict unadjudicated (no rule for aten.convolution.default)" in text
 
 

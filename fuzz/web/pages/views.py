@@ -17,7 +17,7 @@ from fuzz.web.plots.protocol import PlotResult
 
 Pairs = tuple[tuple[str, str], ...]
 VERSIONS = ("backend", "device", "torch", "triton", "python")
-PROVENANCE = ("seed", "first_case", "witnesses")
+PROVENANCE = ("seed", "first_case", "witnesses", "cut_off")
 
 
 @dataclass(frozen=True)
