@@ -12,6 +12,7 @@ import json
 import os
 import random
 import resource
+import runpy
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from xml.etree import ElementTree
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -41,9 +43,15 @@ LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
 DISK = 24 << 20
+HOSTILE_CASES = 60 * 19
+"""Cases of the campaign over hostile launchers: enough for each to get one element several times."""
+ATTACKS = 30 * 44
+"""Attacks on workers: 30 rounds of the tests that make them."""
+MARK = "FUZZ_FAULTS_MARK"
+"""The variable by which processes of a campaign are known that have left it."""
 KINDS = (
     "campaign", "host", "worker", "database",
-    "full disk", "file size limit", "clock", "two campaigns", "kernels", "node",
+    "full disk", "file size limit", "clock", "two campaigns", "kernels", "hostile", "attacks", "node",
 )  # fmt: skip
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
@@ -56,6 +64,8 @@ NAMES = {
     "two campaigns": "two campaigns on one corpus, at once",
     "node": "`kill -9` of a Ray node, on which the campaign's workers run; another one comes",
     "kernels": "kernels that segfault, leave, hang, fill memory or assert, one of each",
+    "hostile": "a campaign over launchers that attack their process, one of each",
+    "attacks": "attacks on a worker, its channel and its parents (tests/worker), 30 rounds of each",
 }
 
 
@@ -319,6 +329,61 @@ def run_deadly_kernels(trial: Trial, counts: FaultCounts) -> None:
     deadly.end(counts)
 
 
+class HostileTrial(Trial):
+    """A campaign over `hostile.py`, which is to find what that expects and to leave no process behind."""
+
+    def count(self, counts: FaultCounts) -> None:
+        expected = {(name, symptom) for name, symptom in runpy.run_path(str(HERE / "hostile.py"))["EXPECTED"].items()}
+        wanted = sorted((name, symptom) for name, symptom in expected if symptom)
+        entries = [corpus.read(path) for path in corpus.entry_files([self.corpus])]
+        found = sorted((entry.case.target, entry.finding.symptom) for entry in entries)
+        left = marked_processes(f"{MARK}={self.folder}".encode())
+        counts.rounds += 1
+        counts.findings += len(set(found) & set(wanted))
+        counts.lost += len(set(wanted) - set(found))
+        counts.doubled += len(found) - len(set(found) & set(wanted))
+        if found != wanted or left:
+            missing, invented = set(wanted) - set(found), set(found) - set(wanted)
+            counts.notes.append(f"missing {missing}, invented {invented}, of {found}; processes left: {left}")
+            counts.torn += len(left)
+
+
+def marked_processes(mark: bytes) -> list[int]:
+    """The processes that were started with a variable, and those that they have forked."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):
+            if mark in path.read_bytes():
+                found.append(int(path.parent.name))
+    return found
+
+
+def run_hostile_launchers(trial: Trial, counts: FaultCounts) -> None:
+    expected = runpy.run_path(str(HERE / "hostile.py"))["EXPECTED"]
+    hostile = HostileTrial(trial.folder, trial.store, trial.rng, "hostile", "hostile.py", len(expected), HOSTILE_CASES)
+    os.environ[MARK] = str(trial.folder)
+    hostile.start()
+    del os.environ[MARK]
+    counts.times += len(expected)
+    hostile.end(counts)
+
+
+def run_attacks(trial: Trial, counts: FaultCounts) -> None:
+    """One round of the tests that attack workers; what fails is counted as lost."""
+    tests = [str(path) for path in sorted((ROOT / "tests/worker").glob("test_hostile_*.py"))]
+    report = trial.folder / "attacks.xml"
+    command = (sys.executable, "-m", "pytest", "-q", "-n", "0", "--tb=line", f"--junitxml={report}", *tests)
+    with (trial.folder / "attacks.log").open("wb") as log:
+        subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False)
+    suite = ElementTree.parse(report).getroot()[0]
+    failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+    counts.times += int(suite.get("tests", 0))
+    counts.lost += failed
+    if failed:
+        names = [case.get("name") for case in suite.iter("testcase") if len(case)]
+        counts.notes.append(f"failed: {names}")
+
+
 def run_jumping(config: Path) -> None:
     """A campaign under a wall clock that jumps."""
     from fuzz.campaign.config import load_config
@@ -369,7 +434,8 @@ def inject_kind(kind: str, trial: Trial, counts: FaultCounts, left: int, server:
             "clock": run_with_jumping_clock,
             "two campaigns": run_two_campaigns,
         }
-        {**others, "kernels": run_deadly_kernels}[kind](trial, counts)
+        others |= {"kernels": run_deadly_kernels, "hostile": run_hostile_launchers, "attacks": run_attacks}
+        others[kind](trial, counts)
 
 
 def times_by_kind(times: int) -> dict[str, int]:
@@ -380,7 +446,7 @@ def times_by_kind(times: int) -> dict[str, int]:
         "host": times // 5,
         "worker": times // 5,
         "database": times // 5,
-    } | dict.fromkeys(KINDS[4:], few)
+    } | {**dict.fromkeys(KINDS[4:], few), "attacks": ATTACKS * times // 100}
 
 
 def line(kind: str, counts: FaultCounts) -> str:

@@ -80,3 +80,20 @@ def test_the_size_of_a_refused_allocation_is_read_from_what_refused_it() -> None
     assert is_out_of_memory(torchs.value) and requested_bytes(str(torchs.value)) == 1 << 60
     assert requested_bytes(str(numpys.value)) == 1 << 48
     assert not describe_shortage(torchs.value, BACKENDS["cpu"])
+
+
+def test_a_neighbour_that_fills_the_gpu_is_not_the_kernels_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = BACKENDS["cuda"]
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: GIB)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (GIB, 80 * GIB))
+    small = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
+    large = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 160.00 GiB. GPU 0 has")
+    triton = RuntimeError("Triton Error [CUDA]: out of memory")
+    held = "no memory is left here: of the GPU's 81920 MiB others hold 79872"
+    assert [describe_shortage(error, cuda) for error in (small, large, triton)] == [held, "", held]
+
+    def refuse() -> None:
+        raise RuntimeError("CUDA error: out of memory")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", refuse)
+    assert describe_shortage(triton, cuda) == "no memory is left here: others hold the GPU's memory"

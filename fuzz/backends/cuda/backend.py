@@ -66,7 +66,11 @@ class CudaBackend(Backend):
 
         if "out of memory" not in message_of(error):
             return super().external_oom_reason(error)
-        free, total = torch.cuda.mem_get_info()
+        try:
+            free, total = torch.cuda.mem_get_info()
+        except RuntimeError:
+            # Not even what this process needs to ask has room.
+            return "others hold the GPU's memory"
         return external_shortage(message_of(error), torch.cuda.memory_reserved(), free, total)
 
 
