@@ -73,6 +73,8 @@ FORWARD: dict[str, Formula] = {
     "pad": lambda x, w: F.pad(x * w, (1, 2)) + F.pad((x * w).unsqueeze(0), (1, 2), mode="reflect").squeeze(0),
     "squeeze": lambda x, w: (x * w)[:1].squeeze() + (x * w).unsqueeze(-1).squeeze(-1)[0] + (w * w)[None].squeeze(0, -1),
     "expand": lambda x, w: (w * w).expand(4, 6) + w[:, None].expand(-1, 4).T,
+    "stable sort": lambda x, w: torch.sort(x * w, stable=True, dim=0, descending=True)[0] * x,
+    "tolist": lambda x, w: x * w * len((x * w).tolist()) + (x > 0).sum(-1, keepdim=True).tolist()[0][0],
     "sort": lambda x, w: torch.sort(x * w, -1).values + torch.topk(x * w, 6).values,
     "sort_index": lambda x, w: (x * w).gather(1, torch.argsort(x, 1)),
     "extrema": lambda x, w: (x * w).amax(1) + x.amin(-1) * x.max() + (x * w).max(1).values + x.min(1)[0],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 
@@ -23,6 +24,29 @@ def gradients(launch: Launch, inputs: Tensors, cotangents: Tensors) -> Tensors:
     leaves = {name: value.requires_grad_() if value.is_floating_point() else value for name, value in inputs.items()}
     outputs = launch(leaves)
     return {**outputs, **backward(outputs, floating(leaves), cotangents)}
+
+
+class SharedMemory(torch.autograd.Function):
+    """The identity, whose result lies in the memory of its argument and shares its version counter."""
+
+    @staticmethod
+    def forward(context: Any, value: torch.Tensor) -> torch.Tensor:
+        return value.detach()
+
+    @staticmethod
+    def backward(context: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
+def make_writable(tensors: Tensors, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The tensors, of which the named ones are tensors of their own in the same memory where they are leaves or views.
+
+    Autograd lets nothing write to a leaf that requires a gradient, and differentiates a view with its whole buffer.
+    """
+    given = {name: tensors[name] for name in names if name in tensors}
+    given = {name: value for name, value in given.items() if value.is_leaf or value._is_view()}
+    pass_on: Callable[[torch.Tensor], torch.Tensor] = SharedMemory.apply
+    return {**tensors, **{name: pass_on(value) for name, value in given.items()}}
 
 
 def floating(tensors: Tensors) -> dict[str, torch.Tensor]:

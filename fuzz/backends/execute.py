@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from fuzz.backends.allocations import GuardedAllocations
-from fuzz.backends.autodiff import Computation, forward, gradients
+from fuzz.backends.autodiff import Computation, forward, gradients, make_writable
 from fuzz.backends.base import Backend, Session
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
@@ -24,6 +24,8 @@ from fuzz.target.spec import Launcher, Target
 Words = Mapping[str, np.ndarray]
 REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
 """What a launcher raises to refuse an input."""
+SHARED_ELEMENTS = "more than one element of the written-to tensor refers to a single memory location"
+"""What torch says where it refuses to write a tensor whose layout has a stride of 0."""
 
 
 @dataclass
@@ -111,7 +113,7 @@ def launch(
     scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
 
     def launch_with(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        return check_outputs(target, launcher(**tensors, **scalars))
+        return check_outputs(target, launcher(**make_writable(tensors, target.in_place), **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
     reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
@@ -177,7 +179,7 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
         return NotRun(f"this machine is too slow: {one_line(error)}")
     if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
         return CompileError(one_line(error))
-    if isinstance(error, REFUSALS) and not _raised_by_triton(error):
+    if SHARED_ELEMENTS in str(error) or isinstance(error, REFUSALS) and not _raised_by_triton(error):
         return Rejected(one_line(error))
     return Raised(one_line(error))
 

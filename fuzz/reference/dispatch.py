@@ -189,6 +189,10 @@ class RuleTensor(Tensor):
         """Only reached outside an evaluation: inside, the mode sees every operation first."""
         raise NoRule(f"{func}: {cls.__name__} is used outside the evaluation that made it")
 
+    def tolist(self) -> Any:
+        """Nested lists of numbers, each as `.item()` gives it; torch's own method refuses subclasses."""
+        return [row.tolist() for row in self.unbind(0)] if self.dim() else self.item()
+
 
 class RuleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode of one evaluation, for one class of wrapper tensors.

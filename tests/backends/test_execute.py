@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fuzz.backends import BACKENDS, backend, execute
+from fuzz.backends.autodiff import gradients, make_writable
 from fuzz.backends.cuda.backend import external_shortage
 from fuzz.backends.execute import FatalError, run
 from fuzz.errors import BackendError, TargetError
@@ -218,6 +219,31 @@ def test_a_launcher_runs_the_kernels_it_says(gelu: Target) -> None:
     outcome = run(gelu, gelu.launcher, (case_call,), BACKENDS["cpu"])
     assert isinstance(outcome, Returned)
     assert outcome.calls[0].kernels == ("gelu_bw_kernel",)
+
+
+class ScaledInPlace(torch.autograd.Function):
+    """x * weight in the memory of x, which autograd is told."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x.clone(), weight)
+        x.mul_(weight)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        x, weight = ctx.saved_tensors
+        return gradient * weight, (gradient * x).sum(0)
+
+
+@pytest.mark.parametrize("launcher", [ScaledInPlace.apply, lambda x, weight: x.mul_(weight).exp().log()])
+def test_a_differentiated_argument_may_be_written(launcher: Any) -> None:
+    tensors = {"x": torch.full((2, 3), 2.0), "weight": torch.full((3,), 5.0)}
+    cotangents = {"y": torch.ones(2, 3)}
+    results = gradients(lambda given: {"y": launcher(**make_writable(given, ("x",)))}, tensors, cotangents)
+    assert [results[name].unique().tolist() for name in ("dx", "dweight")] == [[5.0], [4.0]]
+    assert tensors["x"].unique().tolist() == [10.0] and tensors["x"]._version
 
 
 class Unprintable(Exception):

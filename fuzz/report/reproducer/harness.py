@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from fuzz.oracles.script_check import Graph, ScriptCheck
 from fuzz.report.reproducer.source import PREFIX
@@ -76,9 +76,18 @@ RESERVED = set(
 
 
 def harness(
-    check: ScriptCheck, launcher: str, compute: str, calls: int, shown: int, values: Mapping[str, object]
+    check: ScriptCheck,
+    launcher: str,
+    compute: str,
+    calls: int,
+    shown: int,
+    values: Mapping[str, object],
+    written: Sequence[str],
 ) -> Iterator[str]:
-    """The pieces of the program's end: run the calls before the one that shows the finding, then check that one."""
+    """The pieces of the program's end: run the calls before the one that shows the finding, then check that one.
+
+    `written` names the differentiated arguments that the launcher may write.
+    """
     rows = [f"(arguments_{index}, cotangents_{index}, options_{index})" for index in range(calls)]
     constants = {"CALLS": f"[{', '.join(rows)}]", "SHOWN_CALL": str(shown)}
     constants |= {"LAUNCHER": launcher, "COMPUTE": PREFIX + compute}
@@ -86,7 +95,8 @@ def harness(
     constants |= {"EXPECTED": json.dumps(values)} if check.values else {}
     constants |= {"GRAPHS": f"[{', '.join(map(graph_text, check.graphs))}]"} if check.graphs else {}
     yield "\n".join(f"{name} = {text}" for name, text in constants.items())
-    yield RUN.strip("\n")
+    passed = f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors"
+    yield RUN.strip("\n").replace("launcher(**tensors,", f"launcher(**{passed},")
     if check.values:
         yield COMPARE.strip("\n")
     yield check.text.strip("\n")

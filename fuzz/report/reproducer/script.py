@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,8 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     check_names(names, RESERVED | check.constants.keys() | functions.keys())
     compute = "gradients" if target.differentiable else "forward"
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
+    written = target.in_place if target.differentiable else ()
+    shown = last if finding.symptom == "bits" else finding.call
     values = expected_values(saved) if check.values else {}
     parts = [
         docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
@@ -82,11 +84,11 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
         "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
         *embed(sources.embedded()),
         *group_lines(text for text in body if text != "import torch"),
-        *helpers(compute, check),
+        *helpers([compute, *(["make_writable"] if written else [])], check),
         TENSOR_HELPER.strip("\n"),
         "\n".join(call_lines(calls, target)),
         *(f"{name} = {text}" for name, text in functions.items()),
-        *harness(check, launcher, compute, len(calls), last if finding.symptom == "bits" else finding.call, values),
+        *harness(check, launcher, compute, len(calls), shown, values, written),
     ]
     return "\n\n".join(parts).rstrip() + "\n"
 
@@ -130,11 +132,11 @@ def check_names(nodes: Iterable[ast.stmt], reserved: set[str]) -> None:
         raise UsageError(f"no script can be made: its own name {taken[0]!r} is one of the launcher's; rename that")
 
 
-def helpers(compute: str, check: ScriptCheck) -> Iterator[str]:
+def helpers(functions: Sequence[str], check: ScriptCheck) -> Iterator[str]:
     """How a launcher is called and differentiated, and the graphs in which the autograd oracle runs it."""
     sources = SourceCollector()
     sources.add(GRAPHS)
-    sources.require(AUTODIFF, [compute])
+    sources.require(AUTODIFF, functions)
     for function, argument, _ in check.graphs:
         sources.require(GRAPHS, [function.__name__, *([argument.__name__] if callable(argument) else [])])
     yield from sources.pieces()

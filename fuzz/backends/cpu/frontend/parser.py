@@ -322,6 +322,8 @@ class Parser:
             return float(token.text) if re.search(r"[.eE]", token.text) else int(token.text, 0)
         if token.kind == "word":
             return token.text
+        if token.kind == "alias" and self.tokens.next.text == "<":
+            return f"{token.text}<{tokens.balanced('<', '>')}>"
         raise UnsupportedOperation(f"attribute value {token.text!r}")
 
     def location(self) -> Location:

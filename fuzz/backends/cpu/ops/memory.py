@@ -179,7 +179,7 @@ def pointer_type(inputs: list[Type], outputs: list[Type]) -> list[Type]:
 
 
 CACHE_HINTS: dict[str, Sequence[Attribute] | None] = {
-    "cacheModifier": None, "evictionPolicy": None, "isVolatile": None
+    "cacheModifier": None, "cachePolicy": None, "evictionPolicy": None, "isVolatile": None
 }  # fmt: skip
 OPERATIONS = (
     OpDef("tt.addptr", [2], addptr, affine=affine_rules.pointer_addition, result_types=pointer_type),

@@ -184,19 +184,14 @@ def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kw
 
 def selection(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """amax, any, argmax, sort, topk, ...: member by member, nothing is rounded. One dim argument at most."""
-    x, rank = args[0], args[0].dim()
-    named = {a.name: i for i, a in enumerate(func._schema.arguments)}
-    position = named.get("dim")
-    values = list(args)
-    while position is not None and len(values) <= position:
-        values.append(func._schema.arguments[len(values)].default_value)
-    optional = position is not None and str(func._schema.arguments[position].type) == "Optional[int]"
-    if rank == 0 or position is None or optional and values[position] is None:
+    x, rank, schema = args[0], args[0].dim(), func._schema.arguments
+    given = {a.name: a.default_value for a in schema if a.name == "dim" and a.has_default_value()}
+    given |= {**dict(zip([a.name for a in schema], args, strict=False)), **kwargs}
+    if rank == 0 or given.get("dim") is None:
         return wrap_all(mode, map_members(mode, func, args, kwargs))
-    dims = inner_dims(values[position], rank)
-    values[0] = x.stacked
-    values[position] = dims[0] if isinstance(values[position], int) else dims
-    return wrap_all(mode, func(*values, **kwargs))
+    dims = inner_dims(given["dim"], rank)
+    given |= {"self": x.stacked, "dim": dims[0] if isinstance(given["dim"], int) else dims}
+    return wrap_all(mode, func(**given))
 
 
 SELECTIONS = (

@@ -32,6 +32,20 @@ def test_masks(dtype):
 
 
 @triton.jit
+def hinted(x, out, n, CACHE: tl.constexpr, EVICTION: tl.constexpr, STORE: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    value = tl.load(x + i, mask=i < n, cache_modifier=CACHE, eviction_policy=EVICTION)
+    tl.store(out + i, value, mask=i < n, cache_modifier=STORE, eviction_policy=EVICTION)
+
+
+@pytest.mark.parametrize("hints", [(".cg", "evict_last", ".cs"), (".ca", "evict_first", ".wt"), ("", "", ".wb")])
+def test_hints_to_the_cache_change_nothing(hints):
+    x, out = torch.arange(16.0), torch.zeros(16)
+    hinted[(1,)](x, out, 12, *hints, B=16)
+    assert torch.equal(out, x * (x < 12))
+
+
+@triton.jit
 def masked_pairs(x, on, out, B: tl.constexpr):
     row, pair = tl.expand_dims(tl.arange(0, B), 1), tl.expand_dims(tl.arange(0, 2), 0)
     mask = tl.load(on + (row * 2 + 1 + pair))
