@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +40,7 @@ def report(
     path = Path(what)
     campaign_facts: Mapping[str, str] = {}
     tables: tuple[Table, ...] = ()
-    if path.exists() or "/" in what or what.endswith(".yaml") or what == "corpus":
+    if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":
         paths, title = tuple(corpus.entry_files([path])), "" if path.is_file() else f"Findings in {path}"
     else:
         require_service_packages()

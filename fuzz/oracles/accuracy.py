@@ -15,7 +15,7 @@ import torch
 
 from fuzz.backends.execute import run
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.errors import TargetError, Unadjudicated
+from fuzz.errors import TargetError, Unadjudicated, UsageError
 from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
@@ -70,7 +70,8 @@ class Accuracy(CaseOracle):
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.symptom != "bits":
             return ScriptCheck(COMPARE_WITH_REFERENCE, values=True)
-        assert saved.target.baseline is not None
+        if saved.target.baseline is None:
+            raise UsageError(f"no script can be made: {saved.target.name} has no baseline whose bits it promises")
         return replace(compare_two_runs(saved.finding, RUN_BASELINE), functions={"BASELINE": saved.target.baseline})
 
     def _compare_with_baseline(self, exam: Examination) -> Finding | None:

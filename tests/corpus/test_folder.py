@@ -182,6 +182,95 @@ def test_what_a_killed_process_left_half_written_is_removed(entry: Entry, tmp_pa
     assert sorted(os.listdir(path.parent)) == [notes.name, path.name]
 
 
+KILLED_AT_EVERY_STEP = """
+import os, signal, stat, sys
+from dataclasses import replace
+from pathlib import Path
+from fuzz import corpus
+
+root, seed = Path(sys.argv[1]), corpus.read(Path(sys.argv[2]))
+smaller = replace(seed, case=seed.case.replica(1))
+real = {name: getattr(os, name) for name in ("fsync", "replace", "unlink", "mkdir")}
+
+
+def hook(step):
+    # Kills this process in the middle of its call number `step // 2` that changes files, before or after that is done.
+    calls = iter(range(1000))
+
+    def hooked(name):
+        def call(*arguments, **options):
+            count = next(calls)
+            if 2 * count == step:
+                if name == "fsync" and stat.S_ISREG(os.fstat(arguments[0]).st_mode):
+                    os.ftruncate(arguments[0], 100)  # What has not reached the disk is lost.
+                os.kill(os.getpid(), signal.SIGKILL)
+            try:
+                return real[name](*arguments, **options)
+            finally:
+                if 2 * count + 1 == step:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        return call
+
+    for name in real:
+        setattr(os, name, hooked(name))
+
+
+def new(folder):
+    return lambda: corpus.save_in_folder(folder, seed), (0, 1)
+
+
+def again(folder):
+    corpus.save_in_folder(folder, seed)
+    return lambda: corpus.save_in_folder(folder, seed), (1,)
+
+
+def marked(folder):
+    path = corpus.save_in_folder(folder, seed)
+    return lambda: corpus.mark(path, "fixed", "x" * 4000), (1,)
+
+
+def shrunk(folder):
+    path = corpus.save_in_folder(folder, seed)
+    return lambda: corpus.save_in_folder(folder, smaller, path), (1,)
+
+
+def merged(folder):
+    path = corpus.save_in_folder(folder, seed)
+    corpus.save_in_folder(folder, smaller)
+    return lambda: corpus.save_in_folder(folder, smaller, path), (1, 2)
+
+
+kills = 0
+for operation in (new, again, marked, shrunk, merged):
+    for step in range(100):
+        folder = root / f"{operation.__name__}-{step}"
+        write, counts = operation(folder)
+        child = os.fork()
+        if child == 0:
+            hook(step)
+            write()
+            os._exit(0)
+        killed = os.waitpid(child, 0)[1] == signal.SIGKILL
+        kills += killed
+        entries = [corpus.read(path) for path in corpus.entry_files([folder])] if folder.is_dir() else []
+        assert len(entries) in counts, (folder, entries)
+        write()
+        (last,) = (corpus.read(path) for path in corpus.entry_files([folder]))
+        assert sorted(os.listdir(folder)) == [last.name if operation is not marked else seed.name], os.listdir(folder)
+        if not killed:
+            break
+print(kills)
+"""
+
+
+def test_a_writer_killed_at_any_step_leaves_no_entry_torn_lost_or_doubled(entry: Entry, tmp_path: Path) -> None:
+    path = corpus.save_entry(tmp_path / "saved", entry)
+    command = [sys.executable, "-c", KILLED_AT_EVERY_STEP, str(tmp_path / "corpus"), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 40, done.stdout
+
+
 def test_a_broken_entry_is_not_written_over(entry: Entry, tmp_path: Path) -> None:
     path = corpus.save_entry(tmp_path, entry)
     path.write_text("broken")

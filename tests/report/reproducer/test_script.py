@@ -178,6 +178,7 @@ def test_the_name_of_an_entrys_file_cannot_break_out_of_the_docstring(gelu: Targ
 
 
 IMPOSSIBLE = [
+    ("accuracy", "bits", ("dx",), None, "layernorm_bw has no baseline"),
     ("rejects", "accepted", ("nothing_of_the_kind",), None, "no script can be made: layernorm_bw rejects"),
     ("invariance", "bits", ("dx",), None, "in this case invariance dx bits cannot be"),
     ("invariance", "bits", ("dx",), Split(1, 2), "the split has more rows than the batch"),
