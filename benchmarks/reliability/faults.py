@@ -337,7 +337,9 @@ class HostileTrial(Trial):
         wanted = sorted((name, symptom) for name, symptom in expected if symptom)
         entries = [corpus.read(path) for path in corpus.entry_files([self.corpus])]
         found = sorted((entry.case.target, entry.finding.symptom) for entry in entries)
-        left = marked_processes(f"{MARK}={self.folder}".encode())
+        end = time.monotonic() + 60.0
+        while (left := marked_processes(f"{MARK}={self.folder}".encode())) and time.monotonic() < end:
+            time.sleep(1.0)
         counts.rounds += 1
         counts.findings += len(set(found) & set(wanted))
         counts.lost += len(set(wanted) - set(found))
@@ -360,7 +362,9 @@ def marked_processes(mark: bytes) -> list[int]:
 
 def run_hostile_launchers(trial: Trial, counts: FaultCounts) -> None:
     expected = runpy.run_path(str(HERE / "hostile.py"))["EXPECTED"]
-    hostile = HostileTrial(trial.folder, trial.store, trial.rng, "hostile", "hostile.py", len(expected), HOSTILE_CASES)
+    hostile = HostileTrial(
+        trial.folder, trial.store, trial.rng, "hostile", "hostile.py", len(expected), HOSTILE_CASES, {"slice": "60s"}
+    )
     os.environ[MARK] = str(trial.folder)
     hostile.start()
     del os.environ[MARK]

@@ -15,7 +15,8 @@ import torch
 from fuzz import size, target, tensor
 
 N = size("N", 1, 8)
-DOUBLE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2), timeout=5.0)
+DOUBLE = dict(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2), timeout=60.0)
+HANGS = {**DOUBLE, "timeout": 3.0}
 EXPECTED = {
     "segfaults": "died", "aborts": "died", "leaves": "died", "exits": "died", "forks_and_leaves": "died",
     "garbles": "died", "closes": "died", "kills_parent": "died", "stops_itself": "hung", "loops": "hung",
@@ -103,7 +104,7 @@ def kills_parent(x):
     return dict(y=x * 2)
 
 
-@target(**DOUBLE)
+@target(**HANGS)
 def stops_itself(x):
     """Stops its process."""
     if x.numel() == 1:
@@ -111,7 +112,7 @@ def stops_itself(x):
     return dict(y=x * 2)
 
 
-@target(**DOUBLE)
+@target(**HANGS)
 def loops(x):
     """Never returns, and ignores the signal that asks it to end."""
     if x.numel() == 1:
@@ -121,7 +122,7 @@ def loops(x):
     return dict(y=x * 2)
 
 
-@target(**{**DOUBLE, "timeout": 120.0})
+@target(**DOUBLE)
 def fills(x):
     """Takes all memory."""
     held = []
