@@ -169,7 +169,9 @@ class Coordinator:
         for slot in self.slots:
             name = f"{socket.gethostname()}/{slot.number}"
             recorder.put(("beat", name), partial(self.state.store.remove_heartbeat, campaign, name))
-        for index in range(len(self.state.jobs)):
+        for index, job in enumerate(self.state.jobs):
+            if outcome == "finished" and not job.cases and not job.note:
+                self.state.give_up(index, "no case ran before the budget ended")
             self.state.save_job(index)
         self.state.save_campaign(outcome, self.handler.fatal_error)
         if not recorder.flush(now=True):

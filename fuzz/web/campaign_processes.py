@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from fuzz.campaign.config import load_config
 from fuzz.campaign.store import Campaign
 from fuzz.campaign.store.schema import display_url, parse_url
 from fuzz.errors import FuzzError, UsageError, one_line
+from fuzz.web.formatting import duration
 
 PROGRAM = """
 import signal, sys
@@ -29,6 +31,8 @@ main(sys.argv[1:])
 
 It runs with -P: of the working folder nothing is imported.
 """
+LONG = 3600.0
+"""Seconds of a budget above which a campaign is started only after a question."""
 LOG_TAIL = 4000
 """Bytes of a process's output that are shown where it ended by an error."""
 
@@ -44,7 +48,8 @@ class ConflictError(FuzzError):
 class ConfigFile:
     """A campaign's file. `key` is its name without the ending, `description` the first line of comment in it.
 
-    `name` is the name of its campaigns; `error` says why it cannot be started.
+    `name` is the name of its campaigns; `error` says why it cannot be started. `seconds` is its budget's time, without
+    end where there is none, and `cluster` where it runs.
     """
 
     key: str
@@ -54,6 +59,17 @@ class ConfigFile:
     name: str = ""
     corpus: str = ""
     error: str = ""
+    seconds: float = math.inf
+    cluster: str = "local"
+
+    @property
+    def question(self) -> str:
+        """What is asked before it is started; empty where it is short and runs on this machine."""
+        if self.cluster == "local" and self.seconds <= LONG:
+            return ""
+        limit = f"for up to {duration(self.seconds)}" if self.seconds < math.inf else "without a limit of time"
+        where = "this machine" if self.cluster == "local" else f"a cluster ({self.cluster})"
+        return f"{self.key} runs {limit} on {where}. Start it?"
 
 
 @dataclass
@@ -105,7 +121,17 @@ class CampaignProcesses:
             error = "" if same else f"its store is {display_url(parse_url(content.store))}"
         except UsageError as wrong:
             return replace(config, error=one_line(wrong))
-        return replace(config, name=content.name, corpus=content.corpus, error=error)
+        seconds = content.budget.time or math.inf
+        return replace(
+            config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=content.cluster
+        )
+
+    def by_length(self) -> dict[str, ConfigFile]:
+        """Campaign files by key: the shortest of this machine first, those that cannot be started last."""
+        files = sorted(
+            self.configs().values(), key=lambda config: (bool(config.error), config.cluster != "local", config.seconds)
+        )
+        return {config.key: config for config in files}
 
     def startable(self) -> dict[str, ConfigFile]:
         """The files that can be started, by the name of their campaigns."""

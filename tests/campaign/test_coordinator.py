@@ -9,6 +9,7 @@ from pathlib import Path
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone
+from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.worker.clock import Clock
@@ -93,3 +94,13 @@ def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:
     late = [target for time, target in hosts.slices if time > 1800]
     assert len(late) >= 80 and set(late) == {"silu", "gelu_bw"}
     assert sum("every case was refused" in line for line in lines) < 15
+
+
+def test_a_job_that_ran_no_case_says_so_when_the_campaign_has_finished(tmp_path: Path) -> None:
+    state, lines = simulate(tmp_path, SimulatedHosts(ManualClock()), budget={"time": "60s"}, slice="60s")
+    assert [(bool(job.cases), job.note) for job in state.jobs] == [
+        (True, ""),
+        (False, "no case ran before the budget ended"),
+    ]
+    assert "silu: no case ran before the budget ended" in lines
+    assert [row["note"] for row in job_rows(state)] == [job.note for job in state.jobs]

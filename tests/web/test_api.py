@@ -242,6 +242,28 @@ def test_campaign_files_are_told_with_what_is_wrong_with_them(client: TestClient
         assert client.post("/api/campaigns", json={"config": name}).status_code == 404
 
 
+def test_the_shortest_local_campaign_is_offered_first_and_a_long_one_asks(
+    client: TestClient, files: ServiceFiles
+) -> None:
+    store = files.settings["store"]
+    budgets = {
+        "a_day": "{time: 24h}\ncluster: ray",
+        "b_night": "{time: 8h}",
+        "c_cases": "{cases: 9}",
+        "minute": "{time: 60s}",
+    }
+    for name, budget in budgets.items():
+        text = f"targets: [gelu_bw]\nstore: {store}\nbudget: {budget}\n"
+        (files.folder / "configs" / f"{name}.yaml").write_text(text)
+    options = re.findall(r'<option value="([^"]*)"([^>]*)>', client.get("/").text)
+    assert [name for name, _ in options] == ["minute", "small", "b_night", "c_cases", "a_day", "elsewhere", "wrong"]
+    assert [attributes.strip() for _, attributes in options] == [
+        "", "", 'data-question="b_night runs for up to 8 h 0 min on this machine. Start it?"',
+        'data-question="c_cases runs without a limit of time on this machine. Start it?"',
+        'data-question="a_day runs for up to 1 d 0 h on a cluster (ray). Start it?"', "disabled", "disabled",
+    ]  # fmt: skip
+
+
 def test_a_campaign_is_started_once_and_its_last_words_are_kept(
     client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

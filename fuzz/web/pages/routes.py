@@ -50,7 +50,7 @@ def static(name: str) -> Response:
 def dashboard(request: Request, service: TheService) -> HTMLResponse:
     processes = service.processes
     return html_page(
-        request, "dashboard.html", campaigns=service.campaigns(), configs=processes.configs(),
+        request, "dashboard.html", campaigns=service.campaigns(), configs=processes.by_length(),
         running_configs=processes.running(), error_logs=processes.error_logs(), findings=service.overview().latest,
         open=service.store.count_findings(status="open"), entries=len(service.corpus_index.entries()),
     )  # fmt: skip

@@ -139,6 +139,8 @@ document.addEventListener("submit", async (event) => {
   if (!url) return;
   event.preventDefault();
   complain("");
+  const question = form.querySelector("option:checked")?.dataset.question;
+  if (question && !confirm(question)) return;
   if (await send(url, Object.fromEntries(new FormData(form)))) {
     form.dataset.start ? setTimeout(refresh, 800) : location.reload();
   }
