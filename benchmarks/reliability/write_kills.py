@@ -27,7 +27,7 @@ from services import Postgres, postgres
 from fuzz import corpus
 from fuzz.campaign.store import Store
 
-PATIENCE = 20.0
+PATIENCE = 300.0
 """Seconds that a write is waited for."""
 Signature = tuple[str, str, str, str]
 

@@ -56,7 +56,9 @@ def _run(
     if campaign.state == "finished":
         say(f"campaign {campaign.id} has finished; a larger budget goes on, no --resume begins another")
         return state, "finished"
-    with _lock(state.folder, config.name):
+    with _lock(state.folder, config.name), store.lock_campaign(campaign.id) as free:
+        if not free:
+            raise UsageError(f"campaign {config.name!r} is running already, with the same store")
         # What an earlier stop, or another campaign, left in the corpus and not in the store.
         rebuilt = rebuild(store, state.corpus)
         if resume:

@@ -6,12 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+from services import Postgres
+
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone
 from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
+from fuzz.campaign.store import Store
+from fuzz.errors import UsageError
 from fuzz.worker.clock import Clock
 
 
@@ -104,3 +109,11 @@ def test_a_job_that_ran_no_case_says_so_when_the_campaign_has_finished(tmp_path:
     ]
     assert "silu: no case ran before the budget ended" in lines
     assert [row["note"] for row in job_rows(state)] == [job.note for job in state.jobs]
+
+
+def test_a_campaign_that_runs_on_another_machine_is_refused(tmp_path: Path, server: Postgres) -> None:
+    """Two machines that share a PostgreSQL store see nothing of each other's folders."""
+    url = server.database()
+    with Store(url) as elsewhere, elsewhere.lock_campaign(1):
+        with pytest.raises(UsageError, match="^campaign 'campaign' is running already, with the same store$"):
+            simulate(tmp_path, SimulatedHosts(ManualClock()), store=url)

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypeVar, get_type_hints
 
+R = TypeVar("R")
+PYTHON_TYPES: dict[Any, tuple[type, ...]] = {
+    float: (float, int), int | None: (int, type(None)), tuple[str, ...]: (tuple,), Mapping[str, int]: (dict,),
+    Mapping[str, str]: (dict,),
+}  # fmt: skip
+"""What a field of a type holds, where that is not the type itself."""
 JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
 """The fields that name a job."""
 
@@ -185,3 +193,17 @@ class FormerId:
 
     id: str
     finding: str
+
+
+def check_types(record: R) -> R:
+    """The record. TypeError names a field that does not have its type, as a database that was damaged may give."""
+    kind: Any = type(record)
+    for name, types in _field_types(kind).items():
+        if not isinstance(value := getattr(record, name), types):
+            raise TypeError(f"{name} is {value!r:.60}")
+    return record
+
+
+@cache
+def _field_types(record: type) -> dict[str, tuple[type, ...]]:
+    return {name: PYTHON_TYPES.get(hint, (hint,)) for name, hint in get_type_hints(record).items()}

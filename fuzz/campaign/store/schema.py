@@ -10,6 +10,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.util.exc import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
@@ -23,6 +24,8 @@ CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_inte
 """Seconds after which a server that does not answer counts as gone."""
 SCHEMA_LOCK = 0x66757A7A
 """Key of the lock that lets one process at a time change a PostgreSQL schema."""
+DAMAGED = ("malformed", "is not a database", "Could not decode to UTF-8", "more than one head")
+"""What databases and migrations say of a file that something else has written to."""
 NEWEST = "head"
 """The schema that a database is brought to."""
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -35,7 +38,7 @@ def connect(url: str) -> Engine:
     try:
         with engine.connect() as connection:
             upgrade(connection, display_url(parsed))
-    except (DBAPIError, OSError) as error:
+    except (DBAPIError, OSError, UnicodeDecodeError, CommandError) as error:
         engine.dispose()
         raise StoreError(f"store {display_url(parsed)}: {describe_error(error)}") from None
     except StoreError:
@@ -112,4 +115,6 @@ def describe_error(error: Exception) -> str:
     cause: Any = error.orig if isinstance(error, DBAPIError) and error.orig else error
     if isinstance(cause, sqlite3.OperationalError | OperationalError) and "disk is full" in str(cause):
         return "the disk is full"
-    return " ".join(str(cause).split()) or type(cause).__name__
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    damaged = isinstance(cause, UnicodeDecodeError) or any(words in text for words in DAMAGED)
+    return f"{text}; it is damaged: move it away, and fuzz store rebuild makes its findings again" if damaged else text

@@ -17,7 +17,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
-from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
+from fuzz.campaign.store.records import (
+    JOB_KEY,
+    Campaign,
+    Finding,
+    Heartbeat,
+    Job,
+    JobTotals,
+    Occurrence,
+    Statistic,
+    check_types,
+)  # fmt: skip
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
 from fuzz.campaign.store.tables import (
     CAMPAIGNS,
@@ -31,6 +41,8 @@ from fuzz.campaign.store.tables import (
 )
 from fuzz.errors import RefusedWrite, StoreError, one_line
 
+CAMPAIGN_LOCK = 0x66757A7B
+"""Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
 R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
 
 
@@ -114,6 +126,23 @@ class Store:
         """Removes a finding whose entry is gone, with its occurrences."""
         with self._transaction() as connection:
             connection.execute(delete(FINDINGS).where(FINDINGS.c.id == finding))
+
+    @contextmanager
+    def lock_campaign(self, number: int) -> Iterator[bool]:
+        """Whether no other process has locked a campaign, which is locked for the `with`.
+
+        Of SQLite every process is on one machine, where the lock of the campaign's folder does the same.
+        """
+        if self.engine.dialect.name != "postgresql":
+            yield True
+            return
+        with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            free = connection.execute(select(func.pg_try_advisory_lock(CAMPAIGN_LOCK, number))).scalar_one()
+            try:
+                yield bool(free)
+            finally:
+                # The lock belongs to the connection, which must not go back to the pool with it.
+                connection.invalidate()
 
     # What services read.
 
@@ -210,10 +239,10 @@ class Store:
                 yield connection
         except (DataError, IntegrityError) as error:
             raise RefusedWrite(f"store {self.name}: {describe_error(error)}") from None
-        except (OverflowError, UnicodeError) as error:
+        except (OverflowError, UnicodeEncodeError) as error:
             # SQLite's driver says so of numbers of more than 64 bits.
             raise RefusedWrite(f"store {self.name}: {one_line(error)}") from None
-        except (DBAPIError, OSError) as error:
+        except (DBAPIError, OSError, UnicodeDecodeError) as error:
             raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 
     def _save(self, record: Any, key: tuple[str, ...]) -> None:
@@ -227,8 +256,12 @@ class Store:
         table = TABLES[kind]
         query = select(*(table.c[field.name] for field in fields(kind))).where(*where).order_by(*order)
         with self._transaction(reads=True) as connection:
-            rows = connection.execute(query.limit(limit).offset(offset)).mappings()
-            return [kind(**row) for row in rows]
+            result = connection.execute(query.limit(limit).offset(offset)).mappings()
+            try:
+                return [check_types(kind(**row)) for row in result]
+            except (ValueError, TypeError) as error:
+                damage = f"the table {table.name} is damaged: {one_line(error)}"
+                raise StoreError(f"store {self.name}: {damage}; fuzz store rebuild makes findings again") from None
 
 
 def _upsert(connection: Connection, table: Table, values: dict[str, Any], key: tuple[str, ...]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -274,3 +276,52 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_a_url_names_its_driver() -> None:
     assert parse_url("postgresql://host/db").drivername == "postgresql+psycopg"
+
+
+def test_a_campaign_is_locked_for_one_process_on_all_machines(store: Store, store_url: str) -> None:
+    on_postgres = store.engine.dialect.name == "postgresql"
+    with Store(store_url) as other:
+        with store.lock_campaign(1) as first, other.lock_campaign(1) as second, other.lock_campaign(2) as third:
+            assert (first, second, third) == (True, not on_postgres, True)
+        with other.lock_campaign(1) as after:
+            assert after
+
+
+DAMAGES = [
+    "UPDATE findings SET dims = '{'", "UPDATE findings SET dims = '[1]'", "UPDATE findings SET elements = 'many'",
+    "UPDATE findings SET message = x'fffe'", "UPDATE findings SET message = CAST(x'ff41' AS TEXT)",
+    "UPDATE findings SET first_seen = 'yesterday'", "DROP TABLE occurrences",
+    "INSERT INTO alembic_version VALUES ('1')", "DELETE FROM alembic_version",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_store_whose_rows_are_damaged_is_one_line(tmp_path: Path, damage: str) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite"
+    with Store(url) as store:
+        store.save_finding(FINDING, occurrence(FINDING.id, "1"))
+        with store.engine.begin() as connection:
+            connection.execute(sa.text(damage))
+    with pytest.raises(StoreError) as caught, Store(url) as store:
+        store.findings()
+        store.occurrences()
+    assert str(caught.value).startswith(f"store {url}") and "\n" not in str(caught.value)
+
+
+def test_a_store_of_which_bytes_are_wrong_or_missing_never_ends_in_a_traceback(tmp_path: Path) -> None:
+    path, dice = tmp_path / "store.sqlite", random.Random(0)
+    with Store(f"sqlite:///{path}") as store:
+        for number in range(20):
+            store.save_finding(replace(FINDING, id=str(number)), occurrence(str(number), "1"))
+    whole = path.read_bytes()
+    for number in range(40):
+        damaged = bytearray(whole[: dice.randrange(len(whole))] if number % 4 == 0 else whole)
+        for _ in range(number % 4 * 60):
+            damaged[dice.randrange(len(damaged))] = dice.randrange(256)
+        for file in tmp_path.iterdir():
+            file.unlink()
+        path.write_bytes(damaged)
+        with suppress(StoreError), Store(f"sqlite:///{path}") as store:
+            store.findings()
+            store.save_finding(FINDING, occurrence(FINDING.id, "1"))
+            store.occurrences()
