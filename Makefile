@@ -11,7 +11,7 @@ COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard versions campaign faults overrun soak cluster cluster-gpu needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles peers FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -101,6 +101,10 @@ faults: $(STAMP)
 # By how much 40 runs exceed their --seconds beside other work: half an hour. The table goes into the document.
 overrun: $(STAMP)
 	@$(VENV)/bin/python benchmarks/reliability/overrun.py --write docs/reliability.md $(ARGS)
+
+# What this program reads, fuzzed by coverage: make self-fuzz ARGS="--seconds 3600 --surface codec"
+self-fuzz: $(VENV)/.atheris
+	@$(VENV)/bin/python -m benchmarks.self_fuzz $(ARGS)
 
 # As many cases as asked for, and heartbeats of simulated hours: make soak ARGS="--cases 1000000"
 soak: $(STAMP)

@@ -16,6 +16,10 @@ from fuzz.files import read_file
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
+MAX_SECONDS = 1e9
+MAX_WORKERS = 1 << 16
+MAX_COUNT = 2**63 - 1
+"""The largest whole number that a store holds."""
 
 
 def _seconds(value: Any) -> Any:
@@ -39,9 +43,9 @@ def _command(value: Any) -> Any:
 
 
 Command = Annotated[list[str], BeforeValidator(_command)]
-Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
-Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
-Count = Annotated[int, Field(gt=0, strict=True)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MAX_SECONDS)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=MAX_COUNT)]
+Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
 Share = Annotated[float, Field(ge=0, le=64, strict=True)]
 Texts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
 
@@ -66,9 +70,9 @@ class CampaignConfig(Strict):
     planted: list[str] = []
     backends: Texts = ["auto"]
     engines: Texts = ["auto"]
-    seeds: Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)] | None = None
+    seeds: Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]], Field(min_length=1)] | None = None
     budget: BudgetConfig = BudgetConfig(time=3600.0)
-    workers: Count = 1
+    workers: Annotated[Count, Field(le=MAX_WORKERS)] = 1
     slice: Seconds = 60.0
     memory: Bytes | None = None
     corpus: Annotated[str, Field(min_length=1)] = "corpus"

@@ -23,12 +23,13 @@ DECAY = 0.7
 """How much of what a job discovered earlier counts, after each slice."""
 EXPLORATION = math.sqrt(2)
 """Weight of the term of UCB1 that grows while other jobs run."""
+MAX_JOBS = 1 << 16
 FINDING_CELLS = 20
 """A new finding counts as so many newly visited cells."""
 
 
 def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
-    """Every job of a configuration. UsageError for a pattern that no target fits.
+    """Every job of a configuration, once. UsageError for a pattern that no target fits, and for too many jobs.
 
     Where no seeds are given there are as many as it takes for every worker to have a job.
     """
@@ -36,10 +37,13 @@ def create_jobs(config: CampaignConfig, campaign: int) -> list[Job]:
     targets += [_parse_planted(text) for text in config.planted]
     jobs_of_a_seed = len(targets) * len(config.backends) * len(config.engines)
     seeds = config.seeds or range(-(-config.workers // jobs_of_a_seed))
-    return [
+    if jobs_of_a_seed * len(seeds) > MAX_JOBS:
+        raise UsageError(f"the targets, backends, engines and seeds give more than {MAX_JOBS} jobs")
+    jobs = (
         Job(campaign, target, planted, backend, engine, seed)
         for (target, planted), backend, engine, seed in product(targets, config.backends, config.engines, seeds)
-    ]
+    )
+    return list(dict.fromkeys(jobs))
 
 
 def _parse_planted(text: str) -> tuple[str, str]:

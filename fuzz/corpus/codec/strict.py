@@ -75,6 +75,16 @@ class TypedLoader(_Strict, _SAFE):  # type: ignore[misc, valid-type]
         Composer.__init__(self)
 
 
+def _construct_integer(loader: Any, node: Any) -> int:
+    number: int = loader.construct_yaml_int(node)
+    if number.bit_length() > 64:
+        raise CorpusError(f"{shorten(node.value)} has more than 64 bits")
+    return number
+
+
+TypedLoader.add_constructor("tag:yaml.org,2002:int", _construct_integer)
+
+
 class TextLoader(_Strict, _BASE):  # type: ignore[misc, valid-type]
     """Leaves every scalar text."""
 
@@ -111,7 +121,8 @@ def parse(source: str, loader: Any) -> Any:
     """What a text holds."""
     try:
         return yaml.load(source, Loader=loader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, ArithmeticError) as error:
+        # What looks like a number or a date and is none is no error of yaml's own.
         reason = " ".join(str(error).split())
         raise CorpusError(f"not readable as text of this format: {reason}") from None
 

@@ -42,7 +42,7 @@ def loop(parser: Parser, name: str) -> Op:
     if tokens.accept(":"):
         counter = parser.type()
     parser.scopes.append({})
-    arguments = [parser.define(n, t) for n, t in zip([induction, *names], [counter, *types], strict=True)]
+    arguments = parser.define_all([induction, *names], [counter, *types])
     op.regions = [parser.region(arguments, own_scope=False)]
     parser.scopes.pop()
     if tokens.next.text == "{":
@@ -89,7 +89,7 @@ def while_loop(parser: Parser, name: str) -> Op:
     tokens.expect("->")
     after = parser.types()
     parser.scopes.append({})
-    arguments = [parser.define(n, t) for n, t in zip(names, before, strict=True)]
+    arguments = parser.define_all(names, before)
     op.regions = [parser.region(arguments, own_scope=False)]
     parser.scopes.pop()
     tokens.expect("do")

@@ -8,12 +8,16 @@ from collections.abc import Mapping
 from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Attribute, Block, Function, Location, Op, Value
 from fuzz.backends.cpu.frontend.source_locations import Locations
-from fuzz.backends.cpu.frontend.tokens import Tokens
+from fuzz.backends.cpu.frontend.tokens import Tokens, parse_integer, parse_number
 from fuzz.backends.cpu.frontend.types import SIZES, Type
 from fuzz.backends.cpu.ops.definition import OpDef, verify, written_or_last
 
-TENSOR = re.compile(r"tensor<((?:\d+x)+)(.*)>$")
+TENSOR = re.compile(r"tensor<((?:[0-9]+x)+)(.*)>$")
 POINTER = re.compile(r"!tt\.ptr<(.*?)(?:, (\d+))?>$")
+MAX_DEPTH = 64
+"""Regions inside each other: later steps follow them by recursion, as this parser does."""
+MAX_RESULTS = 1 << 10
+"""Results of one operation."""
 Scope = dict[str, Value]
 
 
@@ -25,7 +29,7 @@ def parse(text: str, definitions: Mapping[str, OpDef]) -> list[Function]:
 def parse_type(text: str) -> Type:
     """A scalar, pointer or tensor type."""
     if match := TENSOR.match(text):
-        return Type(parse_element(match[2]), tuple(int(size) for size in match[1].split("x") if size))
+        return Type(parse_element(match[2]), tuple(parse_integer(size) for size in match[1].split("x") if size))
     return Type(parse_element(text))
 
 
@@ -47,6 +51,7 @@ class Parser:
         self.definitions = definitions
         self.locations = Locations(text)
         self.scopes: list[Scope] = []
+        self.depth = 0
         self.kernel = "?"
 
     def module(self) -> list[Function]:
@@ -59,7 +64,7 @@ class Parser:
         while not tokens.accept("}"):
             functions.append(self.function())
         self.location()
-        tokens.expect_kind("end")
+        tokens.expect_end()
         return functions
 
     def function(self) -> Function:
@@ -93,6 +98,11 @@ class Parser:
         scope[name] = value
         return value
 
+    def define_all(self, names: list[str], types: list[Type]) -> list[Value]:
+        if len(names) != len(types):
+            raise MalformedIR(f"{len(names)} names have {len(types)} types")
+        return [self.define(name, type) for name, type in zip(names, types, strict=True)]
+
     def use(self, token_text: str) -> Value:
         name = token_text[1:]
         for scope in reversed(self.scopes):
@@ -110,6 +120,9 @@ class Parser:
         """`{ ... }` with the arguments of its first block."""
         tokens = self.tokens
         tokens.expect("{")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise UnsupportedOperation(f"more than {MAX_DEPTH} regions inside each other")
         if own_scope:
             self.scopes.append({})
         blocks = [Block("", arguments)]
@@ -123,6 +136,7 @@ class Parser:
             raise MalformedIR(f"%{missing[0]} is used but not defined")
         if own_scope:
             self.scopes.pop()
+        self.depth -= 1
         return blocks
 
     def open_block(self, blocks: list[Block]) -> None:
@@ -189,7 +203,10 @@ class Parser:
         while not tokens.accept("="):
             name = tokens.expect_kind("value").text[1:]
             if tokens.accept(":"):
-                names += [f"{name}#{k}" for k in range(int(tokens.expect_kind("number").text))]
+                count = parse_integer(tokens.expect_kind("number").text)
+                if count > MAX_RESULTS:
+                    raise MalformedIR(f"%{name} has {count} results")
+                names += [f"{name}#{k}" for k in range(count)]
             else:
                 names.append(name)
             tokens.accept(",")
@@ -310,7 +327,7 @@ class Parser:
             return token.text == "true"
         if token.text == "array":
             items = tokens.balanced("<", ">").partition(":")[2]
-            return [int(item) for item in items.split(",")] if items.strip() else []
+            return [parse_integer(item.strip()) for item in items.split(",")] if items.strip() else []
         if token.text == "dense":
             text = tokens.balanced("<", ">")
             tokens.expect(":")
@@ -319,7 +336,7 @@ class Parser:
         if token.kind == "number":
             if tokens.accept(":"):
                 tokens.take()
-            return float(token.text) if re.search(r"[.eE]", token.text) else int(token.text, 0)
+            return parse_number(token.text)
         if token.kind == "word":
             return token.text
         if token.kind == "alias" and self.tokens.next.text == "<":

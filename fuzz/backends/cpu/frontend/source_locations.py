@@ -8,10 +8,15 @@ import re
 from fuzz.backends.cpu.frontend.ir import Location
 
 ALIAS = re.compile(r"^#(loc\d*) = loc\((.*)\)$", re.MULTILINE)
-FILE = re.compile(r'^"((?:[^"\\]|\\.)*)":(\d+):\d+')
+FILE = re.compile(r'^"((?:[^"\\]|\\.)*)":([0-9]{1,9}):[0-9]+')
 NAMED = re.compile(r'^"(?:[^"\\]|\\.)*"\((.*)\)$')
+FUSED = re.compile(r"^fused[^\[]*\[(.*)\]")
 UNKNOWN = Location("?", 0)
 LIBRARY = os.sep + os.path.join("triton", "language") + os.sep
+MAX_DEPTH = 128
+"""Locations inside each other; what lies deeper is unknown."""
+Found = tuple[Location | None, Location | None]
+"""The innermost source line outside Triton's own library, and the innermost of all."""
 
 
 class Locations:
@@ -19,28 +24,40 @@ class Locations:
 
     def __init__(self, text: str) -> None:
         self.aliases = dict(ALIAS.findall(text))
-        self.resolved: dict[str, Location] = {}
+        self.resolved: dict[str, Found] = {}
 
     def resolve(self, text: str) -> Location:
+        own, innermost = self.find(text.strip())
+        return own or innermost or UNKNOWN
+
+    def find(self, text: str, depth: int = 0) -> Found:
+        """What the text says; each text is resolved once, and is unknown inside itself."""
+        if depth > MAX_DEPTH:
+            return None, None
         if text not in self.resolved:
-            chain = self.chain(text)
-            own = [location for location in chain if LIBRARY not in location.file]
-            self.resolved[text] = (own or chain or [UNKNOWN])[0]
+            self.resolved[text] = None, None
+            self.resolved[text] = self.find_in(text, depth + 1)
         return self.resolved[text]
 
-    def chain(self, text: str) -> list[Location]:
-        """Source lines from the innermost call outwards."""
-        text = text.strip()
-        if text.startswith("#"):
-            return self.chain(self.aliases.get(text[1:], "unknown"))
+    def find_in(self, text: str, depth: int) -> Found:
         if match := FILE.match(text):
-            return [Location(match[1], int(match[2]))]
+            location = Location(match[1], int(match[2]))
+            return None if LIBRARY in location.file else location, location
+        own = innermost = None
+        for part in self.parts(text):
+            found = self.find(part.strip(), depth)
+            own, innermost = own or found[0], innermost or found[1]
+        return own, innermost
+
+    def parts(self, text: str) -> list[str]:
+        """The locations of which this one is made, from the innermost call outwards."""
+        if text.startswith("#"):
+            return [self.aliases.get(text[1:], "unknown")]
         if match := NAMED.match(text):
-            return self.chain(match[1])
+            return [match[1]]
         if text.startswith("callsite("):
             callee, _, caller = text[len("callsite(") : -1].partition(" at ")
-            return self.chain(callee) + self.chain(caller)
-        if text.startswith("fused"):
-            parts = text[text.index("[") + 1 : text.rindex("]")].split(", ")
-            return [location for part in parts for location in self.chain(part)]
+            return [callee, caller]
+        if match := FUSED.match(text):
+            return match[1].split(", ")
         return []

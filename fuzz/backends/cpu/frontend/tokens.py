@@ -16,7 +16,7 @@ PATTERN = re.compile(
     | (?P<symbol>@(?:"[^"]*"|[\w$.-]+))
     | (?P<alias>\#[\w.]+)
     | (?P<arrow>->)
-    | (?P<number>-?(?:0x[0-9A-Fa-f]+|\d+(?:\.\d*)?(?:[eE][+-]?\d+)?))
+    | (?P<number>-?(?:0x[0-9A-Fa-f]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?))
     | (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<word>[A-Za-z_][\w.$]*)
     | (?P<punctuation>[()<>{}\[\]:,=*?|+])
@@ -24,6 +24,23 @@ PATTERN = re.compile(
     re.VERBOSE,
 )
 ALIAS_LINE = re.compile(r"^#\w+ = .*$", re.MULTILINE)
+
+
+MAX_DIGITS = 300
+"""Digits of the longest whole number."""
+
+
+def parse_integer(text: str) -> int:
+    """A whole number: decimal, also with zeros before it, or hexadecimal with `0x`."""
+    if not re.fullmatch(rf"-?(0x[0-9A-Fa-f]{{1,{MAX_DIGITS}}}|[0-9]{{1,{MAX_DIGITS}}})", text):
+        raise MalformedIR(f"{text[:MAX_DIGITS]!r} is not a whole number")
+    return int(text, 16 if "0x" in text else 10)
+
+
+def parse_number(text: str) -> int | float:
+    """A number as an attribute holds it; one in hexadecimal is whole."""
+    is_decimal = "0x" not in text and re.search("[.eE]", text) is not None
+    return float(text) if is_decimal else parse_integer(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +85,8 @@ class Tokens:
 
     def take(self) -> Token:
         token = self.next
+        if token.kind == "end":
+            raise self.malformed("the text ends")
         self.position += 1
         return token
 
@@ -88,6 +107,10 @@ class Tokens:
             raise self.malformed(f"expected a {kind}")
         return self.take()
 
+    def expect_end(self) -> None:
+        if self.next.kind != "end":
+            raise self.malformed("expected the end")
+
     def malformed(self, why: str) -> MalformedIR:
         return MalformedIR(f"{why} at {self.next.text!r} in TTIR line: {self.line_at(self.next.start)}")
 
@@ -97,7 +120,5 @@ class Tokens:
         depth = 1
         while depth:
             token = self.take()
-            if token.kind == "end":
-                raise self.malformed(f"no closing {closing!r}")
             depth += (token.text == opening) - (token.text == closing)
         return self.text[start : self.all[self.position - 1].start]

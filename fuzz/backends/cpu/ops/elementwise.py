@@ -191,7 +191,7 @@ AFFINE = {
 
 
 def predicate_type(inputs: list[Type], outputs: list[Type]) -> list[Type]:
-    return [inputs[0].with_element("i1")]
+    return [type.with_element("i1") for type in inputs[:1]]
 
 
 def integer_operation(name: str, compute: Expression) -> OpDef:

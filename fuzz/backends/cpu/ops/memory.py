@@ -171,7 +171,7 @@ def stored_bits(access: CheckedAccess, value: str) -> str:
 
 
 def pointee_type(inputs: list[Type], outputs: list[Type]) -> list[Type]:
-    return outputs or [inputs[0].with_element(inputs[0].pointee)]
+    return outputs or [type.with_element(type.pointee) for type in inputs[:1] if type.is_pointer]
 
 
 def pointer_type(inputs: list[Type], outputs: list[Type]) -> list[Type]:

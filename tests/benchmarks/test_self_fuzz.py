@@ -1,0 +1,47 @@
+"""Readers of this program: every input that ever broke one, every seed, and a few hundred of their mutations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.self_fuzz import SEEDS, mutation
+from benchmarks.self_fuzz.crashes import Crashes, limit_time
+from benchmarks.self_fuzz.surfaces import SURFACES
+
+EXAMPLES = 100
+
+
+@pytest.mark.parametrize(
+    ("surface", "path"),
+    [
+        pytest.param(name, path, id=f"{name}-{path.name}")
+        for name in SURFACES
+        for path in sorted(SEEDS.glob(f"{name}/*"))
+    ],
+)
+def test_a_seed_shows_no_defect(surface: str, path: Path) -> None:
+    with limit_time():
+        SURFACES[surface](path.read_bytes())
+
+
+@pytest.mark.parametrize("surface", SURFACES)
+def test_mutated_seeds_show_no_defect(surface: str, tmp_path: Path) -> None:
+    seeds = [path.read_bytes() for path in sorted(SEEDS.glob(f"{surface}/*"))]
+    crashes = Crashes(tmp_path)
+    assert mutation.run_mutations(SURFACES[surface], seeds, 1, EXAMPLES, crashes) >= EXAMPLES
+    assert not crashes.inputs
+
+
+def test_an_input_that_shows_a_defect_is_kept_and_shrunk(tmp_path: Path) -> None:
+    def check(data: bytes) -> None:
+        if b"k" in data and b"9" * 30 in data:
+            raise ValueError("a defect")
+
+    crashes = Crashes(tmp_path)
+    mutation.run_mutations(check, [b"tokens", b"numbers and other text"], 1, 2000, crashes)
+    (name,) = crashes.inputs
+    assert name.startswith("ValueError-test_self_fuzz-")
+    assert len(crashes.inputs[name]) < 40 and (tmp_path / name).read_bytes() == crashes.inputs[name]
+    assert "a defect" in (tmp_path / f"{name}.txt").read_text()
