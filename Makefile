@@ -96,6 +96,8 @@ campaign: $(STAMP)
 # What breaks a campaign, and what it costs: 100 kills take about half an hour. The table goes into the document.
 faults: $(STAMP)
 	@$(VENV)/bin/python benchmarks/reliability/faults.py --write docs/reliability.md $(ARGS)
+	@$(if $(ARGS),,$(VENV)/bin/python benchmarks/reliability/write_kills.py --times 50)
+	@$(if $(ARGS),,$(VENV)/bin/python benchmarks/reliability/write_kills.py --times 50 --postgres)
 	@$(VENV)/bin/python benchmarks/reliability/hostile_entries.py --write docs/reliability.md
 
 # By how much 40 runs exceed their --seconds beside other work: half an hour. The table goes into the document.
