@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import atexit
-import os
 import sys
 import threading
 import traceback
-from contextlib import suppress
 from io import TextIOWrapper
 from typing import NoReturn
 
-from fuzz.cli.console import complain
+from fuzz.cli.console import complain, end_process
 from fuzz.errors import FuzzError, one_line
 from fuzz.run import environment
 from fuzz.run.setup import start_worker_server
@@ -31,11 +29,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
-    with suppress(OSError):
-        sys.stdout.flush()
-        sys.stderr.flush()
-    # Python would take all modules apart, torch among them, which takes up to a second beyond a run's budget.
-    os._exit(code)
+    end_process(code)
 
 
 def exit_code(arguments: list[str]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fuzz.cli.console import complain, errors, put_json
+from fuzz.cli.console import complain, end_process, errors, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
@@ -95,12 +94,12 @@ def limited_start(deadline: Deadline, statistics: RunStatistics) -> Iterator[Non
     Imports and the start of the first worker, which take seconds, much longer on a busy machine, cannot be interrupted.
     """
 
-    def end_process() -> None:
+    def give_up() -> None:
         if not statistics.cases:
             complain(NOTHING_RAN)
-            os._exit(USAGE)
+            end_process(USAGE)
 
-    timer = threading.Timer(min(max(deadline.seconds_left, 0) + START_SECONDS, threading.TIMEOUT_MAX), end_process)
+    timer = threading.Timer(min(max(deadline.seconds_left, 0) + START_SECONDS, threading.TIMEOUT_MAX), give_up)
     timer.daemon = True
     timer.start()
     try:

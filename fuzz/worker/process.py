@@ -288,6 +288,14 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+def kill_server() -> None:
+    """Kills the server that workers are forked from, if there is one; no worker can be started any more."""
+    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def preload(module: str) -> None:
     """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
     CONTEXT.set_forkserver_preload([module])

@@ -11,13 +11,16 @@ from services import Postgres
 
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
-from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone
+from fuzz.campaign.journal import Journal
+from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone, SuspectCleared
 from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Store
 from fuzz.errors import UsageError
+from fuzz.model.case import Case
 from fuzz.worker.clock import Clock
+from fuzz.worker.protocol import ReplicaGroup
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,30 @@ def test_a_job_whose_cases_run_again_pauses_no_more(tmp_path: Path) -> None:
     late = [target for time, target in hosts.slices if time > 1800]
     assert len(late) >= 80 and set(late) == {"silu", "gelu_bw"}
     assert sum("every case was refused" in line for line in lines) < 15
+
+
+def test_what_a_slice_leaves_in_question_runs_first_in_the_next_one_and_has_a_whole_slice(
+    case: Case, tmp_path: Path
+) -> None:
+    hosts = SimulatedHosts(ManualClock())
+    requests: list[Slice] = []
+    simulated = hosts.send
+
+    def send(number: int, request: Request) -> None:
+        assert isinstance(request, Slice)
+        requests.append(request)
+        if request.suspects:
+            hosts.events += [(number, SuspectCleared(path)) for path in request.suspects]
+        else:
+            journal = Journal(Path(request.journal))
+            journal.start_group(ReplicaGroup(case, ((),), 0))
+            journal.release()
+        simulated(number, request)
+
+    hosts.send = send  # type: ignore[method-assign]
+    simulate(tmp_path, hosts, budget={"time": "60s"}, slice="60s")
+    assert [len(request.suspects) for request in requests[:2]] == [0, 1]
+    assert (len(requests), requests[1].seconds, requests[1].cases) == (2, 60.0, 1)
 
 
 def test_a_job_that_ran_no_case_says_so_when_the_campaign_has_finished(tmp_path: Path) -> None:

@@ -188,6 +188,12 @@ def test_a_run_ends_after_max_findings(fuzz: Here, tmp_path: Path) -> None:
     assert done.code == 1 and done.json["cases"] < 200
 
 
+def test_a_run_whose_time_ends_before_its_first_case_has_tested_nothing(tmp_path: Path) -> None:
+    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "0.001", "--corpus", str(tmp_path), "--json"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stdout == "" and "before the first case had run" in done.stderr
+
+
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
     line = [str(FUZZ), *PLANTED, "--seconds", "200", "--corpus", str(tmp_path), "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

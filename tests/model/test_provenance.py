@@ -21,6 +21,7 @@ FIELDS = {
     "digits": "800",
     "diagnosis": "dx is negated; for x < -3.6",
     "witnesses": "interpreter agrees; cuda cannot run it: no room",
+    "cut_off": "shrinking",
 }
 
 
@@ -30,6 +31,7 @@ def test_every_field_is_read_as_what_it_is() -> None:
     assert (seen.rate, seen.seed, seen.first_case) == (Rate(2, 10), 0, 17)
     assert seen.verdict == Verdict("kernel", digits=800)
     assert seen.diagnosis == ("dx is negated", "for x < -3.6")
+    assert seen.cut_off == "shrinking"
     assert seen.cross_checks == {"interpreter": "agrees", "cuda": "cannot run it: no room"}
 
 

@@ -9,10 +9,12 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.report.progress import TerminalProgress, progress_line
+from fuzz.report.progress import TerminalProgress, cut_off_parts, progress_line
+from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.worker.protocol import Report
 
 
@@ -48,3 +50,22 @@ def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     progress, text = watched()
     progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)
     assert "case 3 disagrees: accuracy/sign: dx[0] is [bold]1[/bold]" in text.getvalue()
+
+
+def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
+    assert entry.finding
+    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="shrinking")
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, calls_cut_off=1)
+    assert cut_off_parts(result) == [
+        "killed while they ran: 1 calls",
+        "not yet shrunk: 1 findings, with which the next run, or fuzz shrink, goes on",
+    ]
+    assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []
+
+
+def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> None:
+    progress, text = watched()
+    assert entry.finding
+    for index in range(100):
+        progress.on_cut_off(entry.case, entry.finding, index)
+    assert text.getvalue().count("the time ended before that was confirmed") == 3

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from bugs import make_bug
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding
+from fuzz.model.finding import Finding, Verdict
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage, describe_consequences
+from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.process import Worker
 
 
@@ -93,3 +96,52 @@ def test_a_call_that_shows_it_only_after_others_does_not_take_their_place(
 
     worker: Any = None
     assert len(Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.calls) == 2
+
+
+class StepwiseTriage(Triage):
+    """Triage whose shrinker finds nothing smaller, and whose time ends in the step of that name."""
+
+    ends_in = ""
+
+    def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Any:
+        self.end_in("shrinking")
+        return SimpleNamespace(case=bug.case, finding=bug.finding)
+
+    def collect_findings(self, bug: Bug) -> None:
+        self.end_in("examination")
+
+    def adjudicate(self, bug: Bug) -> None:
+        self.end_in("adjudication")
+        bug.least = replace(bug.least, verdict=Verdict("kernel"))
+
+    def diagnose(self, bug: Bug) -> None:
+        self.end_in("diagnosis")
+
+    def end_in(self, step: str) -> None:
+        if step == self.ends_in:
+            raise OutOfTime
+
+
+@pytest.mark.parametrize(
+    ("step", "verdict"),
+    [("shrinking", "pending"), ("examination", "pending"), ("adjudication", "pending"), ("diagnosis", "kernel")],
+)
+def test_a_bug_says_in_which_step_its_time_ended(
+    two_cases: tuple[Case, Case], layernorm: Target, step: str, verdict: str
+) -> None:
+    triage = StepwiseTriage(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
+    triage.ends_in = step
+    bug = make_bug(two_cases[0], "dx", rate=Rate(10, 10))
+    with pytest.raises(OutOfTime):
+        triage.shrink(bug, Budget())
+    assert (bug.cut_off, bug.least.verdict.name) == (step, verdict)
+
+
+@pytest.mark.parametrize(("executions", "cut_off"), [(20_000, ""), (0, "shrinking")])
+def test_shrinking_that_its_budget_ends_is_cut_off_and_explained_all_the_same(
+    two_cases: tuple[Case, Case], layernorm: Target, executions: int, cut_off: str
+) -> None:
+    bug = make_bug(two_cases[0], "dx", rate=Rate(10, 10), cut_off="diagnosis")
+    triage = StepwiseTriage(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
+    triage.shrink(bug, Budget(executions, seconds=3600.0))
+    assert (bug.cut_off, bug.least.verdict.name) == (cut_off, "kernel")

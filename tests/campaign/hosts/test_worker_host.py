@@ -1,0 +1,53 @@
+"""What the end of a slice leaves in question is left to the next one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from bugs import wrong_value
+
+from fuzz.campaign.hosts import worker_host
+from fuzz.campaign.hosts.worker_host import SliceWatcher
+from fuzz.campaign.journal import Journal, read_suspects
+from fuzz.model.case import Case
+from fuzz.worker.protocol import ReplicaGroup
+
+
+def watcher(folder: Path, suspects: dict[tuple[Any, ...], str] | None = None) -> SliceWatcher:
+    channel: Any = None
+    return SliceWatcher(channel, Journal(folder / "job.journal"), suspects or {}, seeds=0)
+
+
+def test_disagreements_that_were_not_confirmed_are_left_to_the_next_slice(case: Case, tmp_path: Path) -> None:
+    watching = watcher(tmp_path)
+    for index in range(worker_host.MOST_UNSETTLED + 5):
+        watching.on_cut_off(case, wrong_value("dx"), index)
+    assert [group.first for group in watching.unsettled] == list(range(worker_host.MOST_UNSETTLED))
+    assert all(len(group.sampled) == 1 for group in watching.unsettled)
+
+
+def test_a_suspect_that_still_runs_stays_one_and_a_plan_is_proposed_again(case: Case, tmp_path: Path) -> None:
+    running = ReplicaGroup(case, ((),) * 4, 9)
+    watching = watcher(tmp_path, {case.key: "suspect"})
+    watching.on_end([running])
+    assert (watching.unsettled, watching.plans) == ([running], 0)
+    watching = watcher(tmp_path)
+    watching.plans = 3
+    watching.on_end([running])
+    assert (watching.unsettled, watching.plans) == ([], 3)
+
+
+def test_a_plan_that_takes_a_whole_slice_is_not_proposed_for_ever(case: Case, tmp_path: Path) -> None:
+    watching = watcher(tmp_path)
+    watching.on_end([ReplicaGroup(case, ((),), 0)])
+    assert watching.plans == 1
+
+
+def test_a_journal_that_was_closed_takes_what_is_left(case: Case, tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "job.journal")
+    journal.start_group(ReplicaGroup(case, ((),) * 3, 0))
+    journal.close()
+    journal.start_group(ReplicaGroup(case.replica(1), ((),), 1))
+    journal.release()
+    assert [suspect.key for suspect in read_suspects(journal.path)] == [case.replica(1).key]
