@@ -179,7 +179,7 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
         return NotRun(f"this machine is too slow: {one_line(error)}")
     if kind in ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct", "PTXASError"):
         return CompileError(one_line(error))
-    if SHARED_ELEMENTS in str(error) or isinstance(error, REFUSALS) and not _raised_by_triton(error):
+    if SHARED_ELEMENTS in one_line(error) or isinstance(error, REFUSALS) and not _raised_by_triton(error):
         return Rejected(one_line(error))
     return Raised(one_line(error))
 

@@ -243,7 +243,7 @@ def from_ordinal(ordinals: ArrayLike, d: DType) -> Bits:
     o = np.clip(o, low, high)
     if not d.is_float:
         return o.astype(d.unsigned)
-    signs = np.where(o < 0, d.sign_mask, 0).astype(d.unsigned)
+    signs = (o < 0).astype(d.unsigned) * d.unsigned.type(d.sign_mask)
     return np.asarray(np.abs(o).astype(d.unsigned) | signs)
 
 

@@ -51,8 +51,8 @@ class Parity(RerunOracle):
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.only_on_cpu:
-            return ScriptCheck(COMPARE_WITH_REFERENCE, values=True)
-        return compare_two_runs(saved.finding, RUN_IN_ANOTHER_ORDER, ORDER=ORDER)
+            return ScriptCheck(COMPARE_WITH_REFERENCE, values=True, cpu_only=True)
+        return replace(compare_two_runs(saved.finding, RUN_IN_ANOTHER_ORDER, ORDER=ORDER), cpu_only=True)
 
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
         return compare_values(self.name, "when its sums are taken in another order", pairs, output_bounds(exam))

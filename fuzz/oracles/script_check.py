@@ -38,7 +38,8 @@ class ScriptCheck:
     `constants` are written as their repr, `functions` as source: functions of the target's file and what those use.
     `graphs` are functions of autograd_graphs.py, each with its argument or None and the inputs that need a gradient;
     the script has them as GRAPHS, (computation, inputs) each. With `values` the script holds the reference's values and
-    bounds for the call that shows the finding. `other_call` is made by the script as well, as its last call.
+    bounds for the call that shows the finding. `other_call` is made by the script as well, as its last call. With
+    `cpu_only` the script runs on the CPU where there is a GPU too.
     """
 
     text: str
@@ -47,6 +48,7 @@ class ScriptCheck:
     graphs: tuple[Graph, ...] = ()
     values: bool = False
     other_call: Call | None = None
+    cpu_only: bool = False
 
 
 def check_size(call: Call) -> None:

@@ -241,7 +241,7 @@ class ScaledInPlace(torch.autograd.Function):
 def test_a_differentiated_argument_may_be_written(launcher: Any) -> None:
     tensors = {"x": torch.full((2, 3), 2.0), "weight": torch.full((3,), 5.0)}
     cotangents = {"y": torch.ones(2, 3)}
-    results = gradients(lambda given: {"y": launcher(**make_writable(given, ("x",)))}, tensors, cotangents)
+    results = gradients(lambda given: {"y": launcher(*make_writable(given, ("x",)).values())}, tensors, cotangents)
     assert [results[name].unique().tolist() for name in ("dx", "dweight")] == [[5.0], [4.0]]
     assert tensors["x"].unique().tolist() == [10.0] and tensors["x"]._version
 

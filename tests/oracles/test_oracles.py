@@ -226,7 +226,7 @@ def test_every_symptom_of_an_oracle_is_shown_by_a_script_of_its_own(oracle: Orac
     target = made(good, rejects={"y": x}, baseline=good, contract="bitwise", reference=None)
     case = replace(WITH_COTANGENT, split=Split(1, 1))
     for symptom in oracle.spec.symptoms:
-        finding = Finding(oracle.name, ("y",), symptom, "m")
+        finding = Finding(oracle.name, ("y",), symptom, "m", change=("x", 2.0))
         check = oracle.script_check(SavedFinding(Entry(case, finding), finding, target))
         defined = {node.name for node in ast.parse(check.text).body if isinstance(node, ast.FunctionDef)}
         assert "check" in defined

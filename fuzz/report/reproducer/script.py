@@ -30,8 +30,9 @@ from fuzz.target.spec import PlantedBug, Target
 from fuzz.text import printable
 
 AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"
+DEVICES = {False: '"cuda" if torch.cuda.is_available() else "cpu"', True: '"cpu"'}
 START = """
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+DEVICE = {device}
 # Memory that nobody wrote is NaN, not what happens to lie there.
 torch.use_deterministic_algorithms(True, warn_only=True)
 if DEVICE == "cpu":
@@ -81,7 +82,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     parts = [
         docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
         "\n".join([*futures(main), "import sys", "", "import torch"]),
-        "\n".join([START.strip("\n"), *launch_lines(entry.case.last.launch)]),
+        "\n".join([START.strip("\n").format(device=DEVICES[check.cpu_only]), *launch_lines(entry.case.last.launch)]),
         *embed(sources.embedded()),
         *group_lines(text for text in body if text != "import torch"),
         *helpers([compute, *(["make_writable"] if written else [])], check),
