@@ -37,6 +37,8 @@ LONGEST_SHRINKING = 600.0
 """Seconds of shrinking one bug in a run without a limit of time: only calls that hang or are very slow take so long."""
 VERIFY_SECONDS = 2.0
 """Seconds before the deadline at which shrinking ends, so that a clean process can show the shrunk case again."""
+VERIFY_SHARE = 0.1
+"""The share of a short run's time that this is, at most."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +254,8 @@ class FindingHandler:
             return Budget(seconds=LONGEST_SHRINKING)
         share = SHRINK_SHARE * self.options.time_limit
         seconds = max(share - self.seconds, min(share, 10.0))
-        return Budget(seconds=min(seconds, self.deadline.seconds_left - VERIFY_SECONDS))
+        verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.options.time_limit)
+        return Budget(seconds=min(seconds, self.deadline.seconds_left - verifying))
 
 
 def save_elsewhere(entry: Entry) -> str:

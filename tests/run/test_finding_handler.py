@@ -195,11 +195,14 @@ def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(
     assert corpus.read(path).case.key == two_cases[1].key and run.bugs[0].hits == 1
 
 
-def test_shrinking_leaves_time_to_verify_before_the_deadline(layernorm: Target, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("limit", "left"), [(60.0, 1.0), (4.0, 2.6)])
+def test_shrinking_leaves_time_to_verify_before_the_deadline(
+    layernorm: Target, tmp_path: Path, limit: float, left: float
+) -> None:
     handler = make_handler(layernorm, tmp_path, deadline=Deadline(3.0, clock := ManualClock()))
     seconds: list[float] = []
     handler.triage.shrink = lambda bug, budget: seconds.append(budget.seconds)  # type: ignore[method-assign]
-    handler.options = RunOptions("layernorm_bw", seconds=60.0)
+    handler.options = RunOptions("layernorm_bw", seconds=limit)
     bug = make_bug(RandomEngine(layernorm, 0).case(0), "dx")
     handler.add_bug(bug, first_seen(bug))
-    assert clock.monotonic() == 0.0 and seconds == [1.0]
+    assert clock.monotonic() == 0.0 and seconds == pytest.approx([min(left, limit / 2)])
