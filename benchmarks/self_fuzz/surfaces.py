@@ -29,6 +29,8 @@ from fuzz.worker.channel import Channel, ChannelClosed, GarbledError, HandlerRes
 
 MAX_ELEMENTS = 1 << 12
 """Stored elements of the largest case whose digest is computed: reading allows more, which only takes longer."""
+MAX_STEPS = 64
+"""What is written into a channel before anybody reads it, so that it fits into the socket."""
 MAX_MESSAGE = 1000
 """Characters of the longest message about what is wrong."""
 
@@ -122,11 +124,12 @@ def check_channel(data: bytes) -> None:
 
 def _steps(data: bytes) -> Iterator[tuple[int, bytes]]:
     """(0 a message with these bytes, 1 these bytes, 2 a message that lacks a byte at the length of these bytes)."""
-    start = 0
-    while start + 2 <= len(data) and start < 1 << 12:
-        step, size = data[start] % 3, data[start + 1]
-        yield step, data[start + 2 : start + 2 + size]
-        start += 2 + size
+    for _ in range(MAX_STEPS):
+        if len(data) < 2:
+            return
+        step, size = data[0] % 3, data[1]
+        yield step, data[2 : 2 + size]
+        data = data[2 + size :]
 
 
 def _receive_all(receiver: Channel) -> list[Any]:

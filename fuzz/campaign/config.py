@@ -7,17 +7,29 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError
 from fuzz.files import read_file
+from fuzz.text import is_storable
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 MAX_SECONDS = 1e9
 MAX_WORKERS = 1 << 16
+MAX_KEY = 100
+"""Characters of a wrong key that a message repeats."""
 MAX_COUNT = 2**63 - 1
 """The largest whole number that a store holds."""
 
@@ -37,6 +49,12 @@ def _bytes(value: Any) -> Any:
     return int(match[1]) * SIZES[match[2]]
 
 
+def _storable(value: str) -> str:
+    if not is_storable(value):
+        raise ValueError("should be text without control characters")
+    return value
+
+
 def _command(value: Any) -> Any:
     """One line is for the shell, as that of ``fuzz run --notify``."""
     return ["/bin/sh", "-c", value] if isinstance(value, str) else value
@@ -47,7 +65,8 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, le=MAX_SECONDS
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0, le=MAX_COUNT)]
 Count = Annotated[int, Field(gt=0, le=MAX_COUNT, strict=True)]
 Share = Annotated[float, Field(ge=0, le=64, strict=True)]
-Texts = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_storable)]
+Texts = Annotated[list[Text], Field(min_length=1)]
 
 
 class Strict(BaseModel):
@@ -67,7 +86,7 @@ class CampaignConfig(Strict):
 
     targets: Texts
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")] = "campaign"
-    planted: list[str] = []
+    planted: list[Text] = []
     backends: Texts = ["auto"]
     engines: Texts = ["auto"]
     seeds: Annotated[list[Annotated[int, Field(ge=0, le=MAX_COUNT, strict=True)]], Field(min_length=1)] | None = None
@@ -75,12 +94,12 @@ class CampaignConfig(Strict):
     workers: Annotated[Count, Field(le=MAX_WORKERS)] = 1
     slice: Seconds = 60.0
     memory: Bytes | None = None
-    corpus: Annotated[str, Field(min_length=1)] = "corpus"
-    store: Annotated[str, Field(min_length=1)] = "sqlite:///.fuzz/store.sqlite"
-    folder: Annotated[str, Field(min_length=1)] = ".fuzz"
+    corpus: Text = "corpus"
+    store: Text = "sqlite:///.fuzz/store.sqlite"
+    folder: Text = ".fuzz"
     notify: Command = []
     cluster: Literal["local", "ray"] = "local"
-    address: Annotated[str, Field(min_length=1)] | None = None
+    address: Text | None = None
     gpus_per_worker: Share = 0.0
     cpus_per_worker: Share = 1.0
 
@@ -131,7 +150,7 @@ def parse_config(values: dict[str, Any], source: str = "config") -> CampaignConf
 def _describe(error: ValidationError) -> str:
     """The first thing that is wrong; a key that is unknown before any other."""
     first = min(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
-    key = ".".join(str(part) for part in first["loc"] if not str(part).startswith("function-"))
+    key = ".".join(str(part)[:MAX_KEY] for part in first["loc"] if not str(part).startswith("function-"))
     if first["type"] == "extra_forbidden":
         return f"{key} is not known{_suggest(first['loc'])}"
     if first["type"] == "missing":
@@ -145,5 +164,5 @@ def _describe(error: ValidationError) -> str:
 
 def _suggest(key: tuple[int | str, ...]) -> str:
     known = list((BudgetConfig if key[0] == "budget" and len(key) > 1 else CampaignConfig).model_fields)
-    close = difflib.get_close_matches(str(key[-1]), known, n=1)
+    close = difflib.get_close_matches(str(key[-1])[:MAX_KEY], known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"

@@ -18,7 +18,10 @@ from typing import IO
 from fuzz.campaign.config import load_config
 from fuzz.campaign.store import Campaign
 from fuzz.campaign.store.schema import display_url, parse_url
+from fuzz.corpus.codec import strict
 from fuzz.errors import FuzzError, UsageError, one_line
+from fuzz.files import read_file
+from fuzz.text import printable
 from fuzz.web.formatting import duration
 
 PROGRAM = """
@@ -107,14 +110,15 @@ class CampaignProcesses:
                     self.parsed[path] = stamp, self._parse(path)
             except (OSError, UnicodeDecodeError):
                 continue
-            files.setdefault(path.stem, self.parsed[path][1])
+            config = self.parsed[path][1]
+            files.setdefault(config.key, config)
         return files
 
     def _parse(self, path: Path) -> ConfigFile:
         """The file's content, and what is wrong with it. Campaigns with another store would not be seen here."""
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, strict.LARGEST).decode("utf-8")
         comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
-        config = ConfigFile(path.stem, path, text, next(comments, ""))
+        config = ConfigFile(printable(path.stem), path, text, next(comments, ""))
         try:
             content = load_config(path)
             same = store_location(content.store) == store_location(self.store)

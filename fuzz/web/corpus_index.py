@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -68,7 +69,7 @@ class CorpusIndex:
     def _list(self) -> Iterator[IndexedEntry]:
         """The files that are entries, without links out of their folder and those that are gone by now."""
         for folder in self.folders:
-            for path in corpus.entry_files([folder]) if folder.is_dir() else ():
+            for path in corpus.entry_files([folder]) if os.path.isdir(folder) else ():
                 try:
                     if path.resolve().is_relative_to(folder.resolve()):
                         names = printable(path.stem), printable(path.parent.name)

@@ -10,7 +10,9 @@ UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def count(value: float) -> str:
-    """Whole numbers with thin groups of three."""
+    """Whole numbers with thin groups of three; an infinity and what is no number as `inf` and `nan`."""
+    if not math.isfinite(value):
+        return str(value)
     return f"{int(value):,}".replace(",", "\u2009")
 
 
@@ -20,7 +22,9 @@ def rate(value: float) -> str:
 
 def ratio(value: float | None) -> str:
     """Three digits, cut off: what is below 1 does not read as 1."""
-    return "inf" if value is None else f"{math.floor(value * 1000) / 1000:.3f}" if value else ""
+    if value is None or not math.isfinite(value * 1000):
+        return "inf"
+    return f"{math.floor(value * 1000) / 1000:.3f}" if value else ""
 
 
 def percent(value: float) -> str:
@@ -28,7 +32,9 @@ def percent(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """1 h 20 min, 3 min 5 s, 12 s."""
+    """1 h 20 min, 3 min 5 s, 12 s, inf."""
+    if not math.isfinite(seconds):
+        return str(seconds)
     whole = int(seconds)
     if whole >= 86400:
         return f"{whole // 86400} d {whole % 86400 // 3600} h"
@@ -40,7 +46,7 @@ def duration(seconds: float) -> str:
 def time_ago(wall: float) -> str:
     """How long ago a time since 1970 was; the date where it lies ahead, as a clock that was set back makes it."""
     seconds = time.time() - wall
-    if seconds < -60:
+    if seconds < -60 or not math.isfinite(seconds):
         return timestamp(wall)
     if seconds < 5:
         return "now"

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from benchmarks.self_fuzz import SEEDS, mutation
 from benchmarks.self_fuzz.crashes import Crashes, limit_time
+from benchmarks.self_fuzz.service import check_service, hostile_service, send_requests
 from benchmarks.self_fuzz.surfaces import SURFACES
 
+CHECKS = {**SURFACES, "service": check_service}
 EXAMPLES = 100
 
 
 @pytest.mark.parametrize(
     ("surface", "path"),
-    [
-        pytest.param(name, path, id=f"{name}-{path.name}")
-        for name in SURFACES
-        for path in sorted(SEEDS.glob(f"{name}/*"))
-    ],
+    [pytest.param(name, path, id=f"{name}-{path.name}") for name in CHECKS for path in sorted(SEEDS.glob(f"{name}/*"))],
 )
 def test_a_seed_shows_no_defect(surface: str, path: Path) -> None:
     with limit_time():
-        SURFACES[surface](path.read_bytes())
+        CHECKS[surface](path.read_bytes())
+
+
+def test_a_service_over_hostile_records_answers_as_its_schema_says() -> None:
+    with hostile_service(["<script>", "\x1b\ud800", "", "../x"], Random(1)) as app:
+        assert send_requests(app, examples=2, seed=1) > 40
 
 
 @pytest.mark.parametrize("surface", SURFACES)

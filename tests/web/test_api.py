@@ -383,6 +383,7 @@ def test_a_campaign_imports_nothing_of_the_folder_that_the_service_runs_in(
 def test_a_folder_that_is_no_campaign_file_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").mkdir()
     (tmp_path / "b.yaml").write_bytes(b"\xff\xfe")
+    os.mkfifo(tmp_path / "pipe.yaml")
     assert CampaignProcesses((tmp_path,), "sqlite:///s").configs() == {}
 
 

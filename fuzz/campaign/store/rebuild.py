@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -60,7 +61,7 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
     """
     present: set[str] = set()
     added, unreadable = [], []
-    for path in corpus.entry_files([folder]) if folder.is_dir() else ():
+    for path in corpus.entry_files([folder]) if os.path.isdir(folder) else ():
         try:
             entry, changed = corpus.read(path), path.stat().st_mtime
         except FileNotFoundError:

@@ -13,13 +13,18 @@ LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
 
+def _storable(text: str) -> str:
+    """The text, in which what databases do not hold, NUL and lone surrogates, stands as its escape sequence."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 class StoredText(sa.TypeDecorator[str]):
-    """Text in which what databases do not hold, NUL and lone surrogates, stands as its escape sequence."""
+    """Storable text."""
 
     impl, cache_ok = sa.Text, True
 
     def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:
-        return value and value.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+        return value and _storable(value)
 
 
 class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
@@ -28,15 +33,25 @@ class TextTuple(sa.TypeDecorator[tuple[str, ...]]):
     impl, cache_ok = sa.JSON, True
 
     def process_bind_param(self, value: tuple[str, ...] | None, dialect: sa.Dialect) -> list[str]:
-        return list(value or ())
+        return list(map(_storable, value or ()))
 
     def process_result_value(self, value: list[str] | None, dialect: sa.Dialect) -> tuple[str, ...]:
         return tuple(value or ())
 
 
+class StoredMapping(sa.TypeDecorator[Mapping[str, Any]]):
+    """A mapping as a JSON object, of storable texts."""
+
+    impl, cache_ok = sa.JSON, True
+
+    def process_bind_param(self, value: Mapping[str, Any] | None, dialect: sa.Dialect) -> dict[str, Any]:
+        items = (value or {}).items()
+        return {_storable(key): _storable(item) if isinstance(item, str) else item for key, item in items}
+
+
 TYPES: dict[Any, Any] = {
     int: LONG, int | None: LONG, float: sa.Double, str: StoredText, bool: sa.Boolean, tuple[str, ...]: TextTuple,
-    Mapping[str, int]: sa.JSON, Mapping[str, str]: sa.JSON,
+    Mapping[str, int]: StoredMapping, Mapping[str, str]: StoredMapping,
 }  # fmt: skip
 metadata = sa.MetaData()
 
