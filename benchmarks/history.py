@@ -114,14 +114,14 @@ def case_of(found: dict[str, Any]) -> Case:
     return corpus.read(Path(found["path"])).case
 
 
-def measured(bug: Bug, seconds: int) -> dict[str, Any]:
-    """One bug's row: what was found where."""
-    ran = searched(unpacked(bug.package, bug.buggy), bug.target, seconds)
+def measured(bug: Bug, *budget: str) -> dict[str, Any]:
+    """One bug's row: what was found where by runs with a budget, as options of the command."""
+    ran = searched(unpacked(bug.package, bug.buggy), bug.target, *budget)
     if not bug.fixed:
         return row(bug, ran, [one for one in ran["findings"] if one["oracle"] == bug.oracle], [])
     fixed = unpacked(bug.package, bug.fixed)
     gone = vanished(bug, fixed, ran["findings"])
-    again = searched(fixed, bug.target, seconds)
+    again = searched(fixed, bug.target, *budget)
     signatures = {signature(one, bug.target) for one in again["findings"]}
     stayed = [one for one in gone if signature(one, bug.target) in signatures]
     return row(bug, ran, gone, stayed) | {
@@ -138,11 +138,11 @@ def other(found: dict[str, Any]) -> str:
 
 
 @cache
-def searched(release: Path, target: str, seconds: int) -> Any:
+def searched(release: Path, target: str, *budget: str) -> Any:
     """What a run of a target found on a release, its entries in a corpus of their own; once for all bugs of both."""
     entries = STORE / "findings" / release.name / target.replace("/", "_")
     shutil.rmtree(entries, ignore_errors=True)
-    return fuzz(release, "run", target, "--seconds", str(seconds), "--corpus", str(entries))
+    return fuzz(release, "run", target, *budget, "--corpus", str(entries))
 
 
 def vanished(bug: Bug, fixed: Path, findings: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def main() -> None:
     missed = 0
     for bug in BUGS:
         if bug.id in (options.only or [bug.id]):
-            made = measured(bug, options.seconds) | {"seconds": options.seconds}
+            made = measured(bug, "--seconds", str(options.seconds)) | {"seconds": options.seconds}
             (STORE / f"{bug.id}.json").write_text(json.dumps(made), encoding="utf-8")
             print(table([made]).splitlines()[-1], flush=True)
             missed += not made["found"] or bool(made["stayed"])
