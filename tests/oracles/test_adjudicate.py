@@ -163,6 +163,9 @@ def test_an_entry_recalls_the_verdict_that_it_tells(verdict: Verdict) -> None:
 
 
 def test_a_verdict_is_one_of_a_list() -> None:
-    assert VERDICTS == ("kernel", "reference", "undecided", "unadjudicated") and "reference" in SYMPTOMS["accuracy"]
+    assert (
+        VERDICTS == ("kernel", "reference", "undecided", "unadjudicated", "pending")
+        and "reference" in SYMPTOMS["accuracy"]
+    )
     with pytest.raises(ValueError, match="no verdict 'maybe'"):
         Verdict("maybe")

@@ -100,7 +100,9 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     notified = sorted((json.loads(path.read_text()) for path in Path().glob("notified-*")), key=itemgetter("event"))
     assert [document["event"] for document in notified] == ["finding", "finding", "finished"]
     for document in notified[:2]:
-        assert document["campaign"] == "campaign" and Path(document["finding"]["path"]).is_file()
+        # A later slice may have put a smaller case in its place, where the end of the first one cut shrinking off.
+        assert document["campaign"] == "campaign"
+        assert len(list(Path(document["finding"]["path"]).parent.glob("*.yaml"))) == 1
     with state.store:
         assert outcome == "finished"
         assert sorted(path.parent.name for path in corpus.entry_files([Path("corpus")])) == ["ends", "wrong"], lines
