@@ -41,8 +41,8 @@ HOST = "127.0.0.1"
 CHECKS_OF_ANSWERS = (
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance"
 )  # fmt: skip
-NUMBERS = (0, 1, 3, 1200, 2**31 - 1, 2**53 + 1, -1)
-FLOATS = (0.0, 1.5, 60.0, 1e-300, 1e15, 1e300, -1.0)
+NUMBERS = (0, 1, 3, 1200, 2**31 - 1, 2**53 + 1)
+FLOATS = (0.0, 1e-3, 1.5, 60.0, 1e15)
 STATES = ("running", "stopped", "finished", "failed")
 MAX_TEXTS = 40
 EXAMPLES = 4
@@ -214,6 +214,6 @@ def fuzz(seeds: Path, seconds: float, seed: int, crashes: Crashes) -> int:
             texts = data.decode("utf-8", "surrogateescape").split("\n")
             with hostile_service(texts, random) as app:
                 ran += 1 + send_requests(app, EXAMPLES, seed + ran)
-        except Exception as error:
+        except (Exception, BaseExceptionGroup) as error:
             crashes.add(data, error)
     return ran
