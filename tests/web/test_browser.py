@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -59,6 +60,7 @@ def served(folder: Path) -> Iterator[str]:
     line = process.stderr.readline()
     address = re.fullmatch(r"serving (http://127\.0\.0\.1:\d+)/\n", line)
     assert address, line + process.stderr.read()
+    wait_until_answered(address[1])
     try:
         yield address[1]
     finally:
@@ -67,6 +69,18 @@ def served(folder: Path) -> Iterator[str]:
             urlopen(asked, timeout=10).close()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
+
+
+def wait_until_answered(address: str) -> None:
+    """The line with the address comes before the service takes connections."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urlopen(f"{address}/", timeout=60).close()
+            return
+        except OSError:
+            assert time.monotonic() < until
+            time.sleep(0.2)
 
 
 def is_wrong(told: ConsoleMessage) -> bool:
