@@ -98,11 +98,13 @@ class Worker:
         WATCHDOG.add(self._enforce_limits)
 
     def _launch_again(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
-        """Launches the supervisor; once more where the server of workers was killed while it was asked."""
-        try:
-            return self._launch(context, channel, activity)
-        except (EOFError, ConnectionError):
-            return self._launch(context, channel, activity)
+        """Launches the supervisor; again where the server of workers was killed, which takes a moment to be seen."""
+        for pause in (0.1, 0.5, 2.0):
+            try:
+                return self._launch(context, channel, activity)
+            except (EOFError, ConnectionError):
+                time.sleep(pause)
+        return self._launch(context, channel, activity)
 
     def _launch(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
         arguments = channel, activity, self.handler, self.config

@@ -265,7 +265,7 @@ def test_a_server_that_does_not_answer_is_replaced(worker: Worker, monkeypatch: 
     pid, server = worker.call("pid"), server_pid()
     monkeypatch.setattr(process, "resume_if_stopped", lambda _: None)
     monkeypatch.setattr(worker_process, "resume_if_stopped", lambda _: None)
-    monkeypatch.setattr(process, "SERVER_SECONDS", 15.0)
+    monkeypatch.setattr(process, "SERVER_SECONDS", 5.0)
     os.kill(server, signal.SIGSTOP)
     other = worker.clone()
     with other:
