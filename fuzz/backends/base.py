@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -48,6 +49,21 @@ class ShadowedMemory(Protocol):
     def end(self) -> int: ...
     @property
     def shadow(self) -> np.ndarray: ...
+
+
+class CountedOutcome(Protocol):
+    """How often a branch, loop, select or mask (`kind`) at a line of a kernel had `outcome`: one byte of counters."""
+
+    @property
+    def kernel(self) -> str: ...
+    @property
+    def file(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
 
 
 OperationHook = Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]
@@ -136,6 +152,10 @@ class Backend:
         constants that kernels compare with. Nothing is returned twice."""
         return (), ()
 
+    def counted_outcomes(self) -> Sequence[CountedOutcome]:
+        """What each byte of a call's counters counts, in order; empty where the backend does not count."""
+        return ()
+
     def session(self, order: int | None) -> AbstractContextManager[Session]:
         """Runs what is inside on this backend; `order` permutes the order of programs where the backend can."""
         return nullcontext(Session())
@@ -160,3 +180,12 @@ class Backend:
         from fuzz.backends.shortage import describe_full_memory
 
         return describe_full_memory(error)
+
+
+def portable_path(path: str) -> str:
+    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
+    _, installed, inside = path.rpartition("site-packages/")
+    if installed:
+        return inside
+    here = os.getcwd() + os.sep
+    return path.removeprefix(here)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from traceback import walk_tb
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.autodiff import Computation, forward, gradients, make_writable
-from fuzz.backends.base import Backend, Session
+from fuzz.backends.base import Backend, Session, portable_path
 from fuzz.backends.memory import DTYPE_NAMES, Buffer, allocate_buffer, find_poison
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
 from fuzz.backends.triton_host.knobs import knobs
@@ -20,6 +21,7 @@ from fuzz.errors import BackendError, TargetError, UsageError, one_line
 from fuzz.model.case import Call
 from fuzz.model.outcome import CallResult, CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.profile import measured
 
 Words = Mapping[str, np.ndarray]
 REFUSALS = (ValueError, TypeError, NotImplementedError, AssertionError)
@@ -87,6 +89,7 @@ def run(
         return outcome
 
 
+@measured("launch")
 def launch(
     target: Target,
     launcher: Launcher,
@@ -181,7 +184,17 @@ def _failure_outcome(error: Exception, backend: Backend) -> Outcome:
         return CompileError(one_line(error))
     if SHARED_ELEMENTS in one_line(error) or isinstance(error, REFUSALS) and not _raised_by_triton(error):
         return Rejected(one_line(error))
-    return Raised(one_line(error))
+    return Raised(one_line(error), find_raising_line(error))
+
+
+def find_raising_line(error: Exception) -> str:
+    """file:line of the innermost frame that is neither Triton's, torch's nor of this package; empty without one."""
+    frames = [
+        f"{portable_path(frame.f_code.co_filename)}:{line}"
+        for frame, line in walk_tb(error.__traceback__)
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in ("fuzz", "torch", "triton")
+    ]
+    return frames[-1] if frames else ""
 
 
 def _raised_by_triton(error: Exception) -> bool:

@@ -29,7 +29,8 @@ class InterpreterBackend(Backend):
     name = "interpreter"
     selectable = False
     arithmetic = "numpy"
-    environment = {"TRITON_INTERPRET": "1"}
+    # Its process only answers a question: what numpy warns of in it is nothing that a person has to know.
+    environment = {"TRITON_INTERPRET": "1", "PYTHONWARNINGS": "ignore"}
 
     def unavailable_reason(self) -> str:
         if os.environ.get("TRITON_INTERPRET") != "1":

@@ -20,6 +20,7 @@ from fuzz.model.case import Argument
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Access, Write
+from fuzz.worker.profile import measured
 
 GUARD = 64
 """Bytes of guard on either side of a buffer: a cache line, which keeps the alignment of the first element."""
@@ -90,6 +91,7 @@ class Buffer:
         ]
 
 
+@measured("generation")
 def allocate_buffer(
     name: str, argument: Argument, dims: Mapping[str, int], device: str, words: np.ndarray | None = None
 ) -> Buffer:

@@ -252,4 +252,6 @@ class Unprintable(Exception):
 
 
 def test_an_error_without_a_text_is_raised_all_the_same() -> None:
-    assert executed(raising(Unprintable())) == Raised("Unprintable: its message cannot be made: RuntimeError")
+    outcome = executed(raising(Unprintable()))
+    assert isinstance(outcome, Raised) and outcome.message == "Unprintable: its message cannot be made: RuntimeError"
+    assert outcome.source_line.startswith("tests/backends/test_execute.py:")

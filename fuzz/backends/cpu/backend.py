@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fuzz.backends.base import Backend, Session
+from fuzz.backends.base import Backend, CountedOutcome, Session, portable_path
 from fuzz.backends.cpu.runtime.counters import features
 from fuzz.model.outcome import Access, Returned
 
@@ -32,9 +31,11 @@ class CpuBackend(Backend):
 
     def unavailable_reason(self) -> str:
         try:
-            from fuzz.backends import cpu
+            from fuzz.backends.cpu.runtime.compiler import compiler
+            from fuzz.backends.cpu.runtime.tiny_compiler import folder
 
-            cpu.compiler()
+            if folder() is None:
+                compiler()
         except ImportError as error:
             return f"backend cpu needs triton and torch: {error}"
         except RuntimeError as error:
@@ -56,6 +57,11 @@ class CpuBackend(Backend):
         constants = tuple(cpu.constants.numbers[self._constants :])
         self._constants += len(constants)
         return tuple(sorted(new)), constants
+
+    def counted_outcomes(self) -> Sequence[CountedOutcome]:
+        from fuzz.backends import cpu
+
+        return cpu.counters.sites
 
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
@@ -99,12 +105,3 @@ def _access(violation: Violation) -> Access:
     violation = replace(violation, file=portable_path(violation.file))
     kind = violation.kind if violation.problem == "out-of-bounds" else violation.problem
     return Access(violation.argument, kind, str(violation), f"{violation.file}:{violation.line}")
-
-
-def portable_path(path: str) -> str:
-    """A source file's path as it is on other machines too: inside its package, or the folder that the run began in."""
-    _, installed, inside = path.rpartition("site-packages/")
-    if installed:
-        return inside
-    here = os.getcwd() + os.sep
-    return path.removeprefix(here)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
+
+COMPILERS = ("auto", "quick", "optimising")
 
 
 @dataclass
@@ -24,6 +27,9 @@ class Knobs:
     a kernel that depends on the order changes its bits.
 
     Checks: `instruments` are those of instruments.py that kernels are compiled with.
+
+    Code: `compiler` is `auto` (quick code at first, optimised code for what runs long), `quick` or `optimising`. The
+    variable FUZZ_CPU_COMPILER gives its first value.
     """
 
     available: bool = True
@@ -36,12 +42,15 @@ class Knobs:
     config_seed: int | None = None
     reduction_order: int = 0
     instruments: Instruments = PLAIN
+    compiler: str = field(default_factory=lambda: os.environ.get("FUZZ_CPU_COMPILER", "auto"))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in {field.name for field in fields(self)}:
+        if name not in {known.name for known in fields(self)}:
             raise AttributeError(f"no such knob: {name}")
         if name == "reduction_order" and not 0 <= value < 1 << 31:
             raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
+        if name == "compiler" and value not in COMPILERS:
+            raise ValueError(f"compiler is one of {', '.join(COMPILERS)}, not {value!r}")
         if name == "instruments":
             value = ordered(value)
         super().__setattr__(name, value)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import BACKENDS
-from fuzz.backends.cpu.backend import portable_path
+from fuzz.backends.base import portable_path
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.oracle_specs import SYMPTOMS

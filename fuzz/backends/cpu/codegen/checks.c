@@ -8,10 +8,10 @@ INLINE i64 over(i64 a, i64 b, int *slow) { return b > 0 ? a / b : 0; }
 #define FITS(low, high) ((low) >= INT32_MIN && (high) <= INT32_MAX)
 
 #define RAW(bits) \
-    INLINE u##bits raw_##bits(i64 p) { u##bits x; memcpy(&x, (const void *)p, sizeof x); return x; }
+    INLINE u##bits raw_##bits(i64 p) { return READ(u##bits, p); }
 RAW(8) RAW(16) RAW(32) RAW(64)
 INLINE u32 get_tag(i64 p) { return raw_32(p); }
-INLINE void set_tag(i64 p, u32 x) { memcpy((void *)p, &x, 4); }
+INLINE void set_tag(i64 p, u32 x) { WRITE(u32, p, x); }
 
 /* Memory that was allocated and holds `poison`: an element is unwritten while its bits are those of the poison and its
    byte of the shadow is 0. Whoever writes the poison's bits themselves must set the shadow. */
@@ -97,3 +97,23 @@ static void unmap(void *p, i64 size) {
 /* Counters saturate, as a fuzzer's do. */
 INLINE void count(u8 *counter) { *counter += *counter < 255; }
 INLINE i64 bucket(i64 n) { return n < 4 ? n : n < 8 ? 4 : n < 16 ? 5 : n < 32 ? 6 : n < 128 ? 7 : 8; }
+#ifdef __TINYC__
+/* Accesses of every lane, where nothing is inlined. */
+#define load_i8(p) READ(i8, p)
+#define load_i16(p) READ(i16, p)
+#define load_i32(p) READ(i32, p)
+#define load_i64(p) READ(i64, p)
+#define load_f32(p) READ(f32, p)
+#define load_f64(p) READ(f64, p)
+#define store_i8(p, x) WRITE(i8, p, x)
+#define store_i16(p, x) WRITE(i16, p, x)
+#define store_i32(p, x) WRITE(i32, p, x)
+#define store_i64(p, x) WRITE(i64, p, x)
+#define store_f32(p, x) WRITE(f32, p, x)
+#define store_f64(p, x) WRITE(f64, p, x)
+#define raw_16(p) READ(u16, p)
+#define raw_32(p) READ(u32, p)
+#define raw_64(p) READ(u64, p)
+#define get_tag(p) READ(u32, p)
+#define set_tag(p, x) WRITE(u32, p, x)
+#endif

@@ -1,5 +1,7 @@
 /* Functions of CUDA's libdevice that the C library lacks. Only kernels that use one get this text. */
+#ifndef __TINYC__
 #include <fenv.h>
+#endif
 /* A rounding mode for one operation: nothing may move across the volatile accesses. */
 #define DIRECTED(name, mode, to, from, expression) \
     COLD to name(from a_, from b_, from c_) { \
@@ -34,7 +36,9 @@ INLINE i32 nv_brev(i32 x) {
     return (i32)result;
 }
 INLINE i64 nv_brevll(i64 x) { return (i64)((u64)(u32)nv_brev((i32)x) << 32 | (u32)nv_brev((i32)(x >> 32))); }
-INLINE i64 nv_mul64hi(i64 x, i64 y) { return (i64)((__int128)x * y >> 64); }
+INLINE i64 nv_mul64hi(i64 x, i64 y) {
+    return (i64)((u64)mulhiui_i64(x, y) - (x < 0 ? (u64)y : 0) - (y < 0 ? (u64)x : 0));
+}
 INLINE i32 nv_mul24(i32 x, i32 y) { return (i32)((u32)((i32)((u32)x << 8) >> 8) * (u32)((i32)((u32)y << 8) >> 8)); }
 INLINE f64 nv_hiloint2double(i32 high, i32 low) { return f64_bits((u64)(u32)high << 32 | (u32)low); }
 

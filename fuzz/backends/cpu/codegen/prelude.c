@@ -1,5 +1,6 @@
 /* Numerics and reports shared by all kernels. Floats of 8 and 16 bits are held as float and rounded after every
    operation, which is exact for + - * / and sqrt, as 24 >= 2 * 11 + 2 bits. */
+#ifndef __TINYC__ /* which gets freestanding.c first */
 #include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
@@ -7,12 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#define READ(type, p) ({ type read; memcpy(&read, (const void *)(p), sizeof read); read; })
+#define WRITE(type, p, value) do { const type written = value; memcpy((void *)(p), &written, sizeof written); } while (0)
+#endif
 typedef uint8_t i1, u8; typedef int8_t i8; typedef int16_t i16; typedef int32_t i32; typedef int64_t i64;
 typedef uint16_t u16; typedef uint32_t u32; typedef uint64_t u64; typedef float f32; typedef double f64;
 #define INLINE static inline __attribute__((always_inline, unused))
 #define COLD static __attribute__((noinline, cold, unused))
 #define ALIGNED __attribute__((aligned(64), unused))
-#ifdef __clang__
+#if defined(__TINYC__)
+#define INDEPENDENT
+#define ROLLED
+#elif defined(__clang__)
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define ROLLED
 #else
@@ -67,10 +74,10 @@ COLD void failed(Run *run, i64 site, i64 lane) { report(run, FAILED, site, 0, la
 INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }
 #define INSIDE(address, base, room) __builtin_expect((u64)((address) - (base)) < (room), 1)
 
-INLINE u32 bits_f32(f32 x) { u32 u; memcpy(&u, &x, 4); return u; }
-INLINE f32 f32_bits(u32 u) { f32 x; memcpy(&x, &u, 4); return x; }
-INLINE u64 bits_f64(f64 x) { u64 u; memcpy(&u, &x, 8); return u; }
-INLINE f64 f64_bits(u64 u) { f64 x; memcpy(&x, &u, 8); return x; }
+INLINE u32 bits_f32(f32 x) { return READ(u32, &x); }
+INLINE f32 f32_bits(u32 u) { return READ(f32, &u); }
+INLINE u64 bits_f64(f64 x) { return READ(u64, &x); }
+INLINE f64 f64_bits(u64 u) { return READ(f64, &u); }
 
 INLINE f32 bf16_bits(u16 h) { return f32_bits((u32)h << 16); }
 /* bits_* of a narrow type are those of a held value, which needs no rounding: a NaN that is only moved stays as it is. */
@@ -187,8 +194,8 @@ INLINE f32 cut_f16(f32 x) {
 }
 
 #define MEMORY(name, type) \
-    INLINE type load_##name(i64 p) { type x; memcpy(&x, (const void *)p, sizeof x); return x; } \
-    INLINE void store_##name(i64 p, type x) { memcpy((void *)p, &x, sizeof x); }
+    INLINE type load_##name(i64 p) { return READ(type, p); } \
+    INLINE void store_##name(i64 p, type x) { WRITE(type, p, x); }
 MEMORY(i8, i8) MEMORY(i16, i16) MEMORY(i32, i32) MEMORY(i64, i64) MEMORY(f32, f32) MEMORY(f64, f64)
 INLINE i1 load_i1(i64 p) { return load_i8(p) != 0; }
 INLINE void store_i1(i64 p, i1 x) { store_i8(p, (i8)x); }
@@ -231,7 +238,11 @@ OUTSIDE(f64, f64, NAN) OUTSIDE(f8E5M2, f32, NAN) OUTSIDE(f8E4M3FN, f32, NAN)
 INTEGER(i8, i8, u8, u8, 8, ONES) INTEGER(i16, i16, u16, u16, 16, ONES) INTEGER(i32, i32, u32, u32, 32, ONES)
 INTEGER(i64, i64, u64, u32, 64, ONES_64)
 INLINE i32 mulhiui_i32(i32 a, i32 b) { return (i32)(((u64)(u32)a * (u32)b) >> 32); }
-INLINE i64 mulhiui_i64(i64 a, i64 b) { return (i64)(((unsigned __int128)(u64)a * (u64)b) >> 64); }
+INLINE i64 mulhiui_i64(i64 a, i64 b) {
+    const u64 a0 = (u32)a, a1 = (u64)a >> 32, b0 = (u32)b, b1 = (u64)b >> 32;
+    const u64 one = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (u32)one;
+    return (i64)(a1 * b1 + (one >> 32) + (other >> 32));
+}
 
 /* Float to integer as cvt.rzi: out of range saturates (PTX ISA, cvt). NaN is 0 between types of at most 32 bits, and the
    upper bit alone where either has 64, as an H200 was seen to give. What becomes 0 is told apart because gcc, with

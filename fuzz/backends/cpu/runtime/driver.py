@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import platform
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +14,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.instruments import device_name
+from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.triton_host.knobs import knobs
@@ -42,15 +40,9 @@ class Utilities:
         }
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
-        """Loads the bytes of a shared object: (module, function, registers, spills, threads at most)."""
-        handle, path = tempfile.mkstemp(prefix="cpu-kernel-", suffix=".so")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(kernel)
-            library = ctypes.CDLL(path)
-        finally:
-            os.unlink(path)
-        return library, launch_function(library), 0, 0, UNLIMITED
+        """Loads a kernel's C: (module, function, registers, spills, threads at most)."""
+        function = load_kernel(name, kernel.decode())
+        return function, function, 0, 0, UNLIMITED
 
     def unload_module(self, module: Any) -> None:
         """A kernel of the GPU that ends while this driver is active; Triton 3.9 asks the active driver."""
@@ -60,25 +52,24 @@ class Utilities:
 
 def load(kernel: CompiledKernel) -> None:
     """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
-    load_unpatched(kernel)
+    try:
+        load_unpatched(kernel)
+    except Exception:
+        # Triton takes a kernel that has its launcher for loaded.
+        kernel._run = None
+        raise
     kernel._module_pid = None
+    if isinstance(kernel.asm.get("c"), bytes):
+        kernel.asm["c"] = c_source(kernel)
+
+
+def c_source(compiled: Any) -> str:
+    """The C text of a compiled kernel: of what `kernel[grid](...)` or `kernel.warmup(...)` returned."""
+    c: str | bytes = compiled.asm["c"]
+    return c if isinstance(c, str) else c.decode()
 
 
 PATCHES = [Patch(CompiledKernel, "_init_handles", load)]
-
-
-def launch_function(library: ctypes.CDLL) -> Any:
-    """The function that runs a launch: packed arguments to the address of a report, which its `release` frees."""
-    launch: Any = library.launch
-    launch.restype = ctypes.c_void_p
-    launch.argtypes = [ctypes.c_char_p]
-    launch.release = library.release
-    launch.release.restype = None
-    launch.release.argtypes = [ctypes.c_void_p]
-    launch.launch_many = library.launch_many
-    launch.launch_many.restype = None
-    launch.launch_many.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
-    return launch
 
 
 def launcher(src: Any, metadata: Any) -> Callable[..., None]:

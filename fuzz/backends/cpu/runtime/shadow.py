@@ -116,9 +116,9 @@ def written_tensors(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def extent(tensor: Any) -> tuple[int, int]:
-    """The addresses that a tensor with elements takes."""
+    """The addresses that a tensor with elements takes, or what a launcher passes in place of one."""
     start = tensor.data_ptr()
-    if tensor.is_contiguous():
+    if isinstance(tensor, torch.Tensor) and tensor.is_contiguous():
         return start, start + tensor.nbytes
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return start, start + (last + 1) * tensor.element_size()

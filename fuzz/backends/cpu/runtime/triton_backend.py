@@ -1,4 +1,4 @@
-"""Implements the compiler as Triton sees it: options, passes, and the stages TTIR -> C -> shared object."""
+"""Implements the compiler as Triton sees it: options, passes, and the stages TTIR -> C."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
 
 from fuzz.backends.cpu.instruments import PLAIN
-from fuzz.backends.cpu.runtime.compiler import build, version
+from fuzz.backends.cpu.runtime.compiler import source_hash
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
 
@@ -62,7 +62,7 @@ class CPUOptions:
 class CPUCompiler(BaseBackend):  # type: ignore[misc]
     """Compiles for the processor this runs on."""
 
-    binary_ext = "so"
+    binary_ext = "c"
     # Alignment has no meaning here: without it a kernel has fewer specialisations.
     supports_native_tensor_specialization = False
 
@@ -84,7 +84,7 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         return ""
 
     def hash(self) -> str:
-        return version()
+        return f"cpu-{source_hash()}"
 
     def parse_options(self, options: dict[str, Any]) -> CPUOptions:
         known = {field.name for field in fields(CPUOptions)}
@@ -113,7 +113,6 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
     def add_stages(self, stages: dict[str, Any], options: CPUOptions, language: Any = None) -> None:
         stages["ttir"] = make_ttir
         stages["c"] = make_c
-        stages["so"] = make_so
 
 
 def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
@@ -145,12 +144,3 @@ def make_c(module: Any, metadata: dict[str, Any]) -> str:
     metadata["compared_numbers"] = program.compared_numbers
     metadata["offset_locations"] = [(location.file, location.line) for location in program.offset_locations]
     return program.c
-
-
-def make_so(c: str, metadata: dict[str, Any]) -> bytes:
-    return build(c, metadata["name"])
-
-
-def c_source(compiled: Any) -> str:
-    """The C text of a compiled kernel: of what `kernel[grid](...)` or `kernel.warmup(...)` returned."""
-    return str(compiled.asm["c"])

@@ -16,6 +16,7 @@ from triton.runtime.errors import OutOfResources
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.runtime import driver
+from fuzz.backends.cpu.runtime.activation import activations
 from fuzz.backends.triton_host import autotune, fake_cuda
 from fuzz.backends.triton_host.patching import Patch
 
@@ -29,11 +30,15 @@ def state():
 
 @pytest.fixture
 def inactive():
-    cpu.deactivate()
+    """Undoes also what other tests of this process, which prepared a backend for good, have activated."""
+    activated = len(activations)
+    for _ in range(activated):
+        cpu.deactivate()
     try:
         yield
     finally:
-        cpu.activate()
+        for _ in range(activated):
+            cpu.activate()
 
 
 def test_everything_is_restored_also_after_errors_and_nesting(inactive):

@@ -88,7 +88,8 @@ def outcome_with(script: str, block: int, tmp_path: Path, monkeypatch: pytest.Mo
 
     target = declare(launcher, reference=lambda x: {"out": x}, x=tensor(size("N", 1, 64)))
     call = Call({"N": block}, {"x": Argument(("N",), "float32", recipe("normal", 1))})
-    return run(target, launcher, (call,), BACKENDS["cpu"])
+    with cpu.knobs.set(compiler="optimising"):
+        return run(target, launcher, (call,), BACKENDS["cpu"])
 
 
 def test_a_c_compiler_that_fails_is_an_error_of_the_backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import triton.language as tl
 from source_lines import line_of
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime.shadow import extent
 from fuzz.backends.poison import POISON
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int16, torch.int32, torch.int64]
@@ -147,3 +148,19 @@ def test_data_that_equals_a_poison_is_added_once(dtype):
         sum_of_rows[(1,)](x, out, 3, B=8)
     assert not log.violations
     assert torch.equal(out, x[0].float() + x[1].float() + x[2].float())
+
+
+def test_what_a_launcher_passes_in_place_of_a_tensor_has_an_extent():
+    class Buffer:
+        """As much of a tensor as a kernel's launcher asks for, with strides that no view could have."""
+
+        def __init__(self, base):
+            self.base, self.shape = base, base.shape
+
+        def __getattr__(self, name):
+            if name == "is_contiguous":
+                raise AttributeError(name)
+            return getattr(self.base, name)
+
+    tensor = torch.zeros(3, 4)
+    assert extent(Buffer(tensor)) == extent(tensor) == (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)

@@ -1,5 +1,6 @@
 """How the backend plugs into Triton: activation, the compiler, caching, options, what is refused."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -23,8 +24,18 @@ def double(x, out, n, B: tl.constexpr):
     tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
 
 
+def deactivate_wholly() -> int:
+    """Undoes what the modules and tests of this process have activated; how often that was."""
+    for depth in itertools.count():
+        try:
+            cpu.deactivate()
+        except RuntimeError:
+            return depth
+    raise AssertionError
+
+
 def test_activation_is_undone():
-    cpu.deactivate()
+    depth = deactivate_wholly()
     try:
         registered, driver = backends.get("cpu"), drivers._active
         with cpu.active():
@@ -37,7 +48,8 @@ def test_activation_is_undone():
         with pytest.raises(RuntimeError, match="not active"):
             cpu.deactivate()
     finally:
-        cpu.activate()
+        for _ in range(depth):
+            cpu.activate()
 
 
 def test_importing_changes_nothing():
@@ -78,7 +90,6 @@ def test_the_stages_are_kept():
     assert source == compiled.asm["c"]
     assert "test_triton_backend.py" in source and "tl.load(x + i, mask=i < n) * 2" in source
     assert "tt.func" in compiled.asm["ttir"]
-    assert compiled.asm["so"][:4] == b"\x7fELF"
 
 
 def test_a_cached_kernel_is_not_compiled_again(tmp_path):
@@ -87,24 +98,27 @@ def test_a_cached_kernel_is_not_compiled_again(tmp_path):
     results = []
     for _ in range(2):
         environment = {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": ":".join(sys.path)}
-        environment["PATH"] = os.environ["PATH"]
+        environment |= {"PATH": os.environ["PATH"], "FUZZ_CPU_COMPILER": "optimising"}
         done = subprocess.run(
             [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True, timeout=120
         )
         results.append(done.stdout.split())
-    assert results[0] == ["built", "2.0"]
+    assert results[0] == ["translate", "build", "2.0"]
     assert results[1] == ["2.0"]
 
 
 FRESH = """
     import torch, triton, triton.language as tl
     from fuzz.backends import cpu
-    from fuzz.backends.cpu.runtime import triton_backend as backend
-    build = backend.build
-    def announced(*args):
-        print("built")
-        return build(*args)
-    backend.build = announced
+    from fuzz.backends.cpu.runtime import objects, triton_backend
+    def announced(module, name):
+        function = getattr(module, name)
+        def announce(*args):
+            print(name)
+            return function(*args)
+        setattr(module, name, announce)
+    announced(triton_backend, "translate")
+    announced(objects, "build")
     @triton.jit
     def one_more(x):
         tl.store(x, tl.load(x) + 1)

@@ -1,0 +1,129 @@
+"""Runs a kernel's machine code, of which there are two tiers with the same bits.
+
+The quick tier is compiled in this process, in milliseconds. A kernel in which that code has run for long is hot: the C
+compiler makes the optimised tier of it in the background, which is taken as soon as it is there, and at once in later
+processes. Which tier runs changes no result and no report, only how long a launch takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
+from fuzz.backends.cpu.runtime.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
+from fuzz.backends.triton_host.knobs import knobs
+from fuzz.worker.profile import measured
+from fuzz.worker.serve import heartbeat
+
+HOT_SECONDS_PER_CHARACTER = 4e-6
+"""Seconds that a hot kernel's quick code has run, by characters of C: about a third of what the C compiler takes."""
+SLOW_SECONDS = 1.0
+"""Seconds of one launch in quick code after which the next one waits for the optimised code."""
+POLL_SECONDS = 0.02
+"""Seconds of quick code between two looks at whether the optimised code is there."""
+
+
+@measured("compile")
+def load_kernel(name: str, c: str) -> Any:
+    """The function that runs a launch of a kernel: packed arguments to the address of a report, or None.
+
+    It has `launch_many`, and `release`, which frees a report. Raises NoCompiler where there is none at all,
+    CompilerFailed or CompilerTimeout.
+    """
+    if knobs.compiler == "optimising":
+        return load_object(build_object(c, name))
+    try:
+        if knobs.compiler == "auto" and (path := object_path(c)).exists():
+            return load_object(path)
+    except NoCompiler:
+        pass
+    try:
+        quick = compile_in_process(c, name)
+    except (NoCompiler, CompilerFailed):
+        if knobs.compiler == "quick":
+            raise
+        return load_object(build_object(c, name))
+    function = bind(lambda entry: ctypes.CFUNCTYPE(None)(quick.address(entry)))
+    function.machine_code = quick
+    return function if knobs.compiler == "quick" else TieredFunction(c, function)
+
+
+def load_object(path: Path) -> Any:
+    library = ctypes.CDLL(str(path))
+    return bind(lambda entry: getattr(library, entry))
+
+
+def bind(entry: Callable[[str], Any]) -> Any:
+    """`launch` with its types, and with the other entries as attributes."""
+    launch, launch_many, release = entry("launch"), entry("launch_many"), entry("release")
+    launch.restype, launch.argtypes = ctypes.c_void_p, [ctypes.c_char_p]
+    release.restype, release.argtypes = None, [ctypes.c_void_p]
+    launch_many.restype = None
+    launch_many.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p]
+    launch.release, launch.launch_many = release, launch_many
+    return launch
+
+
+class TieredFunction:
+    """A kernel's function in quick code, until the optimised code is there."""
+
+    _build: ClassVar[BackgroundBuild | None] = None
+    """The one build of this process that is going on."""
+
+    def __init__(self, c: str, quick: Any) -> None:
+        self._c, self._function, self.release = c, quick, quick.release
+        self.is_quick, self._was_built = True, False
+        # Seconds of quick code left until the next look at the optimised code.
+        self._left = HOT_SECONDS_PER_CHARACTER * len(c)
+
+    def __call__(self, packed: bytes) -> int | None:
+        start = time.perf_counter() if self.is_quick else 0.0
+        report: int | None = self._function(packed)
+        if self.is_quick:
+            self._count_seconds(time.perf_counter() - start, 1)
+        return report
+
+    def launch_many(self, packed: int, slots: int, count: int, reported: int) -> None:
+        """Launches with `count` rows of packed arguments, and marks in `reported` those that had a report."""
+        start = time.perf_counter()
+        self._function.launch_many(packed, slots, count, reported)
+        if self.is_quick:
+            self._count_seconds(time.perf_counter() - start, count)
+
+    def _count_seconds(self, seconds: float, launches: int) -> None:
+        self._left -= seconds
+        if seconds > SLOW_SECONDS * launches:
+            self._wait_for_optimised_code()
+        elif self._left <= 0:
+            self._left = POLL_SECONDS
+            self._take_optimised_code()
+
+    def _wait_for_optimised_code(self) -> None:
+        """The watchdog counts none of this time."""
+        heartbeat()
+        try:
+            self._function, self.is_quick = load_object(build_object(self._c, "in the background")), False
+        except (NoCompiler, CompilerFailed, CompilerTimeout, OSError):
+            self._left = math.inf
+
+    def _take_optimised_code(self) -> None:
+        """Takes it where it is there, else has it made, once, as soon as this process has no other kernel's made."""
+        if TieredFunction._build is not None and TieredFunction._build.has_ended():
+            TieredFunction._build = None
+        try:
+            path = object_path(self._c)
+            if path.exists():
+                self._function, self.is_quick = load_object(path), False
+            elif TieredFunction._build is None and self._was_built:
+                self._left = math.inf
+            elif TieredFunction._build is None:
+                TieredFunction._build = BackgroundBuild.start(self._c)
+                self._was_built = TieredFunction._build is not None
+        except (NoCompiler, OSError):
+            self._left = math.inf

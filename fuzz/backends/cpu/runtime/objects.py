@@ -1,0 +1,89 @@
+"""Keeps the shared objects that the C compiler makes of kernels, and has it make them in the background."""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from triton import knobs
+
+from fuzz.backends.cpu.runtime.compiler import TIMEOUT, build, command_line, version
+
+FOLDER = "cpu-kernels"
+"""The folder of shared objects in Triton's cache."""
+
+
+def object_path(c: str) -> Path:
+    """Where the shared object of a kernel's C is kept once it is made by this compiler for this processor.
+
+    Raises NoCompiler where the machine has no C compiler.
+    """
+    key = hashlib.sha256(f"{version()}\n{c}".encode()).hexdigest()
+    return Path(knobs.cache.dir) / FOLDER / f"{key}.so"
+
+
+def build_object(c: str, name: str) -> Path:
+    """The shared object of a kernel's C, made first where it is not kept. Raises as `build`."""
+    path = object_path(c)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_suffix(f".{os.getpid()}")
+        made.write_bytes(build(c, name))
+        made.replace(path)
+    return path
+
+
+class BackgroundBuild:
+    """The C compiler at work on one kernel. None of its errors is raised."""
+
+    def __init__(self, c: str, path: Path, lock: IO[bytes]) -> None:
+        self.path, self._lock = path, lock
+        self._made = path.with_suffix(f".{os.getpid()}")
+        with tempfile.TemporaryFile() as source:
+            source.write(c.encode())
+            source.seek(0)
+            command = command_line("-", self._made, len(c))
+            silent = subprocess.DEVNULL
+            self._process = subprocess.Popen(command, stdin=source, stdout=silent, stderr=silent)
+        self._end = time.monotonic() + TIMEOUT
+        atexit.register(self.stop)
+
+    @classmethod
+    def start(cls, c: str) -> BackgroundBuild | None:
+        """Starts the compiler; None where another process has it make the same. Raises NoCompiler or OSError."""
+        path = object_path(c)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(path.with_suffix(".lock"), "wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return cls(c, path, lock)
+        except BlockingIOError:
+            lock.close()
+            return None
+
+    def has_ended(self) -> bool:
+        """Whether the object is in its place, or will never be."""
+        if self._process.poll() is None and time.monotonic() < self._end:
+            return False
+        if self._process.returncode == 0:
+            self._made.replace(self.path)
+        self.stop()
+        return True
+
+    def stop(self) -> None:
+        """Ends the compiler, and removes what it has not finished."""
+        atexit.unregister(self.stop)
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._made.unlink(missing_ok=True)
+            os.unlink(self._lock.name)
+        self._lock.close()

