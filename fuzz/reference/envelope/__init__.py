@@ -11,11 +11,13 @@ from fuzz.reference.envelope.evaluate import (
     merge_members,
     with_gradients,
 )
+from fuzz.reference.envelope.noise import SAFETY
 from fuzz.reference.envelope.pools import UNIT64, cache_noise
 from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
 
 __all__ = [
     "COTANGENT",
+    "SAFETY",
     "UNIT64",
     "Divergence",
     "Expected",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, make_wrapper
+from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, aten, make_wrapper
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 
-__all__ = ["RULES", "EnsembleMode", "EnsembleTensor", "align", "map_members", "pad", "unwrap", "wrap", "wrap_all"]
+__all__ = [
+    *("RULES", "EnsembleMode", "EnsembleTensor", "InputMode"),
+    *("align", "map_members", "pad", "unwrap", "wrap", "wrap_all"),
+]
 
 INTEGERS = torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64
 
@@ -22,6 +25,8 @@ class EnsembleTensor(RuleTensor):
     """Wrapper subclass. Member 0 is unperturbed; `.item()`, `bool()` and data-dependent shapes look at it alone."""
 
     stacked: Tensor
+    is_reduced: bool = False
+    """Whether a reduction lies behind it; kept by `InputMode` alone."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Shape and members; the values are in `stacked`."""
@@ -59,6 +64,49 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
     def replace(self, target: Any, source: Any) -> None:
         """Share the stacked tensor of another EnsembleTensor."""
         target.stacked = source.stacked
+
+
+class InputMode(EnsembleMode):  # type: ignore[no-untyped-call]
+    """The mode of a stack that has members with perturbed inputs: these decide as the unperturbed member does."""
+
+    writes_reduced: bool = False
+    """Whether an operation in place wrote what a reduction lies behind, which views of its target do not know."""
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Apply the operation's rule, and follow what lies behind reductions."""
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        operands = [x for x in _flatten((args, kwargs or {})) if type(x) is EnsembleTensor]
+        is_reduced = self.noise.reduces or any(x.is_reduced for x in operands)
+        self.noise.reduces = False
+        decides = func.overloadpacket in DECISIONS
+        for t in _flatten(out):
+            if type(t) is EnsembleTensor:
+                t.is_reduced |= is_reduced
+                compares = not t.is_floating_point() and any(x.is_floating_point() for x in operands)
+                if decides or compares and not func.is_view:
+                    self.noise.decide_(t.stacked)
+        self.writes_reduced |= is_reduced and func._schema.is_mutable
+        return out
+
+
+DECISIONS = {
+    getattr(aten, name)
+    for name in "floor ceil round trunc sign sgn heaviside frac fmod remainder floor_divide nextafter".split()
+}
+"""Operations whose result jumps."""
+
+
+def _flatten(x: Any) -> Iterator[Any]:
+    """What stands in nested lists, tuples and dicts."""
+    if isinstance(x, dict):
+        x = list(x.values())
+    if not isinstance(x, list | tuple):
+        yield x
+        return
+    for part in x:
+        yield from _flatten(part)
 
 
 def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:

@@ -10,8 +10,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, wrap
-from fuzz.reference.envelope.noise import Divergence, MemberNoise, StackTooLarge
+from fuzz.reference.envelope.ensemble import EnsembleMode, EnsembleTensor, InputMode, wrap
+from fuzz.reference.envelope.noise import SAFETY, Divergence, MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision
 from fuzz.reference.envelope.rules import RULES
 
@@ -29,7 +29,7 @@ __all__ = [
 
 Input = Tensor | float | int | bool | str | None
 Reference = Callable[..., Mapping[str, Tensor]]
-Stacks = dict[str, Tensor]
+Stacks = dict[str, tuple[Tensor, bool]]
 
 LIMIT: Final = 2**24
 """Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
@@ -69,9 +69,10 @@ def evaluate(
 
     Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
     default dtype is float64 meanwhile. Member i has the same noise whatever `members` is, so that a call with fewer
-    members gives a spread that is nowhere larger. Members up to `after` are left out, because an earlier call has
-    evaluated them: see `merge_members`. With `replicas`, every tensor has them as first dim, which the reference does
-    not see; each gets the values that it would get alone.
+    members gives a spread that is nowhere larger. With `check_range`, members leave the working precision's range, and
+    sums are added up in the orders that kernels use (summation.py), which widens the spread. Members up to `after` are
+    left out, because an earlier call has evaluated them: see `merge_members`. With `replicas`, every tensor has them as
+    first dim, which the reference does not see; each gets the values that it would get alone.
     Raises `Divergence` if the reference asks for a value in which replicas may differ, and `NoRule` for an operation
     whose rounding is not known. Exceptions of the reference are passed on.
     """
@@ -89,7 +90,7 @@ def evaluate(
         except StackTooLarge:
             size = (size + 1) // 2
             continue
-        out = merge_members(out, {name: _expected(t, group, replicas) for name, t in stacks.items()})
+        out = merge_members(out, {name: _expected(*part, group, replicas) for name, part in stacks.items()})
         remaining = remaining[size:]
     return out
 
@@ -147,15 +148,18 @@ def float64_defaults() -> Iterator[None]:
 
 
 def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, stacked: bool) -> Stacks:
-    """Stacked outputs (rows, *S) of one call; `stacked` inputs have a dim of replicas."""
+    """Of each output of one call the stack (rows, *S), and whether a reduction lies behind it.
+
+    `stacked` inputs have a dim of replicas.
+    """
     device = next((t.device for t in inputs.values() if isinstance(t, Tensor)), None)
     if device is not None:
         noise.device = device
-    mode = EnsembleMode(RULES, noise)
+    mode = (InputMode if noise.input_rows else EnsembleMode)(RULES, noise)
     arguments = {name: _argument(mode, x, stacked) for name, x in inputs.items()}
     with float64_defaults(), mode:
         outputs = check_outputs(reference, reference(**arguments))
-    return {name: _stack(t) for name, t in outputs.items()}
+    return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
 
 
 def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:
@@ -164,11 +168,15 @@ def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:
         return x
     x, noise = x.detach(), mode.noise
     x = x.to(torch.float64) if x.is_floating_point() else x
-    if stacked:
-        return wrap(mode, x.repeat_interleave(noise.count, 0))
-    if not x.is_floating_point():
+    if not stacked and not x.is_floating_point():
         return x.clone(memory_format=torch.contiguous_format)
-    return wrap(mode, x.expand(noise.count, *x.shape).clone(memory_format=torch.contiguous_format))
+    if stacked:
+        members = x.repeat_interleave(noise.count, 0)
+    else:
+        members = x.expand(noise.count, *x.shape).clone(memory_format=torch.contiguous_format)
+    if x.is_floating_point():
+        noise.perturb_input_(members)
+    return wrap(mode, members)
 
 
 def check_outputs(reference: Reference, outputs: Any) -> Mapping[str, Tensor]:
@@ -191,7 +199,14 @@ def _stack(t: Tensor) -> Tensor:
     return stacked.to(torch.float64) if stacked.is_floating_point() else stacked
 
 
-def _expected(rows: Tensor, noise: MemberNoise, replicas: int | None) -> Expected:
+def _is_reduced(mode: EnsembleMode, t: Tensor) -> bool:
+    """Whether a reduction lies behind an output, so that the members that perturb inputs count."""
+    if not isinstance(mode, InputMode):
+        return False
+    return mode.writes_reduced or type(t) is EnsembleTensor and t.is_reduced
+
+
+def _expected(rows: Tensor, is_reduced: bool, noise: MemberNoise, replicas: int | None) -> Expected:
     """Value and spreads of one stacked output (rows, *S), by replica where there are any."""
     if replicas is None:
         rows = rows.unsqueeze(0)
@@ -201,7 +216,11 @@ def _expected(rows: Tensor, noise: MemberNoise, replicas: int | None) -> Expecte
         rows = rows.view(replicas, noise.count, *rows.shape[1:])
     value, first = rows[:, :1], noise.first_working
     uncertain = _spread(rows[:, 1:first], value) if first > 1 else None
-    parts = value.squeeze(1).clone(), _spread(rows[:, first:], value), uncertain
+    steps = [row for row in range(first, rows.shape[1]) if row not in noise.input_rows]
+    spread = _spread(rows[:, steps] if noise.input_rows else rows[:, first:], value)
+    if is_reduced and rows.shape[1] > 1:
+        spread = torch.maximum(spread, _spread(rows[:, noise.input_rows], value) / SAFETY)
+    parts = value.squeeze(1).clone(), spread, uncertain
     if replicas is not None:
         return Expected(*parts)
     return Expected(*(part if part is None else part[0] for part in parts))  # type: ignore[arg-type]

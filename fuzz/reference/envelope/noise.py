@@ -14,11 +14,13 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.pools import SPAN, pools
+from fuzz.reference.envelope.pools import SPAN, perturbs_inputs, pools
 from fuzz.reference.envelope.precision import Precision, Ulps
 
-__all__ = ["Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
+__all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
 
+SAFETY: Final = 4.0
+"""How many times the spread of perturbed steps an error may be. What perturbed inputs change counts once."""
 _STRIDE: Final = 20239
 """Offsets advance by SPAN/golden ratio: the draws of up to SPAN steps all differ."""
 Noise = Callable[[str, float], Tensor]
@@ -56,6 +58,7 @@ class MemberNoise:
     """The members of one stack, and how each operation's stacked result (rows, *shape) is perturbed in place.
 
     ids: numbers of the perturbed members, ascending; negative ones (they come first) measure float64 itself.
+    input_rows: the rows of members that perturb inputs. reduces: set by an operation that adds or multiplies terms up.
     replicas: each has all members, in rows that follow each other, and the noise that it would have alone.
     """
 
@@ -75,6 +78,8 @@ class MemberNoise:
         self.rows = replicas * self.count
         self.limit = limit
         self.first_working = 1 + sum(i < 0 for i in ids)
+        self.input_rows = [row for row, i in enumerate(ids, 1) if perturbs_inputs(i)]
+        self.reduces = False
         self.offset = (seed * 7919) % SPAN
         self.device = torch.device("cpu")
         pools.start_stack()
@@ -86,6 +91,8 @@ class MemberNoise:
         ranged = check_range and bits < 1024 and self.first_working < self.count
         self.scale_up = 2.0 ** (1024 - bits) * (1 + precision.u / 2) if ranged else 0.0
         self.scale_down = 2.0 ** (bits - 1024) / (1 + precision.u / 2)
+        self.is_float32 = precision.u == 2.0**-24
+        self.is_thorough = check_range
 
     def unperturbed(self, t: Tensor) -> Tensor:
         """The unperturbed member of a stacked tensor. Raises `Divergence` where each replica has its own."""
@@ -96,6 +103,10 @@ class MemberNoise:
     def by_replica(self, t: Tensor) -> Tensor:
         """A view of a stacked tensor (rows, *shape) as (replicas, members, *shape), or as it is for one replica."""
         return t.view(self.replicas, self.count, *t.shape[1:]) if self.replicas > 1 else t
+
+    def first_members(self, t: Tensor) -> Tensor:
+        """The unperturbed member of each replica, (replicas, *shape), of a stack (rows, *shape)."""
+        return t[:: self.count]
 
     def _working(self, t: Tensor) -> Tensor:
         """The members at working precision, of what `by_replica` gives."""
@@ -129,6 +140,46 @@ class MemberNoise:
             parts = tuple(stack[..., start : start + SPAN] for stack in flat)
             yield partial(self._draw, row=short), parts
 
+    def perturb_input_(self, t: Tensor) -> None:
+        """Change each element by 2u of itself, up or down, in the members that perturb inputs.
+
+        Elements of one magnitude in one row change alike, in all inputs, so that ties, zeros and cancellation of equals
+        stay exact. No element leaves the working precision's range. 2u is a unit in the last place: half of it does not
+        explain Welford's recurrence, which is up to 2.9 u*mean/deviation off.
+        """
+        for row in self.input_rows:
+            part = self.by_replica(t).select(0 if self.replicas == 1 else 1, row)
+            magnitude, change = part.abs(), 2 * self.precision.u
+            raised = (magnitude * (1 + change)).clamp_(max=self.precision.largest)
+            rank = t.dim() - 1
+            changed = torch.where(_choose(magnitude, self.ids[row - 1], rank), raised, magnitude * (1 - change))
+            part.copy_(torch.where(torch.isfinite(part), torch.copysign(changed, part), part))
+
+    def widen(self, t: Tensor) -> Tensor:
+        """What is to be rounded to integers, in each member as far from the unperturbed one as its bound reaches.
+
+        Members go up and down in turn, so that a tie within the bound is met by one of them. Where all are the same
+        nothing changes: the rounding rule holds there.
+        """
+        steps = [row for row, i in enumerate(self.ids, 1) if i > 0 and row not in self.input_rows]
+        if not t.is_floating_point() or not steps:
+            return t
+        wide = t.clone()
+        stack, members = self.by_replica(wide), 1 if self.replicas > 1 else 0
+        first, places = stack.narrow(members, 0, 1), torch.tensor(steps, device=t.device)
+        some = stack.index_select(members, places)
+        reach = SAFETY * (some - first).abs().amax(members, True).nan_to_num(0.0, 0.0, 0.0)
+        sides = torch.tensor([1.0 if self.ids[row - 1] % 2 else -1.0 for row in steps], device=t.device, dtype=t.dtype)
+        moved = first + reach * sides.view(-1, *(1,) * (t.dim() - 1))
+        stack.index_copy_(members, places, torch.where(torch.isfinite(some), moved, some))
+        return wide
+
+    def decide_(self, t: Tensor) -> None:
+        """Make what members that perturb inputs have decided that which the unperturbed member has."""
+        stack = self.by_replica(t)
+        rows = (slice(None), self.input_rows) if self.replicas > 1 else (self.input_rows,)
+        stack[rows] = (stack[:, :1] if self.replicas > 1 else stack[:1]).clone()
+
     def _unit(self) -> float:
         """The underflow unit of the current step."""
         return self.precision.eta * (1 + 3 * self.offset / SPAN)
@@ -161,10 +212,13 @@ class MemberNoise:
         whole = (t == t.round()) & (t.abs() <= 1 / self.precision.u)
         return torch.where(whole, t, self.round_(t.clone(), factor))
 
-    def add_error_(self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0) -> Tensor:
+    def add_error_(
+        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, stray: Tensor | None = None
+    ) -> Tensor:
         """Perturb by factor*u*amplitude, for a sum whose absolute terms sum to `amplitude` (same shape, consumed).
 
         tiny: how many of the terms were products that may underflow. Where the terms are not finite nothing is added.
+        stray: what the sum of each replica's unperturbed terms may be off besides, (replicas, *shape).
         Partial sums may reach `amplitude`: where that leaves the range, the members become NaN.
         """
         row, stack, amplitude = t.shape[1:], self.by_replica(t), self.by_replica(amplitude.nan_to_num_(0.0, 0.0, 0.0))
@@ -175,10 +229,19 @@ class MemberNoise:
                 part.addcmul_(size.clamp(max=self._unit()), noise("tiny", 1.0), value=tiny)
             if factor:
                 part.addcmul_(size, noise("relative", 1.0), value=factor)
+        if stray is not None:
+            self._add_stray(stack, stray)
         self.offset = (self.offset + _STRIDE) % SPAN
+        self.reduces = True
         if self.scale_up:
             self.overflow_(t)
         return t
+
+    def _add_stray(self, stack: Tensor, stray: Tensor) -> None:
+        """Perturb by the noise of the current step times `stray`, (replicas, *shape)."""
+        wide = stray.unsqueeze(1) if self.replicas > 1 else stray
+        for noise, (part, size) in self._parts(stray.shape[1:], stack, wide.expand(stack.shape).contiguous()):
+            part.addcmul_(size, noise("relative", 1.0), value=1 / self.precision.u)
 
     def round_constant_(self, t: Tensor, size: float) -> Tensor:
         """Perturb by size*u: the rounding of a constant that the working format does not hold."""
@@ -225,6 +288,27 @@ class MemberNoise:
         if t.dtype is not torch.float64:  # the reference itself cast down: that format has its own range
             return
         self._working(self.by_replica(t)).mul_(self.scale_up).mul_(self.scale_down)
+
+
+def _choose(magnitude: Tensor, member: int, rank: int) -> Tensor:
+    """Which elements a member raises: at random, or the larger half of those along the last or the first dim.
+
+    The latter moves a variance as far as changes of this size can. `rank` is that of one replica's tensor.
+    """
+    kind = member // 3 % 4
+    if not rank or not magnitude.numel() or kind % 2 == 0:
+        return _hash(magnitude, member)
+    dim = -1 if kind == 1 else -rank
+    return magnitude > 0.5 * magnitude.amax(dim, True) + 0.5 * magnitude.amin(dim, True)
+
+
+def _hash(magnitude: Tensor, member: int) -> Tensor:
+    """A bool for each double that is not negative, at random, from its bits and a number."""
+    mixed = magnitude.view(torch.int64)
+    for factor in (-7046029254386353131, 2 * (member * 2654435761) + 1):  # 2^64 / golden ratio, and an odd number
+        mixed = mixed * factor
+        mixed = mixed ^ (mixed >> 31)
+    return (mixed & 1).to(torch.bool)
 
 
 def _strides(row: torch.Size) -> tuple[int, ...]:

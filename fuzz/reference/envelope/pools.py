@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "Pools", "pools", "cache_noise"]
+__all__ = ["SPAN", "UNIT64", "Pools", "pools", "cache_noise", "perturbs_inputs"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -23,6 +23,11 @@ FEW: Final = 16
 PATIENCE: Final = 256
 """Stacks after which unused pools of more members are dropped."""
 Row = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def perturbs_inputs(member: int) -> bool:
+    """Whether a member perturbs the inputs, and no step."""
+    return member > 0 and member % 3 == 0
 
 
 @lru_cache(maxsize=64)
@@ -43,7 +48,10 @@ def _noise_row(member: int) -> Row:
     An operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is
     0: where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be
     exact there is further from the truth than any member that errs. In some all elements err alike: equal rows do.
+    Members that perturb the inputs have none.
     """
+    if perturbs_inputs(member):
+        return np.zeros(2 * SPAN)
     if member <= 8:
         return _uniform_row(member)
     blocks = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
@@ -56,8 +64,10 @@ def _underflow_row(member: int) -> Row:
     """Underflow of one member, in [-1, 1]: -1 makes a zero of a tiny result.
 
     Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
-    errors of equal size would often cancel in all members at once.
+    errors of equal size would often cancel in all members at once. Members that perturb the inputs have none.
     """
+    if perturbs_inputs(member):
+        return np.zeros(2 * SPAN)
     if member <= 2:
         sign: Row = np.sign(_uniform_row(1)) * (1.0 if member == 1 else -1.0)
         return sign

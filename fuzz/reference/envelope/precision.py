@@ -47,10 +47,11 @@ UNKNOWN = Ulps(4)
 
 # glibc's manual, "Known Maximum Errors in Math Functions", x86_64, float: exp exp2 log log2 sin cos pow at most 1,
 # log10 2, expm1 log1p tanh erf asin acos atan at most 1-2, sinh cosh tan 2, erfc 2-3, lgamma 4-7. sqrt and division
-# are IEEE. rsqrt is a square root and a division, sigmoid 1/(1 + exp(-x)).
+# are IEEE. rsqrt is a square root and a division, sigmoid 1/(1 + exp(-x)). Kernels compute exp(x) as exp2(x*log2(e)):
+# the product and the constant round, 2u|x| together, which a slope of 0.25 ulp covers at a safety of 4.
 _CPU = {
-    "div": Ulps(0.5), "sqrt": Ulps(0.5), "reciprocal": Ulps(0.5), "rsqrt": Ulps(1), "sigmoid": Ulps(2),
-    "exp": Ulps(1), "exp2": Ulps(1), "expm1": Ulps(1), "log": Ulps(1), "log2": Ulps(1), "log10": Ulps(2),
+    "div": Ulps(0.5), "sqrt": Ulps(0.5), "reciprocal": Ulps(0.5), "rsqrt": Ulps(1), "sigmoid": Ulps(2, 0.25),
+    "exp": Ulps(1, 0.25), "exp2": Ulps(1, 0.25), "expm1": Ulps(1), "log": Ulps(1), "log2": Ulps(1), "log10": Ulps(2),
     "log1p": Ulps(1), "sin": Ulps(1), "cos": Ulps(1), "tan": Ulps(2), "tanh": Ulps(2), "sinh": Ulps(2), "cosh": Ulps(2),
     "asin": Ulps(1), "acos": Ulps(1), "atan": Ulps(1), "atan2": Ulps(1), "asinh": Ulps(2), "acosh": Ulps(2),
     "atanh": Ulps(2), "erf": Ulps(1), "erfc": Ulps(3), "pow": Ulps(1), "lgamma": Ulps(7), "hypot": Ulps(1),

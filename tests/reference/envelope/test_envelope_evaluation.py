@@ -31,11 +31,11 @@ def relative(e: Expected) -> float:
 
 
 def test_sizes_of_perturbations() -> None:
-    """A product u, two of them twice, exp 1 ulp, a sum of 12 terms rounding_steps(12); exact operations none."""
+    """A product u, two of them twice, exp 1 ulp and half a u of its argument, a sum by its terms; exact ones none."""
     assert 0.5 < relative(one(lambda a: a * a, X)) <= 1
     assert 1 < relative(one(lambda a: a * a * a, X)) <= 2.01
-    assert 1 < relative(one(torch.exp, X)) <= 2
-    assert 1 < relative(one(lambda a: a.sum(), X)) <= 3.71 + 3.47
+    assert 1 < relative(one(torch.exp, X)) <= 2 + 0.5 * float(X.abs().max())
+    assert 0.5 < relative(one(lambda a: a.sum(), X)) <= 1.93 + 2.5
     for exact in (torch.neg, torch.relu, lambda a: a.T.flip(0).amax(1), lambda a: a[1:, :2], lambda a: a.clamp(0, 1)):
         assert float(one(exact, X).spread.max()) == 0
 
@@ -54,10 +54,10 @@ def test_constants_round() -> None:
 
 
 def test_elementary_errors_follow_the_backend() -> None:
-    """exp on cuda grows with |x|."""
+    """exp's error grows with |x|, on cuda more."""
     x = torch.tensor([-40.0])
     cpu, cuda = (evaluate(lambda x: {"y": x.exp()}, {"x": x}, make_precision(b))["y"] for b in ("libm", "libdevice"))
-    assert relative(cpu) <= 2 and 20 < relative(cuda) <= 2 * (2 + 1.173 * 40)
+    assert relative(cpu) <= 2 + 0.5 * 40 and 20 < relative(cuda) <= 2 * (2 + 1.173 * 40)
 
 
 def test_underflow_follows_the_backend() -> None:
@@ -114,7 +114,7 @@ def layer(x: Tensor, w: Tensor) -> dict[str, Tensor]:
 def test_monotone_in_members() -> None:
     """Two members see a subset of what eight see; seeds differ."""
     inputs = {"x": torch.randn(6, 9), "w": torch.randn(9)}
-    two, eight = (evaluate(layer, inputs, CPU, members=n, uncertainty=n == 8, check_range=n == 8) for n in (2, 8))
+    two, eight = (evaluate(layer, inputs, CPU, members=n, uncertainty=n == 8) for n in (2, 8))
     other = evaluate(layer, inputs, CPU, seed=1)
     for name in two:
         assert torch.equal(two[name].value, eight[name].value)

@@ -16,7 +16,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
-from fuzz.oracles.adjudicate import adjudicate
+from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.execution.examination import Examination
 from fuzz.target.spec import declare, tensor
 

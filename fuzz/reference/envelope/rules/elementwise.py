@@ -21,7 +21,7 @@ EXACT = (
     "neg abs sign sgn relu relu6 clamp clamp_min clamp_max maximum minimum fmax fmin where.self where.ScalarSelf "
     "where.ScalarOther where.Scalar eq ne lt le gt ge isnan isinf isposinf isneginf signbit copysign "
     "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift "
-    "bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ floor ceil round trunc frac fmod threshold "
+    "bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ frac fmod threshold "
     "threshold_backward hardtanh hardtanh_backward nan_to_num heaviside nextafter positive"
 )
 # Binary operators rounded once.
@@ -59,6 +59,11 @@ def apply_exactly(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], k
     if len(args) == 1:
         return wrap(mode, func(args[0].stacked, **kwargs))
     return wrap(mode, func(*align(args, mode.noise.rows), **{k: unwrap(v) for k, v in kwargs.items()}))
+
+
+def round_to_integer(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """floor, ceil, round, trunc: exact, and undecided where the bound of the number reaches the jump."""
+    return wrap(mode, func(mode.noise.widen(args[0].stacked), *args[1:], **kwargs))
 
 
 @rounds
@@ -160,6 +165,7 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
         return wrap(mode, noise.round_function_(t, base, error(name)))
     if is_rounded_constant(mode, args[1]) or is_rounded_constant(mode, args[0]):
         noise.add_error_(t, torch.as_tensor(base).log().mul(exponent).mul(t).abs().expand_as(t).clone(), 1.0)
+        noise.reduces = False
     return wrap(mode, noise.round_function_(t, None, error("pow")))
 
 
@@ -177,6 +183,7 @@ def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 def register() -> None:
     """State the rules of this module."""
     RULES.register(apply_exactly, *EXACT.split())
+    RULES.register(round_to_integer, "floor", "ceil", "round", "trunc")
     RULES.register(additive, *ROUNDED.split())
     RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")
     RULES.register(divide, "div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "floor_divide.default")

@@ -30,10 +30,16 @@ def apply_to_stack(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], 
 
 
 def clone(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """clone and _to_copy. A cast rounds every member exactly. Formats of a certain rank (channels last) are ignored."""
+    """clone and _to_copy. A cast rounds every member exactly. Formats of a certain rank (channels last) are ignored.
+
+    A cast to integers is undecided where the bound of a number reaches the next one.
+    """
     kwargs = {k: v for k, v in kwargs.items() if k not in ("memory_format", "layout", "pin_memory", "non_blocking")}
     plain_format = {"memory_format": torch.contiguous_format} if func._schema.name == "aten::clone" else {}
-    return wrap(mode, func(args[0].stacked, *args[1:], **kwargs, **plain_format))
+    stacked, kind = args[0].stacked, kwargs.get("dtype")
+    if kind is not None and kind is not torch.bool and not kind.is_floating_point:
+        stacked = mode.noise.widen(stacked)
+    return wrap(mode, func(stacked, *args[1:], **kwargs, **plain_format))
 
 
 def view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

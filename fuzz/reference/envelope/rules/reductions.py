@@ -1,4 +1,4 @@
-"""Defines rules of reductions: sums are perturbed by rounding_steps(n) * u * sum|terms|; selections are exact."""
+"""Defines rules of reductions: sums are perturbed by what orders of their terms may lose; selections are exact."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.summation import LARGEST, stray_of_scan, stray_of_sum, tree_steps
 
 __all__ = ["inner_dims", "register", "total"]
 
@@ -42,7 +43,13 @@ def total(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tens
     if n <= 1 or not x.is_floating_point():
         return t
     # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
-    return mode.noise.add_error_(t, torch.sum(x.abs(), dims, keepdim), rounding_steps(n), n / 4)
+    noise, size = mode.noise, torch.sum(x.abs(), dims, keepdim)
+    if not noise.is_float32 or x.numel() // noise.count > LARGEST:
+        return noise.add_error_(t, size, rounding_steps(n), n / 4)
+    stray = stray_of_sum(noise.first_members(x), dims) if noise.is_thorough else None
+    if stray is not None and not keepdim:
+        stray = stray.squeeze(dims)
+    return noise.add_error_(t, size, tree_steps(n), n / 4, stray)
 
 
 def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, list[int], bool]:
@@ -111,6 +118,7 @@ def product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs:
         t = torch.prod(t, d, keepdim)
     if x.is_floating_point() and _length(x, dims) > 1:
         mode.noise.round_(t, float(_length(x, dims) - 1))
+        mode.noise.reduces = True
     return wrap(mode, t)
 
 
@@ -168,6 +176,10 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
     t = func(x, dim)
     if not t.is_floating_point():
         return wrap(mode, t)
+    if func is aten.cumsum.default and noise.is_float32 and x.numel() // noise.count <= LARGEST:
+        size = x.abs().cumsum(dim)
+        stray = stray_of_scan(noise.first_members(x), dim) if noise.is_thorough else None
+        return wrap(mode, noise.add_error_(t, size, tree_steps(t.shape[dim]), stray=stray))
     roundings = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
     terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()
     return wrap(mode, noise.add_error_(t, terms.mul_(roundings), 1.0, 0.0 if func is aten.cumsum.default else 1.0))

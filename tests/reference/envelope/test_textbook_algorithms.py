@@ -1,0 +1,167 @@
+"""Textbook algorithms of another form than the reference's stay inside the envelope; wrong ones beside them do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fuzz.reference.envelope import evaluate, make_precision
+
+CPU = make_precision("libm")
+Array = np.ndarray[Any, Any]
+F = np.float32
+
+
+def variance(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Two passes."""
+    return {"y": x.var(-1, correction=0)}
+
+
+def merged_variance(x: Array, block: int) -> Array:
+    """Blocks of columns merged as by Chan, Golub and LeVeque; blocks of one are Welford's recurrence."""
+    count, mean, squares = F(0), np.zeros(len(x), F), np.zeros(len(x), F)
+    for start in range(0, x.shape[1], block):
+        part = x[:, start : start + block]
+        size = F(part.shape[1])
+        middle = part.sum(1, dtype=F) / size
+        apart = part - middle[:, None]
+        delta, total = middle - mean, count + size
+        mean = mean + delta * F(size / total)
+        squares = squares + (apart * apart).sum(1, dtype=F) + delta * delta * F(count * F(size / total))
+        count = total
+    return squares / count
+
+
+def one_pass_variance(x: Array) -> Array:
+    """E[x^2] - E[x]^2, off by the square of the condition number."""
+    mean = x.mean(1, dtype=F)
+    return np.maximum((x * x).mean(1, dtype=F) - mean * mean, F(0))
+
+
+def softmax(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Rows."""
+    return {"y": torch.softmax(x, -1)}
+
+
+def online_softmax(x: Array) -> Array:
+    """Blocks of 16 columns, by powers of 2, the sum rescaled when the maximum grows."""
+    x = x * F(1.44269504)
+    top, total = np.full((len(x), 1), -np.inf, F), np.zeros((len(x), 1), F)
+    for start in range(0, x.shape[1], 16):
+        part = x[:, start : start + 16]
+        higher = np.maximum(top, part.max(1, keepdims=True))
+        total = total * np.exp2(top - higher) + np.exp2(part - higher).sum(1, keepdims=True, dtype=F)
+        top = higher
+    return np.exp2(x - top) / total
+
+
+def total(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Sums of rows."""
+    return {"y": x.sum(-1)}
+
+
+def add_in_sequence(x: Array) -> Array:
+    """From the first to the last."""
+    return np.add.accumulate(x, axis=1)[:, -1]
+
+
+def add_compensated(x: Array) -> Array:
+    """By Kahan."""
+    s, lost = np.zeros(len(x), F), np.zeros(len(x), F)
+    for column in x.T:
+        y = column - lost
+        t = s + y
+        lost, s = (t - s) - y, t
+    return s
+
+
+def add_in_lanes(x: Array) -> Array:
+    """64 lanes, each in sequence."""
+    lanes = np.pad(x, ((0, 0), (0, -x.shape[1] % 64))).reshape(len(x), -1, 64)
+    return add_in_sequence(np.add.accumulate(lanes, axis=1)[:, -1])
+
+
+def exponential(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Elementwise."""
+    return {"y": torch.exp(x)}
+
+
+def draw(kind: str, seed: int, columns: int) -> Array:
+    """Four rows."""
+    r = np.random.default_rng(seed)
+    x = r.standard_normal((4, columns))
+    rows = r.uniform(0.5, 9, (4, 1))
+    made = {"normal": x, "far from 0": rows * (1 + x * 2.0 ** -r.integers(6, 20)), "equal": rows + 0 * x,
+            "two values": np.where(x > 0, 1, 1 + 2.0**-12), "positive": r.random(x.shape)}[kind]  # fmt: skip
+    return np.ascontiguousarray(made, dtype=F)
+
+
+Kernel = Callable[[Array], Array]
+HONEST: dict[str, tuple[Any, Kernel]] = {
+    "Chan": (variance, lambda x: merged_variance(x, 16)),
+    "Welford": (variance, lambda x: merged_variance(x, 1)),
+    "online softmax": (softmax, online_softmax),
+    "sequence": (total, add_in_sequence),
+    "compensated": (total, add_compensated),
+    "lanes": (total, add_in_lanes),
+    "scan": (lambda x: {"y": x.cumsum(-1)}, lambda x: np.add.accumulate(x, axis=1)),
+    "exp by exp2": (exponential, lambda x: np.exp2(9 * x * F(1.44269504))),
+}
+KINDS = ("normal", "far from 0", "equal", "two values", "positive")
+
+
+def worst(reference: Any, kernel: Kernel, x: Array, ratio: Any, factor: float = 1.0) -> float:
+    """Error over bound of one kernel."""
+    expected = evaluate(reference, {"x": torch.from_numpy(x * F(factor))}, CPU, members=80)["y"]
+    return float(ratio(torch.from_numpy(kernel(x)), expected))
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_textbook_algorithms_are_inside(name: str, ratio: Any) -> None:
+    reference, kernel = HONEST[name]
+    factor = 9.0 if name == "exp by exp2" else 1.0
+    for seed, kind in enumerate(KINDS):
+        for columns in (17, 300, 1000):
+            assert worst(reference, kernel, draw(kind, seed, columns), ratio, factor) <= 1.0, (kind, columns)
+
+
+def test_a_one_pass_variance_is_far_outside_where_the_mean_is_far_from_0(ratio: Any) -> None:
+    for seed in range(3):
+        assert worst(variance, one_pass_variance, draw("far from 0", seed, 300), ratio) > 8
+
+
+WRONG: dict[str, tuple[Any, Kernel, str]] = {
+    "sum": (total, lambda x: x.astype(np.float64).sum(1) * (1 + 2.0**-18), "two values"),
+    "mean": (lambda x: {"y": x.mean(-1)}, lambda x: x.astype(np.float64).mean(1) * (1 + 2.0**-18), "two values"),
+    "halves": (total, lambda x: x.astype(np.float16).astype(np.float64).sum(1), "two values"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_errors_of_2_to_the_minus_18_are_outside_in_rows_of_4096(name: str, ratio: Any) -> None:
+    reference, kernel, kind = WRONG[name]
+    assert worst(reference, lambda x: kernel(x).astype(F), draw(kind, 1, 4096), ratio) > 1
+
+
+def test_elementwise_references_do_not_perturb_their_inputs(ratio: Any) -> None:
+    """sin at 10^6 is ill-conditioned: a change of the argument in its last bit is wrong there."""
+    x = np.linspace(1e6, 1e6 + 10, 100, dtype=F)
+    sine = lambda x: {"y": torch.sin(x)}  # noqa: E731
+    assert worst(sine, lambda x: np.sin(x.astype(np.float64)).astype(F), x, ratio) <= 1
+    moved = lambda x: np.sin(np.nextafter(x, F(np.inf)).astype(np.float64)).astype(F)  # noqa: E731
+    assert worst(sine, moved, x, ratio) > 100
+
+
+def test_ties_and_decisions_are_those_of_the_unperturbed_inputs() -> None:
+    x = torch.tensor([[1.0, 1.0 + 2.0**-23, 1.0], [0.5, 0.25, 0.5]])
+
+    def reference(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        total = x.sum(-1, keepdim=True)
+        return {"place": x.argmax(-1), "larger": x * total > 1.0000001 * total, "difference": (x[:, 0] - x[:, 2]).sum()}
+
+    expected = evaluate(reference, {"x": x}, CPU, members=80)
+    assert all(not bool(expected[name].spread.any()) for name in ("place", "difference"))
