@@ -21,17 +21,27 @@ from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Element, Finding
 from fuzz.model.outcome import Returned, describe
-from fuzz.oracles.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
-from fuzz.oracles.base import CaseOracle
+from fuzz.oracles.base import CaseOracle, name_promise
+from fuzz.oracles.comparison.adjudicate import LAST, evaluate_exact_outputs, find_reference_faults, reference_finding
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, compare_bits, make_element
-from fuzz.oracles.comparison.elements import SYMPTOMS, Comparison, compare_elements, half_ulp
+from fuzz.oracles.comparison.eager import compare_eager
+from fuzz.oracles.comparison.elements import (
+    SYMPTOMS,
+    Comparison,
+    compare_elements,
+    half_ulp,
+    largest_error,
+    symptoms_by_cause,
+)
 from fuzz.oracles.comparison.expected import STAGES, check_alike, check_shapes, evaluate_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.diagnosis import diagnose, make_context
+from fuzz.oracles.diagnosis.input_precision import describe_input_precision
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.reference.envelope import Expected
 from fuzz.target.spec import Target
+from fuzz.worker.protocol import CompareEager
 
 NARROW, NARROW_LARGE = 64.0, 4.0
 """Error over bound below which the last stage is worth its time, for small and large cases; only mistakes exceed it."""
@@ -65,7 +75,8 @@ class Accuracy(CaseOracle):
 
     def diagnose(self, exam: Examination, least: Examination) -> tuple[str, ...]:
         context = make_context(exam)
-        return diagnose(context, context if least is exam else make_context(least))
+        hint = describe_input_precision(exam, least)
+        return (*diagnose(context, context if least is exam else make_context(least)), *([hint] if hint else []))
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.symptom != "bits":
@@ -83,7 +94,7 @@ class Accuracy(CaseOracle):
         mine, other = exam.returned.calls[-1].outputs, outcome.calls[-1].outputs
         check_alike(exam.target, mine, other)
         pairs = {name: (mine[name], other[name]) for name in mine}
-        return compare_bits(self.name, "than those of the baseline", pairs)
+        return name_promise(compare_bits(self.name, "than those of the baseline", pairs), exam.target, "contract")
 
 
 def check_call(exam: Examination, index: int) -> Finding | None:
@@ -105,7 +116,18 @@ def check_call(exam: Examination, index: int) -> Finding | None:
             return check_suspect_reference(exam, index, stage, expected)
         wrong = sum(int((one.symptom > 0).sum()) for one in compared.values())
     assert expected is not None
-    return make_finding(outputs, expected, compared, index)
+    finding = make_finding(outputs, expected, compared, index)
+    if is_as_good_as_torch(exam, finding):
+        return None
+    return name_promise(finding, exam.target, "contract") if contract.kind == "ulps" else finding
+
+
+def is_as_good_as_torch(exam: Examination, finding: Finding) -> bool:
+    """Whether the target promises no more than eager PyTorch gives, which is wrong in the same way."""
+    if not exam.target.as_good_as:
+        return False
+    eager = compare_eager(exam, CompareEager(exam.case, finding.call, finding.outputs))
+    return eager is not None and eager.shares(finding)
 
 
 def check_suspect_reference(
@@ -142,7 +164,7 @@ def make_finding(
 ) -> Finding:
     """The finding of what disagrees in one call, with its worst elements."""
     wrong = {name: one for name, one in compared.items() if one.wrong}
-    symptom = SYMPTOMS[min(int(one.symptom[one.symptom > 0].min()) for one in wrong.values()) - 1]
+    symptom = min((one.first_symptom for one in wrong.values()), key=SYMPTOMS.index)
     elements = [
         element for name, one in wrong.items() for element in worst_elements(name, outputs[name], expected[name], one)
     ]
@@ -161,6 +183,12 @@ def make_finding(
         ratio=max(one.worst for one in wrong.values()),
         disagreeing=count,
         compared=total,
+        kinds=tuple(
+            (name, kind)
+            for name, one in wrong.items()
+            for kind in symptoms_by_cause(outputs[name], expected[name], one)
+        ),
+        error=max(largest_error(outputs[name], expected[name]) for name in wrong),
     )
 
 

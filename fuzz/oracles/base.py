@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from fuzz.backends.base import Backend
@@ -14,6 +15,7 @@ from fuzz.oracles.comparison.bits import differing_rows
 from fuzz.oracles.execution.examination import Examination, stacked_outputs
 from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
+from fuzz.target.promises import describe_promise
 from fuzz.target.spec import Target
 
 
@@ -78,3 +80,8 @@ class RerunOracle(Oracle):
     @abstractmethod
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         """The reruns of a case, or of replicas of one stack, and how their results compare."""
+
+
+def name_promise(finding: Finding | None, target: Target, keyword: str, less: str = "") -> Finding | None:
+    """The finding whose message says which promise was broken, where it was made, and how to promise less."""
+    return finding and replace(finding, message=f"{finding.message}; {describe_promise(target, keyword, less)}")

@@ -102,6 +102,7 @@ def _find_stray_access(call: CallResult, index: int) -> Finding | None:
         call=index,
         disagreeing=len(call.accesses),
         source_line=access.source_line,
+        kinds=tuple(dict.fromkeys((one.buffer, SYMPTOMS[one.kind]) for one in call.accesses)),
     )
 
 

@@ -9,7 +9,7 @@ from fuzz.model import oracle_specs
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Returned
-from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Pairs, compare_bits
 from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.execution.rerun import Rerun, pair_outputs
@@ -63,4 +63,5 @@ class Deterministic(RerunOracle):
         return compare_two_runs(saved.finding, RUN_IN_OTHER_ORDERS)
 
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
-        return compare_bits(self.name, "when the same call runs again", pairs)
+        finding = compare_bits(self.name, "when the same call runs again", pairs)
+        return name_promise(finding, exam.target, self.name, "deterministic='why the bits differ'")

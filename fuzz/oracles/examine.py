@@ -13,13 +13,15 @@ from fuzz.backends import backend as named_backend
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.shortage import describe_shortage, is_out_of_memory
+from fuzz.backends.triton_host.compile_times import count_compile_times
 from fuzz.errors import UsageError, one_line
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
 from fuzz.oracles.accuracy import Accuracy
-from fuzz.oracles.adjudicate import adjudicate
+from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.probe import check_precision
@@ -29,10 +31,21 @@ from fuzz.oracles.layout import Layout, make_contiguous
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.channel import LastResponse
-from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig, report_outcome
+from fuzz.worker.profile import measured
+from fuzz.worker.protocol import (
+    Adjudicate,
+    CompareEager,
+    Diagnose,
+    EagerError,
+    Examine,
+    ReplicaGroup,
+    Report,
+    WorkerConfig,
+    report_outcome,
+)
 
-Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | LastResponse
-Request = Examine | ReplicaGroup | Adjudicate | Diagnose
+Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | LastResponse | None
+Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager
 POLITE = 5
 """How much a process that compiles for later yields to others."""
 
@@ -41,6 +54,7 @@ def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
     """What a process needs that only runs cases of one config: its target, launcher and backend."""
     target, launcher = load_launcher(config)
     backend = named_backend(config.backend)
+    count_compile_times()
     backend.prepare(config.counters)
     return target, launcher, backend
 
@@ -58,12 +72,15 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
         check_precision(target)
     runner = CaseRunner(target, launcher, backend)
 
+    @measured("oracles")
     def handle(request: Request) -> Answer:
         try:
             if isinstance(request, ReplicaGroup):
                 return examine_group(runner, request)
             if isinstance(request, Diagnose):
                 return diagnose_case(runner, request)
+            if isinstance(request, CompareEager):
+                return compare_eager(runner.run(request.case), request)
             return examine_or_adjudicate(runner.run(request.case), request)
         except FatalError as fatal:
             return LastResponse(report_outcome(fatal.outcome))
@@ -86,6 +103,8 @@ def unexamined(request: Request, why: str) -> Answer:
         return tuple(report for _ in request.sampled)
     if isinstance(request, Examine):
         return report
+    if isinstance(request, CompareEager):
+        return None
     return Verdict("unadjudicated", why) if isinstance(request, Adjudicate) else ()
 
 

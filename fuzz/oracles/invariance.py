@@ -22,7 +22,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
-from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
 from fuzz.oracles.comparison.expected import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, stacked_values
@@ -69,11 +69,13 @@ class Invariance(RerunOracle):
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
         split = exam.plan.split
         assert split is not None
+        keyword = "rows" if exam.target.rows else "batch"
         if exam.target.invariance != "envelope":
-            return compare_bits(self.name, circumstance(split), pairs)
+            finding = compare_bits(self.name, circumstance(split), pairs)
+            return name_promise(finding, exam.target, keyword, "invariance='envelope'")
         inside = slice(split.start, split.start + split.length)
         bounds = {name: bound[inside] for name, bound in output_bounds(exam).items() if name in pairs}
-        return compare_values(self.name, circumstance(split), pairs, bounds)
+        return name_promise(compare_values(self.name, circumstance(split), pairs, bounds), exam.target, self.name)
 
 
 def batch_dim(target: Target) -> str:

@@ -16,6 +16,7 @@ from fuzz.model.finding import Finding
 from fuzz.oracles.base import Oracle
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
+from fuzz.target.promises import describe_promise
 from fuzz.target.spec import Target
 
 LAUNCH_SPOILT = '''
@@ -61,7 +62,8 @@ class Rejects(Oracle):
             accepted, computed = self._spoil_and_launch(exam, name, spoil)
             used_values |= computed
             if accepted:
-                message = f"an input that must be refused ({name.replace('_', ' ')}) was computed"
+                message = f"an input that must be refused ({name.replace('_', ' ')}) was computed; "
+                message += describe_promise(exam.target, self.name)
                 return Finding(self.name, (name,), "accepted", message), used_values
         return None, used_values
 

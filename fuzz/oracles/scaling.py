@@ -3,7 +3,7 @@
 - `linear`: arguments in which the outputs are linear. Times a power of two, every output is that times as large, bit
   for bit, as long as nothing underflows on the way; the reference shows where that may happen.
 - `shifts`: arguments to which a number can be added, the same everywhere, without changing any output.
-- `batch` or `rows`: rows in reverse order give their results in reverse order.
+- `batch` or `rows`: rows in reverse order give their results in reverse order, where their bits are promised.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import from_bits, to_bits
-from fuzz.oracles.base import RerunOracle
+from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits
 from fuzz.oracles.comparison.elements import overflow_threshold
 from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
@@ -78,7 +78,7 @@ class Scaling(RerunOracle):
     spec = oracle_specs.SCALING
 
     def applies(self, target: Target, case: Case) -> bool:
-        promised = target.linear or target.shifts or target.batch or target.rows
+        promised = target.linear or target.shifts or promises_rows(target)
         return bool(promised) and target.deterministic and len(case.calls) == 1
 
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
@@ -90,7 +90,7 @@ class Scaling(RerunOracle):
             rows = exactly.nonzero().flatten().tolist()
             if rows:
                 yield self._rerun_changed(exams[0], change, rows, {**values, change.argument: changed})
-        if row_order := reverse_rows(exams[0]):
+        if row_order := reverse_rows(exams[0]) if promises_rows(target) else None:
             reversed_names, pairs = row_order
             values = {name: part.flip(1) if name in reversed_names else part for name, part in values.items()}
             yield Rerun(range(len(exams)), values, exams[0].plan.last, pairs, self._compare_permuted)
@@ -122,17 +122,25 @@ class Scaling(RerunOracle):
         name, number = change.argument, change.number
         if not change.scales:
             circumstance = f"when {number:g} is added to every element of {name}"
-            return with_change(compare_bits(self.name, circumstance, pairs, "shift"), change)
+            finding = compare_bits(self.name, circumstance, pairs, "shift")
+            return with_change(name_promise(finding, exam.target, "shifts"), change)
         if all(bool(((got == due) | (got.isnan() & due.isnan())).all()) for got, due in pairs.values()):
             return None
         inexact = may_underflow(exam, change)
         pairs = {output: (got.cpu(), due.cpu()) for output, (got, due) in pairs.items()}
         pairs = {output: (torch.where(inexact[output], due, got), due) for output, (got, due) in pairs.items()}
         circumstance = f"than {number:g} times as much when {name} is {number:g} times as large"
-        return with_change(compare_bits(self.name, circumstance, pairs, "scale"), change)
+        finding = compare_bits(self.name, circumstance, pairs, "scale")
+        return with_change(name_promise(finding, exam.target, "linear"), change)
 
     def _compare_permuted(self, exam: Examination, pairs: Pairs) -> Finding | None:
-        return compare_bits(self.name, "when the rows stand in reverse order", pairs, "permutation")
+        finding = compare_bits(self.name, "when the rows stand in reverse order", pairs, "permutation")
+        return name_promise(finding, exam.target, "rows" if exam.target.rows else "batch", "invariance='envelope'")
+
+
+def promises_rows(target: Target) -> bool:
+    """Whether rows are to have the same bits in any batch."""
+    return bool(target.batch or target.rows) and target.invariance == "bitwise"
 
 
 def with_change(finding: Finding | None, change: Change) -> Finding | None:

@@ -15,10 +15,12 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
+from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.diagnosis import DiagnosisContext, diagnose, make_context
+from fuzz.oracles.diagnosis.input_precision import describe_input_precision
 from fuzz.oracles.execution.examination import Examination
 from fuzz.target.spec import Target
-from fuzz.triage.conditions import describe_triggers
+from fuzz.triage.conditions import describe_conditions
 
 M, N = size("M", 1, 64), size("N", 1, 64)
 Outputs = Mapping[str, torch.Tensor]
@@ -88,9 +90,13 @@ MISTAKES: list[tuple[Callable[[Outputs, torch.Tensor], dict[str, torch.Tensor]],
     (
         lambda due, x: dict(y=put(due["y"], (slice(None), slice(9, None)))),
         case(),
-        ("y is wrong only from column 9 of 12 on",),
+        ("y is wrong only from column 9 of 12 on (36 of 36 elements there, 0 of 108 elsewhere)",),
     ),
-    (lambda due, x: dict(y=put(due["y"], 11)), case(), ("y is wrong only in row 11 (the last) of 12",)),
+    (
+        lambda due, x: dict(y=put(due["y"], 11)),
+        case(),
+        ("y is wrong only in row 11 (the last) of 12 (12 of 12 elements",),
+    ),
     (lambda due, x: dict(total=put(due["total"], slice(0, 3))), case(), ("total is wrong only up to element 2 of 12",)),
     (lambda due, x: dict(y=torch.where(x < -1, -due["y"], due["y"])), case(), ("y is wrong only for x <= ",)),
     (truncate, case(dtype="bfloat16"), ("y is truncated instead of rounded to bfloat16",)),
@@ -168,10 +174,63 @@ def test_what_could_not_be_made_plain_is_what_triggers() -> None:
         "w": Argument(("N",), "float32", recipe("ones")),
     }
     first = Call({"M": 1, "N": 1}, plain, {"eps": 1e-5})
-    assert describe_triggers(Case("kernel", (first,)), kernel) == ()
-    assert describe_triggers(Case("kernel", (first, Call({"M": 2, "N": 2}, odd, {"eps": 1e-12}))), kernel) == (
+    least = Case("kernel", (first, Call({"M": 2, "N": 2}, odd, {"eps": 1e-12})))
+    assert describe_conditions(Case("kernel", (first,)), kernel, lambda case: True) == ()
+    assert describe_conditions(least, kernel, lambda case: True) == (
         "only after another call",
         "only with x in bfloat16",
-        "only where x is transposed",
+        "where x is transposed, not where it is contiguous",
         "only with eps=1e-12",
     )
+
+
+def test_nothing_is_said_to_be_needed_that_was_not_tried_without() -> None:
+    @target(x=tensor(N), k=option(1, 2, 4), many=option(*range(9)), dtypes=("float32", "bfloat16", "float16"))
+    def kernel(x: torch.Tensor, k: int, many: int) -> Outputs:
+        return dict(y=x)
+
+    x = Argument(("N",), "bfloat16", recipe("ones"), Layout(step=2))
+    least = Case("kernel", (Call({"N": 1}, {"x": x}, {"k": 2, "many": 8}),))
+    assert describe_conditions(least, kernel, lambda case: False) == ()
+
+    def agrees(case: Case) -> bool:
+        return (
+            case.last.arguments["x"].dtype == "float32" or case.last.options["k"] == 1 or case.last.options["many"] < 8
+        )
+
+    assert describe_conditions(least, kernel, agrees) == (
+        "with x in bfloat16, not in float32",
+        "with k=2, not with k=1",
+        "with many=8, not with many=0 or with many=1 or with many=2 or with many=3",
+    )
+
+
+def precise(x: torch.Tensor, w: torch.Tensor) -> Outputs:
+    return dict(y=torch.expm1(x * w * w).contiguous())
+
+
+@pytest.mark.parametrize(
+    ("slip", "dtype", "declared", "hinted"),
+    [
+        (1.0, "bfloat16", "float32", True),
+        (1.0, "bfloat16", "inputs", False),
+        (1.5, "bfloat16", "float32", False),
+        (1.0, "float32", "float32", False),
+    ],
+)
+def test_a_value_that_is_stored_in_the_dtype_of_the_inputs_is_named_where_it_explains_everything(
+    slip: float, dtype: str, declared: str, hinted: bool
+) -> None:
+    def kernel(x: torch.Tensor, w: torch.Tensor) -> Outputs:
+        stored = (x.float() * w.float()).bfloat16().float()
+        return dict(y=(torch.expm1(stored * w.float()) * slip).to(x.dtype))
+
+    shape = dict(x=tensor(M, N), w=tensor(N))
+    declaration: Target = target(**shape, dtypes=("float32", "bfloat16"), reference=precise, accumulate=declared)(
+        kernel
+    )
+    of, cpu = case(dtype=dtype), backend("cpu")
+    exam = Examination(declaration, declaration.launcher, of, cpu, run(declaration, kernel, of.calls, cpu))
+    hint = describe_input_precision(exam, exam)
+    assert bool(hint) == hinted
+    assert not hinted or hint in Accuracy().diagnose(exam, exam) and 'accumulate="inputs"' in hint

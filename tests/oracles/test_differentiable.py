@@ -11,8 +11,9 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import Exact, recipe
 from fuzz.oracles.examine import make_handler
-from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
@@ -47,8 +48,8 @@ square.planted(
 
 
 def run(path: Path, planted: str | None) -> Result:
-    asked = RunOptions(str(path), planted, "cpu", cases=60, max_findings=1)
-    return Fuzzer(asked, load(str(path)), "cpu", path.parent / "corpus", Watcher(), {}).run()
+    asked, found = RunOptions(str(path), planted, "cpu", cases=60, max_findings=1), path.parent / "corpus"
+    return Fuzzer(asked, load(str(path)), "cpu", found, Watcher(), {}, with_cross_checks=False).run()
 
 
 @pytest.fixture

@@ -186,7 +186,7 @@ BUGS = [
     Bug("autograd", "twice", lambda: has_another_second_gradient, WITH_COTANGENT, DIFFERENTIABLE),
     Bug("deterministic", "bits", alternates),
     Bug("invariance", "bits", lambda: depends_on_its_batch, matrix(split=Split(2, 1))),
-    Bug("layout", "bits", lambda: depends_on_its_layout, matrix(TRANSPOSED)),
+    Bug("layout", "bits", lambda: depends_on_its_layout, matrix(TRANSPOSED), (("layout", "bitwise"),)),
     Bug("scaling", "permutation", lambda: favours_its_first_row),
 ]
 
@@ -240,11 +240,15 @@ def test_the_oracles_that_examine_every_case_come_first() -> None:
 OTHER_MEANINGS = {
     ("fuzz/backends/cpu/", "bounds"),
     ("fuzz/corpus/codec/", "layout"),
+    ("fuzz/coverage_report/", "layout"),
+    ("fuzz/judge/", "layout"),
+    ("fuzz/model/severity.py", "layout"),
+    ("fuzz/triage/", "layout"),
     ("fuzz/reference/", "layout"),
     ("fuzz/target/", "invariance"),
     ("fuzz/target/", "layout"),
 }
-"""(folder, word) where the name of an oracle means an instrument, an argument's layout, or a promise of a target."""
+"""(folder, word) where the name of an oracle means an instrument, a layout, a class of inputs, or a promise."""
 
 
 def test_no_oracle_is_named_in_a_literal_but_where_it_is_described() -> None:
@@ -278,7 +282,7 @@ def test_no_oracle_disagrees_with_a_good_kernel(case: Case) -> None:
 
 def test_no_oracle_disagrees_with_the_built_in_kernels(built_in: Target) -> None:
     engine = RandomEngine(built_in, 5)
-    small = [case for case in map(engine.case, range(60)) if case.elements() < 2000][:25]
+    small = [case for case in map(engine.case, range(60)) if case.elements() < 2000][:10]
     for case in small:
         assert judged(built_in, case).findings == ()
 

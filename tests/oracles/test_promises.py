@@ -26,6 +26,7 @@ from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.scaling import Change, change_values
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.target.contract import Contract
+from fuzz.target.promises import describe_promise
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import Examine, Report
 
@@ -125,10 +126,57 @@ def test_layouts_may_move_a_result_inside_the_envelope_where_bits_are_not_promis
         return dict(y=y.view(torch.int32).add(int(x.is_contiguous())).view(torch.float32))
 
     loose = dict(reference=lambda x: dict(y=x / 3 * 6))
-    assert ("layout", "bits") in fired(made(by_layout, **loose), matrix(made(twice)))
-    assert fired(made(by_layout, layout="envelope", **loose), matrix(made(twice))) == []
-    assert fired(made(by_layout, deterministic="it adds by atomics", **loose), matrix(made(twice))) == []
-    assert ("layout", "bits") not in fired(made(by_layout, deterministic="it adds by atomics"), matrix(made(twice)))
+    strict = dict(layout="bitwise")
+    assert ("layout", "bits") in fired(made(by_layout, **strict, **loose), matrix(made(twice)))
+    assert fired(made(by_layout, **loose), matrix(made(twice))) == []
+    atomics = dict(deterministic="it adds by atomics")
+    assert fired(made(by_layout, **atomics, **strict, **loose), matrix(made(twice))) == []
+    assert ("layout", "bits") not in fired(made(by_layout, **atomics, **strict), matrix(made(twice)))
+    assert fired(made(by_layout, reference=None), matrix(made(twice))) == []
+
+
+def test_a_message_names_the_promise_and_where_it_was_made() -> None:
+    split = Split(1, 2)
+    broken = made(depends_on_rows, reference=lambda x: dict(y=x / 3 * 6), batch=M)
+    message = judged(broken, matrix(broken, split=split)).findings[0].message
+    line = depends_on_rows.__code__.co_firstlineno
+    assert f"promised by default (test_promises.py:{line}); invariance='envelope' promises less" in message
+
+    @target(x=tensor(M, N), layout="bitwise", reference=lambda x: dict(y=x), dtypes=("float32",))
+    def promises(x: torch.Tensor) -> Outputs:
+        return dict(y=x)
+
+    wanted = f'promised by layout="bitwise" (test_promises.py:{promises.launcher.__code__.co_firstlineno})'
+    assert describe_promise(promises, "layout") == wanted
+    assert describe_promise(promises, "dtypes").startswith('promised by dtypes=("float32",) (')
+
+
+def test_rows_in_reverse_order_are_not_compared_where_the_envelope_is_promised() -> None:
+    loose = made(depends_on_rows, batch=M, invariance="envelope", reference=lambda x: dict(y=x / 3 * 6))
+    assert "scaling" not in judged(loose, matrix(loose)).examined
+
+
+def test_an_intermediate_beyond_the_range_is_a_finding_where_the_full_range_is_promised() -> None:
+    def overflows(x: torch.Tensor) -> Outputs:
+        return dict(y=(x * 2.0**120 * 2.0**120 * 2.0**-200).contiguous())
+
+    loose = dict(reference=lambda x: dict(y=x * 2.0**120 * 2.0**120 * 2.0**-200))
+    assert fired(made(overflows, **loose), matrix(made(twice))) == []
+    assert ("accuracy", "nonfinite") in fired(made(overflows, range="full", **loose), matrix(made(twice)))
+
+
+def test_a_rounding_to_integers_decides_nothing_where_the_bound_reaches_the_tie() -> None:
+    """10.5 is a tie: where it is computed, it may be a little less; where it is given, it rounds to 10."""
+    values = np.array([10.5, 10.4, 9.5], np.float32).view(np.uint32)
+    x = Argument(("M", "N"), "float32", exact(values, DTYPES["float32"]))
+    case = Case("rounded", (Call({"M": 1, "N": 3}, {"x": x}, {}),))
+
+    def half_down(x: torch.Tensor) -> Outputs:
+        return dict(y=(x - 2.0**-20).round().to(torch.int8))
+
+    computed = made(half_down, reference=lambda x: dict(y=(x / 3 * 3).round().to(torch.int8)))
+    given = made(half_down, reference=lambda x: dict(y=x.round().to(torch.int8)))
+    assert fired(computed, case) == [] and ("accuracy", "value") in fired(given, case)
 
 
 def test_what_is_linear_scales_bit_by_bit() -> None:
@@ -210,7 +258,9 @@ REFUSED = [
     (dict(baseline=twice, reference=None), "contract='bitwise'"),
     (dict(invariance="envelope"), "needs batch= or rows="),
     (dict(invariance="often", batch=M), "invariance is one of bitwise, envelope"),
-    (dict(layout="envelope", reference=None), "layout='envelope' needs a reference="),
+    (dict(layout="often"), "layout is one of bitwise, envelope"),
+    (dict(range="all"), "range is one of working, full"),
+    (dict(range="full", reference=None), "range='full' needs a reference="),
     (dict(linear=("y",)), "'y' is no tensor argument"),
     (dict(linear=("x",), reference=None), "linear= needs a reference="),
 ]

@@ -15,10 +15,11 @@ import torch
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.reference.envelope import Expected, Precision
+from fuzz.reference.envelope import SAFETY, Expected, Precision
 from fuzz.target.contract import ENVELOPE, Contract
 
-SAFETY = 4.0
+OVERFLOWN = 64.0
+"""By this factor from the largest number of a format, a wrong factor may be why one side overflows."""
 SYMPTOMS = ("nonfinite", "sign", "value")
 
 
@@ -33,6 +34,11 @@ class Comparison:
     @property
     def wrong(self) -> bool:
         return bool(self.symptom.any())
+
+    @property
+    def first_symptom(self) -> str:
+        """The first of SYMPTOMS that an element shows."""
+        return SYMPTOMS[int(self.symptom[self.symptom > 0].min()) - 1]
 
     @property
     def worst(self) -> float:
@@ -102,6 +108,29 @@ def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind
     missing = torch.isfinite(out) & (must_overflow | ~torch.isfinite(value))
     other_inf = torch.isinf(out) & torch.isinf(value) & (torch.sign(out) != torch.sign(value))
     return unexpected | missing | other_inf
+
+
+def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: Comparison) -> list[str]:
+    """The symptoms that an output's elements show, without overflows of one side where there are others.
+
+    A factor that is wrong moves what is near the edge of the range beyond it.
+    """
+    symptom = compared.symptom
+    if output.is_floating_point() and bool((symptom == 1).any()):
+        out, value = output.to(symptom.device).double(), expected.value
+        near = torch.minimum(out.abs(), value.abs()) >= named_dtype(DTYPE_NAMES[output.dtype]).largest / OVERFLOWN
+        others = torch.where((symptom == 1) & near & (torch.sign(out) == torch.sign(value)), 0, symptom)
+        symptom = others if bool(others.any()) else symptom
+    return [name for number, name in enumerate(SYMPTOMS, 1) if bool((symptom == number).any())]
+
+
+def largest_error(output: torch.Tensor, expected: Expected) -> float:
+    """The largest error of an output's finite elements over the largest magnitude that is due; at most 1e300."""
+    value = expected.value
+    out = output.to(value.device).double()
+    finite = torch.isfinite(out) & torch.isfinite(value)
+    error, scale = (float(torch.where(finite, one, 0.0).abs().max()) for one in (out - value, value.double()))
+    return min(error / scale, 1e300) if scale else 1e300 * (error > 0)
 
 
 @lru_cache

@@ -18,6 +18,7 @@ from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_values
 from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
 from fuzz.target.spec import Target
+from fuzz.worker.profile import measured
 
 STAGES = (2, 8, 20, 80)
 """Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
@@ -56,6 +57,7 @@ def evaluate_stacked_reference(
         raise Divergence from error
 
 
+@measured("reference")
 def _evaluate(
     exam: Examination,
     index: int,

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from fuzz.model.outcome import Returned
+from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import Comparison, compare_elements
 from fuzz.oracles.comparison.expected import STAGES, ExpectedOutputs, check_shapes, evaluate_stacked_reference
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_outputs
-from fuzz.reference.envelope import Divergence, Expected
+from fuzz.reference.envelope import Divergence
 
 SUSPECTS = 1
 """Replicas of a plan whose suspect reference is checked by exact values: it is the same reference for all of them."""
@@ -65,12 +66,6 @@ def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[
     suspect = [suspect_reference(outputs[name], one, precision) for name, one in expected.items()]
     rows = torch.cat([one.reshape(count, one.numel() // count) for one in suspect], 1).any(1)
     return [int(row) for row in rows.nonzero().flatten()]
-
-
-def select_expected(expected: Expected, rows: list[int]) -> Expected:
-    """What is expected of some of the replicas."""
-    uncertainty = None if expected.uncertainty is None else expected.uncertainty[rows]
-    return Expected(expected.value[rows], expected.spread[rows], uncertainty)
 
 
 def disagreeing_rows(compared: Sequence[Comparison], pending: Sequence[Examination]) -> list[int]:

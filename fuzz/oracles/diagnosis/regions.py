@@ -26,7 +26,10 @@ def match_input_interval(context: DiagnosisContext, output: str) -> str:
         inside = (right >= low) & (right <= high)
         if bool(inside.any()) or int(wrong.sum()) < 2:
             continue
-        return f"{output} is wrong only {describe_interval(name, low, high, right)}{describe_sign(context, output)}"
+        count = int(wrong.sum())
+        numbers = f"{count} of {count} elements there, 0 of {right.numel()} elsewhere"
+        sign = describe_sign(context, output)
+        return f"{output} is wrong only {describe_interval(name, low, high, right)} ({numbers}){sign}"
     return ""
 
 
@@ -57,11 +60,20 @@ def match_rows_or_columns(context: DiagnosisContext, output: str) -> str:
         places, size = hit.nonzero().flatten().tolist(), hit.numel()
         if len(places) == size or size < ENOUGH:
             continue
-        if len(places) == 1:
-            last = " (the last)" if places[0] == size - 1 else ""
-            return f"{output} is wrong only in {what} {places[0]}{last} of {size}"
-        if places == list(range(places[0], size)):
-            return f"{output} is wrong only from {what} {places[0]} of {size} on"
-        if places == list(range(len(places))):
-            return f"{output} is wrong only up to {what} {places[-1]} of {size}"
+        if place := describe_places(places, size, what):
+            inside = wrong.numel() * len(places) // size
+            return (
+                f"{output} is wrong only {place} "
+                f"({int(wrong.sum())} of {inside} elements there, 0 of {wrong.numel() - inside} elsewhere)"
+            )
     return ""
+
+
+def describe_places(places: list[int], size: int, what: str) -> str:
+    """Rows, columns or elements in words, where they are one, or all from one on or up to one; else empty."""
+    if len(places) == 1:
+        last = " (the last)" if places[0] == size - 1 else ""
+        return f"in {what} {places[0]}{last} of {size}"
+    if places == list(range(places[0], size)):
+        return f"from {what} {places[0]} of {size} on"
+    return f"up to {what} {places[-1]} of {size}" if places == list(range(len(places))) else ""

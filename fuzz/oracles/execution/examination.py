@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -86,9 +87,10 @@ class Examination:
     def precision(self) -> Precision:
         dtypes = (value.dtype for call in self.plan.calls for value in call.tensors.values())
         declared = self.target.accumulate
-        return make_precision(
+        precision = make_precision(
             self.backend.arithmetic, working_dtype(declared, dtypes), self.target.dot, declared == "inputs"
         )
+        return replace(precision, largest=sys.float_info.max) if self.target.range == "full" else precision
 
     @cached_property
     def returned(self) -> Returned:

@@ -19,6 +19,7 @@ from fuzz.model.recipes.torch_values import from_bits, tensors
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.execution.examination import Examination, ReplicaOutputs, ReplicaStack, Values
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.profile import measured
 
 LARGEST = 1 << 26
 """Bytes that the arguments of replicas may have together."""
@@ -88,6 +89,7 @@ def record_and_replay(
     return (trace, replayed) if replayed is not None and matches_single_run(replayed, 0, outputs) else (None, None)
 
 
+@measured("launch")
 def replay(backend: Backend, trace: LaunchTrace, values: Values, order: int | None) -> ReplayResult:
     """Replays the launches for all replicas. Raises Unattributed where the device fails."""
     try:
@@ -98,6 +100,7 @@ def replay(backend: Backend, trace: LaunchTrace, values: Values, order: int | No
         raise
 
 
+@measured("generation")
 def replica_values(value: Argument, dims: Mapping[str, int], count: int, device: str) -> torch.Tensor:
     """The values of an argument in the first replicas, (count, *stored shape)."""
     shape = value.layout.stored(resolve(value.shape, dims))

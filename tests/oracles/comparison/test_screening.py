@@ -53,7 +53,7 @@ def groups(made: Target, count: int) -> list[ReplicaGroup]:
 def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: str) -> None:
     launcher = load_planted(layernorm, bug)[1] if bug else layernorm.launcher
     found = 0
-    for group in groups(layernorm, 15):
+    for group in groups(layernorm, 7):
         alone = reports(layernorm, launcher, group, together=False)
         assert reports(layernorm, launcher, group, together=True) == alone
         found += sum(report.primary_finding is not None for report in alone)
@@ -71,7 +71,7 @@ def test_replicas_with_labels_of_their_own_are_screened_at_once(name: str, bug: 
     made = load(name)
     launcher = load_planted(made, bug)[1] if bug else made.launcher
     found = 0
-    for group in groups(made, 12):
+    for group in groups(made, 6):
         alone = reports(made, launcher, group, together=False)
         all_of_it = exams(made, launcher, group)
         screen(all_of_it)

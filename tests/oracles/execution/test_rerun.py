@@ -31,11 +31,11 @@ def active(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def plans(name: str) -> list[Case]:
+def plans(name: str, count: int) -> list[Case]:
     engine = RandomEngine(load(name), 0)
     drawn = (engine.case(number) for number in range(300, 500))
     fitting = [plan for plan in drawn if plan.elements() < 600 and len(plan.calls) == 1]
-    return [plan for plan in fitting if not any(value.layout.reach for value in plan.last.tensors.values())][:12]
+    return [plan for plan in fitting if not any(value.layout.reach for value in plan.last.tensors.values())][:count]
 
 
 def requests(oracle: RerunOracle, exams: Sequence[Examination]) -> list[Requests]:
@@ -52,7 +52,7 @@ def requests(oracle: RerunOracle, exams: Sequence[Examination]) -> list[Requests
 def test_replicas_run_again_together_as_each_would_alone(name: str) -> None:
     made, compared = load(name), set()
     runner = CaseRunner(made, made.launcher, backend("cpu"))
-    for plan in plans(name):
+    for plan in plans(name, 6):
         exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack][1:]
         for oracle in ORACLES:
             if not exams or not oracle.applies(made, plan):
@@ -69,7 +69,7 @@ def test_only_replicas_that_differ_are_compared_element_by_element(monkeypatch: 
     compare = Mock(side_effect=deterministic.compare_bits)
     monkeypatch.setattr(deterministic, "compare_bits", compare)
     runner = CaseRunner(made, load_planted(made, bug)[1] if bug else made.launcher, backend("cpu"))
-    for plan in plans("layernorm_bw"):
+    for plan in plans("layernorm_bw", 12):
         exams = [exam for exam in runner.run_replicas(plan, COUNT) if exam.stack]
         findings += deterministic.Deterministic().check(exams)
     # Floating addition in another order need not differ: some replicas have a finding, some have none.

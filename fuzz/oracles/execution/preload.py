@@ -16,6 +16,8 @@ from triton.runtime import cache
 import fuzz.backends.cpu.interface
 import fuzz.oracles
 import fuzz.oracles.examine
+from fuzz.backends.cpu.runtime.compiler import source_hash, version
+from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
 from fuzz.reference.envelope import cache_noise
 
 with suppress(ImportError):
@@ -29,6 +31,12 @@ with suppress(ImportError):
 
 torch.set_num_threads(1)
 cache_noise()
+with suppress(RuntimeError):
+    compile_in_process("", "nothing")
+with suppress(RuntimeError):
+    # Hashes of the C compiler and of the processor.
+    version()
+source_hash()
 # Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
 getattr(cache, "triton_key", lambda: None)()
 

@@ -18,12 +18,14 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import VERDICTS, Finding, Verdict
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
-from fuzz.model.recipes import Exact
+from fuzz.model.recipes import Exact, recipe
 from fuzz.oracles.accuracy import Accuracy
-from fuzz.oracles.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
+from fuzz.oracles.comparison.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
+from fuzz.reference import exact
 from fuzz.reference.envelope import Expected, make_precision
+from fuzz.reference.exact import evaluate_exact
 from fuzz.target.contract import ulps
 from fuzz.target.spec import declare, size, tensor
 
@@ -79,6 +81,10 @@ def words(*values: float) -> list[int]:
 
 def stable(x: torch.Tensor) -> Outputs:
     return dict(y=x * torch.special.erfc(-x))
+
+
+def twice_too_large(x: torch.Tensor) -> Outputs:
+    return dict(y=2 * x * torch.special.erfc(-x))
 
 
 def unstable(x: torch.Tensor) -> Outputs:
@@ -152,8 +158,26 @@ def test_a_baselines_bits_are_not_adjudicated() -> None:
 def test_without_mpmath_the_verdict_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "fuzz.reference.exact", None)
     found = Finding("accuracy", ("y",), "value", "wrong")
-    verdict = adjudicate(examined(stable, stable, *words(2.0)), found, 1.0)
+    verdict = adjudicate(examined(twice_too_large, stable, *words(2.0)), found, 1.0)
     assert verdict == Verdict("unadjudicated", "mpmath is not installed", finding=found)
+
+
+def test_without_an_exact_value_only_what_is_far_off_a_certain_reference_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "fuzz.reference.exact", None)
+    found = Finding("accuracy", ("y",), "value", "wrong")
+
+    def a_little_wrong(x: torch.Tensor) -> Outputs:
+        return dict(y=(x * torch.special.erfc(-x.double()) * (1 + 2.0**-16)).float())
+
+    verdicts = {
+        (kernel, reference, x): adjudicate(examined(kernel, reference, *words(x)), found, 1.0).name
+        for kernel, reference, x in (
+            *((a_little_wrong, stable, 2.0), (twice_too_large, unstable, -6.5), (twice_too_large, stable, -6.5)),
+        )
+    }
+    assert list(verdicts.values()) == ["undecided", "undecided", "unadjudicated"]
 
 
 @pytest.mark.parametrize("verdict", [Verdict("kernel", digits=100), Verdict("unadjudicated", "no rule for x")])
@@ -169,3 +193,30 @@ def test_a_verdict_is_one_of_a_list() -> None:
     )
     with pytest.raises(ValueError, match="no verdict 'maybe'"):
         Verdict("maybe")
+
+
+def test_of_a_large_call_the_rows_that_disagree_are_adjudicated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What else there is would take more time than there is."""
+    rows, columns = size("R", 1, 1000), size("C", 1, 1000)
+
+    def softmax(x: torch.Tensor) -> Outputs:
+        y = torch.softmax(x, -1)
+        y[300, 2] *= 1.001
+        return dict(y=y)
+
+    target = declare(softmax, x=tensor(rows, columns), batch=rows, reference=lambda x: dict(y=torch.softmax(x, -1)))
+    x = Argument(("R", "C"), "float32", recipe("normal", 1))
+    case = Case("t", (Call({"R": 400, "C": 100}, {"x": x}),))
+    exam = Examination(target, softmax, case, BACKENDS["cpu"], run(target, softmax, case.calls, BACKENDS["cpu"]))
+    found = Accuracy().check_case(exam)
+    assert found is not None and [element.index for element in found.elements] == [(300, 2)]
+    seen: list[int] = []
+
+    def evaluate(reference: Any, inputs: Mapping[str, Any], **limits: Any) -> Any:
+        seen.append(inputs["x"].numel())
+        return evaluate_exact(reference, inputs, **limits)
+
+    monkeypatch.setattr(exact, "evaluate_exact", evaluate)
+    verdict = adjudicate(exam, found, 30.0)
+    assert (verdict.name, seen) == ("kernel", [100])
+    assert verdict.finding is not None and verdict.finding.elements[0].exact[:8] == verdict.finding.elements[0].want[:8]

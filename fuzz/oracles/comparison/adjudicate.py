@@ -12,20 +12,23 @@ import torch
 from fuzz.errors import Unadjudicated
 from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
+from fuzz.oracles.comparison.batch_rows import find_rows, outputs_of_rows, select_expected, select_rows
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
-from fuzz.oracles.comparison.elements import SAFETY, compare_elements
+from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
 from fuzz.oracles.execution.examination import Examination
-from fuzz.reference.envelope import COTANGENT, Expected, Precision, with_gradients
+from fuzz.reference.envelope import COTANGENT, SAFETY, Expected, Precision, with_gradients
 from fuzz.target.contract import ENVELOPE, Contract
 
 if TYPE_CHECKING:
     from fuzz.reference.exact import ExactOutputs
 
 LAST = len(STAGES) - 1
-ELEMENTS = 4096
+ELEMENTS = 1 << 18
 """Elements of the largest call that is adjudicated."""
+CERTAIN, FAR = 16.0, 64.0
+"""Bound over float64's own error, and error over bound, from which on a finding needs no exact value."""
 PERTURBATIONS, CONDITIONING = 2, 4.0
 """How often inputs are perturbed in their last digits, and how many times that change a stable reference may err."""
 
@@ -35,11 +38,16 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     index = finding.call
     if finding.symptom == "bits":
         return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
+    expected = evaluate_reference(exam, index, LAST)
+    rows = find_rows(exam, index, finding)
+    verdict = None if rows is None else adjudicate_rows(exam, finding, expected, rows, seconds)
+    if verdict is not None:
+        return verdict
     try:
         exact = evaluate_exact_outputs(exam, index, seconds)
     except Unadjudicated as reason:
-        return Verdict("unadjudicated", str(reason), finding=finding)
-    expected = evaluate_reference(exam, index, LAST)
+        name = "unadjudicated" if is_beyond_doubt(exam, index, expected) else "undecided"
+        return Verdict(name, str(reason), finding=finding)
     outputs = exam.returned.calls[index].outputs
     kernel, reference = {}, {}
     for name, output in outputs.items():
@@ -55,6 +63,39 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
         wrong = reference_finding(exam, index, reference, expected, exact)
         return Verdict("reference", "", exact.digits, wrong, exact.proof)
     return Verdict("undecided", "", exact.digits, finding, exact.proof)
+
+
+def adjudicate_rows(
+    exam: Examination, finding: Finding, expected: Mapping[str, Expected], rows: torch.Tensor, seconds: float
+) -> Verdict | None:
+    """The verdict that the kernel is wrong, by the rows of the finding's elements alone; None where they do not say."""
+    try:
+        exact = evaluate_exact_outputs(exam, finding.call, seconds, rows=rows)
+    except Unadjudicated:
+        return None
+    wrong = False
+    for name, output in outputs_of_rows(exam, finding.call, rows).items():
+        one = select_expected(expected[name], rows.tolist())
+        wrong |= bool(find_faults(output, one, exact.values[name], exam.precision, exam.target.contract)[0].any())
+    if not wrong:
+        return None
+    place = {row: number for number, row in enumerate(rows.tolist())}
+    elements = tuple(
+        add_exact_value(element, exact, (place[element.index[0]], *element.index[1:])) for element in finding.elements
+    )
+    return Verdict("kernel", "", exact.digits, replace(finding, elements=elements), exact.proof)
+
+
+def is_beyond_doubt(exam: Examination, index: int, expected: Mapping[str, Expected]) -> bool:
+    """Whether some element is so far off that float64's value is evidence enough, which was measured to be certain."""
+    outputs = exam.returned.calls[index].outputs
+    for name, one in expected.items():
+        compared = compare_elements(outputs[name], one, exam.precision, exam.target.contract)
+        own = torch.zeros_like(compared.bound) if one.uncertainty is None else SAFETY * one.uncertainty
+        certain = own <= compared.bound / CERTAIN
+        if bool(((compared.symptom > 0) & certain & (compared.ratio > FAR)).any()):
+            return True
+    return False
 
 
 def _any(masks: Mapping[str, torch.Tensor]) -> bool:
@@ -98,8 +139,12 @@ def evaluate_exact_outputs(
     *,
     quick: bool = False,
     perturbation: int | None = None,
+    rows: torch.Tensor | None = None,
 ) -> ExactOutputs:
-    """The exact outputs of a call, with perturbed inputs if `perturbation` seeds one. May raise `Unadjudicated`."""
+    """The exact outputs of a call, with perturbed inputs if `perturbation` seeds one. May raise `Unadjudicated`.
+
+    With `rows` they are those of a call with these rows of the batch alone.
+    """
     try:
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
     except ImportError:
@@ -109,6 +154,8 @@ def evaluate_exact_outputs(
     inputs, cotangents = reference_inputs(exam, index)
     arguments: dict[str, Any] = {n: as_float64(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}
     arguments |= {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
+    if rows is not None:
+        arguments = select_rows(exam, index, arguments, rows)
     if perturbation is not None:
         arguments = perturb_inputs(arguments, perturbation)
     limits: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
@@ -120,7 +167,7 @@ def evaluate_exact_outputs(
         exact = evaluate_exact(joint, arguments, **limits)
     else:
         exact = evaluate_exact(target.reference, arguments, **limits)
-    outputs = exam.returned.calls[index].outputs
+    outputs = outputs_of_rows(exam, index, rows)
     for name, output in outputs.items():
         if name not in exact.values or exact.values[name].shape != tuple(output.shape):
             raise Unadjudicated(f"exact values have no output {name!r} of shape {tuple(output.shape)}")
@@ -182,11 +229,11 @@ def to_cpu(expected: Expected) -> Expected:
     return replace(expected, value=expected.value.cpu())
 
 
-def add_exact_value(element: Element, exact: ExactOutputs) -> Element:
-    """An element with its exact value."""
+def add_exact_value(element: Element, exact: ExactOutputs, index: tuple[int, ...] | None = None) -> Element:
+    """An element with its exact value, which stands at `index`, unless at the element's own."""
     from fuzz.reference.exact import format_number
 
-    return replace(element, exact=format_number(exact.values[element.output][element.index]))
+    return replace(element, exact=format_number(exact.values[element.output][index or element.index]))
 
 
 def reference_finding(

@@ -1,0 +1,35 @@
+"""Recognises what a kernel that keeps intermediate values in the dtype of its inputs makes wrong."""
+
+from __future__ import annotations
+
+from fuzz.oracles.comparison.elements import compare_elements
+from fuzz.oracles.comparison.expected import STAGES, THOROUGH, evaluate_reference
+from fuzz.oracles.execution.examination import Examination
+from fuzz.reference.envelope import make_precision, working_dtype
+
+STAGE = STAGES.index(THOROUGH)
+
+
+def describe_input_precision(exam: Examination, least: Examination) -> str:
+    """What the target may promise instead, where that explains all that is wrong in two cases; else empty."""
+    if exam.target.accumulate == "inputs" or exam.target.contract.kind != "envelope":
+        return ""
+    dtypes = {find_input_dtype(one) for one in (exam, least)}
+    if "float32" in dtypes or not all(agrees_in_input_precision(one) for one in (exam, least)):
+        return ""
+    kept = " or ".join(sorted(dtypes))
+    return f'nothing is wrong if a value may be rounded to {kept} on the way; accumulate="inputs" promises no more'
+
+
+def find_input_dtype(exam: Examination) -> str:
+    """The coarsest floating dtype among the inputs of the last call, float32 at best."""
+    return working_dtype("inputs", (value.dtype for value in exam.case.last.tensors.values()))
+
+
+def agrees_in_input_precision(exam: Examination) -> bool:
+    """Whether no output of the last call disagrees where the working precision is that of its inputs."""
+    call = len(exam.case.calls) - 1
+    precision = make_precision(exam.backend.arithmetic, find_input_dtype(exam), exam.target.dot, True)
+    expected = evaluate_reference(exam, call, STAGE, precision=precision)
+    outputs = exam.returned.calls[call].outputs
+    return not any(compare_elements(outputs[name], one, precision).wrong for name, one in expected.items())
