@@ -93,10 +93,17 @@ def base_recipe(values: Values) -> Recipe | None:
 
 
 def resize(call: Call, dims: Mapping[str, int]) -> Call:
-    """The call with other dims; recipes make as many values, exact values are cut or repeated to fit."""
+    """The call with other dims; recipes make as many values, exact values are cut or repeated to fit.
+
+    Overrides of a recipe's elements that the smaller tensor lacks are left out.
+    """
     for name, value in call.tensors.items():
         if isinstance(value.values, Exact):
             call = call.with_argument(name, replace(value, values=_resize_exact(value, call.dims, dims)))
+        elif isinstance(value.values, Patched):
+            size = math.prod(value.stored_shape(dims))
+            kept = tuple(one for one in value.values.overrides if one[0] < size)
+            call = call.with_argument(name, replace(value, values=replace(value.values, overrides=kept)))
     return replace(call, dims=dims)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.provenance import Provenance
+from fuzz.model.severity import Grade
 from fuzz.text import clean_text
 
 STATUSES = ("open", "fixed", "accepted")
@@ -18,7 +19,10 @@ MAX_OUTPUTS_IN_NAME = 80
 
 @dataclass(frozen=True)
 class Entry:
-    """A corpus entry. `also` holds summaries of other findings in the same case (`Finding.summary`)."""
+    """A corpus entry. `also` holds summaries of other findings in the same case (`Finding.summary`).
+
+    `grade` is the finding's severity, None where it is not graded.
+    """
 
     case: Case
     finding: Finding | None = None
@@ -27,6 +31,7 @@ class Entry:
     planted: str = ""
     also: tuple[str, ...] = ()
     provenance: Provenance = Provenance()
+    grade: Grade | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "why", clean_text(self.why))
@@ -35,6 +40,20 @@ class Entry:
     @property
     def digest(self) -> str:
         return digest(self.case)
+
+    @property
+    def severity(self) -> str | None:
+        """The finding's severity; None where it is not graded."""
+        return self.grade.severity if self.grade else None
+
+    @property
+    def typical_entry(self) -> Entry | None:
+        """The same entry of its typical case; None without one."""
+        typical = self.grade.typical if self.grade else None
+        if typical is None:
+            return None
+        provenance = replace(self.provenance, rate=None, verdict=None, diagnosis=(), cross_checks={})
+        return replace(self, case=typical.case, finding=typical.finding, also=(), provenance=provenance, grade=None)
 
     @property
     def name(self) -> str:

@@ -6,10 +6,16 @@ finding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
-from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle_spec
+from fuzz.model.oracle_specs import ACCURACY, FAULT, ORACLE_NAMES, PARITY, SYMPTOMS, find_oracle_spec
 from fuzz.text import clean_text
+
+Subject = tuple[str, ...]
+FAULT_DETAIL = re.compile(r"(?:raised|the worker process died of) (exit status \d+|[\w.]+)")
+"""What of a fault's message names its kind: the type of an exception, or a signal."""
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
@@ -41,9 +47,11 @@ class Element:
 class Finding:
     """What one oracle saw in one case. `call` is the index of the call that shows it, `ratio` error over bound.
 
-    `source_line` is that of an access, where the oracle knows it. `change` is the argument that was changed, and the
-    number by which it was, where a rerun with a changed argument shows the finding. Texts are made storable and
-    printable (`text.clean_text`), whatever a launcher raised or returned.
+    `source_line` is that of an access, or of what raised, where the oracle knows it. `change` is the argument that was
+    changed, and the number by which it was, where a rerun with a changed argument shows the finding. `kinds` are
+    (output, symptom) of every class of symptom that an output shows, where the oracle tells outputs apart. `error` is
+    the largest error over the largest value of an output, and `least_error` that of findings that show the symptom of
+    this one. Texts are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
     """
 
     oracle: str
@@ -57,6 +65,9 @@ class Finding:
     compared: int = 0
     source_line: str = ""
     change: tuple[str, float] | None = None
+    kinds: tuple[tuple[str, str], ...] = field(default=(), compare=False)
+    error: float = field(default=0.0, compare=False)
+    least_error: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:
@@ -101,11 +112,64 @@ class Finding:
         """An accuracy finding as it is told where another backend does not see it: both do not compute the same."""
         return replace(self, oracle=PARITY.name, symptom="value", message=PARITY_PREFIX + self.message)
 
-    def same_bug(self, other: Finding) -> bool:
-        """Whether other may be the same bug: the same oracle, and an output, tensor or the source line in common.
+    @property
+    def symptom_class(self) -> str:
+        """The class of the symptom, with the type of what was raised, or the signal of which the process died."""
+        detail = FAULT_DETAIL.match(self.message) if self.oracle == FAULT.name else None
+        return " ".join(
+            (find_oracle_spec(self.oracle).symptom_class(self.symptom), *(detail.groups() if detail else ()))
+        )
 
-        Which pointer a 32-bit offset is too small for depends on which tensor is huge.
-        """
+    @property
+    def subjects(self) -> frozenset[Subject]:
+        """What it is about, as (oracle, class of symptom, output or tensor); of an oracle with one bug, its name."""
+        kinds = self.kinds or tuple((output, self.symptom) for output in self.outputs)
+        return frozenset().union(*(self._subjects_of(*kind) for kind in kinds))
+
+    def _subjects_of(self, output: str, symptom: str) -> set[Subject]:
+        spec = find_oracle_spec(self.oracle)
+        if spec.one_bug_per_target:
+            return {(self.oracle,)}
+        if symptom == "offset-overflow":
+            # Which pointer a 32-bit offset is too small for depends on which tensor is huge.
+            return {(self.oracle, symptom)}
+        name = self.symptom_class if symptom == self.symptom else spec.symptom_class(symptom)
+        return {(self.oracle, name, *subject) for subject in spec.subjects(symptom, [output])}
+
+    @property
+    def of_filed_class(self) -> Finding:
+        """The part that shows the class of symptom under which it is filed."""
+        filed = {subject for subject in self.subjects if subject[1:2] in ((), (self.symptom_class,))}
+        return self.restricted_to(filed) or self
+
+    def restricted_to(self, subjects: Collection[Subject]) -> Finding | None:
+        """The part of the finding that is about some of these subjects; None where there is none."""
+        kinds = self.kinds or tuple((output, self.symptom) for output in self.outputs)
+        kept = tuple(kind for kind in kinds if self._subjects_of(*kind) & set(subjects))
+        if not kept:
+            return None
+        symptom = min((symptom for _, symptom in kept), key=SYMPTOMS[self.oracle].index)
+        return replace(self, outputs=tuple(dict.fromkeys(output for output, _ in kept)), symptom=symptom, kinds=kept)
+
+    def shares_place(self, other: Finding) -> bool:
+        """Whether both are of one class at one source line of the kernel or launcher: then they have one cause."""
+        same_class = (self.oracle, self.symptom_class) == (other.oracle, other.symptom_class)
+        return same_class and self.source_line != "" and self.source_line == other.source_line
+
+    def is_other_fault(self, other: Finding) -> bool:
+        """Whether both are faults, of different kinds or raised at different lines."""
+        if not self.oracle == other.oracle == FAULT.name:
+            return False
+        lines = {self.source_line, other.source_line} - {""}
+        return self.symptom_class != other.symptom_class or len(lines) > 1
+
+    def shows_symptom_of(self, other: Finding) -> bool:
+        """Whether both are of one oracle, with the class of symptom in one output, or the place, in common."""
+        shared = self.subjects & other.subjects and not self.is_other_fault(other) and self.error >= other.least_error
+        return self.shares_place(other) or bool(shared)
+
+    def shares_output(self, other: Finding) -> bool:
+        """Whether both are of one oracle, with an output, tensor or source line in common, whatever the symptoms."""
         if self.oracle != other.oracle:
             return False
         spec = find_oracle_spec(self.oracle)

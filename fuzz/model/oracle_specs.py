@@ -7,8 +7,8 @@ of fuzz/oracles/NAME.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 Subjects = set[tuple[str, ...]]
 
@@ -28,7 +28,9 @@ class OracleSpec:
     `one_bug_per_target` says that one target has one such bug, as which outputs are affected is chance. `compares_runs`
     says that it compares two runs of which both may be wrong, `has_diagnosis` that its class can say more of a finding
     than its message does. `subjects` gives what a finding of a symptom in these outputs is about: findings that have
-    one in common may be one bug.
+    one in common may be one bug. `classes` maps symptoms to their class, where that is not the symptom itself: a cause
+    may show any symptom of one class. What `is_promise` reports is never of low severity: harm to memory and to inputs,
+    and what holds only where a target states it.
     """
 
     name: str
@@ -39,7 +41,13 @@ class OracleSpec:
     one_bug_per_target: bool = False
     compares_runs: bool = False
     has_diagnosis: bool = False
+    is_promise: bool = False
     subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
+    classes: Mapping[str, str] = field(default_factory=dict)
+
+    def symptom_class(self, symptom: str) -> str:
+        """The class of a symptom."""
+        return self.classes.get(symptom, symptom)
 
 
 def affected_tensors(symptom: str, outputs: Iterable[str]) -> Subjects:
@@ -53,31 +61,52 @@ FAULT = OracleSpec(
     "fault",
     "the kernel crashes, hangs, raises or does not compile",
     ("died", "hung", "raised", "out-of-memory", "compile-error"),
+    is_promise=True,
 )
 BOUNDS = OracleSpec(
     "bounds",
     "memory is read or written where it must not be, or left unwritten",
     ("offset-overflow", "stray-write", "write-conflict", "race", "stray-read", "unwritten-read", "unwritten"),
     stops=False,
+    classes={
+        **dict.fromkeys(("stray-write", "stray-read"), "stray"),
+        **dict.fromkeys(("write-conflict", "race"), "conflict"),
+        **dict.fromkeys(("unwritten-read", "unwritten"), "unwritten"),
+    },
+    is_promise=True,
 )
 MUTATION = OracleSpec(
-    "mutation", "an input is written, or an output shares its memory", ("written", "aliased"), stops=False
+    "mutation",
+    "an input is written, or an output shares its memory",
+    ("written", "aliased"),
+    stops=False,
+    is_promise=True,
 )
 REJECTS = OracleSpec(
-    "rejects", "an input outside the contract is computed instead of refused", ("accepted",), share=(12, 16)
+    "rejects",
+    "an input outside the contract is computed instead of refused",
+    ("accepted",),
+    share=(12, 16),
+    is_promise=True,
 )
 ACCURACY = OracleSpec(
     "accuracy",
     "a result is further from the reference than honest rounding allows",
     ("nonfinite", "sign", "value", "bits", "reference"),
     has_diagnosis=True,
+    classes={"sign": "value"},
+)
+AUTOGRAD_SYMPTOMS = (
+    *("missing", "raised", "subset", "no-grad"),
+    *("before", "beside", "after", "twice", "saved", "between"),
 )
 AUTOGRAD = OracleSpec(
     "autograd",
     "a gradient is wrong in a graph with other operations",
-    ("missing", "raised", "subset", "no-grad", "before", "beside", "after", "twice", "saved", "between"),
+    AUTOGRAD_SYMPTOMS,
     share=(8, 16),
     subjects=affected_tensors,
+    classes=dict.fromkeys(AUTOGRAD_SYMPTOMS, "gradient"),
 )
 DETERMINISTIC = OracleSpec(
     "deterministic",
@@ -86,6 +115,7 @@ DETERMINISTIC = OracleSpec(
     share=(4, 16),
     one_bug_per_target=True,
     has_diagnosis=True,
+    is_promise=True,
 )
 # Invariance does not apply to cases without a split, layout not to contiguous ones: of all cases each of them examines
 # one in 16 at least, where plans have several replicas.
@@ -95,6 +125,8 @@ INVARIANCE = OracleSpec(
     ("bits", "drift"),
     share=(1, 3),
     compares_runs=True,
+    classes={"drift": "bits"},
+    is_promise=True,
 )
 LAYOUT = OracleSpec(
     "layout",
@@ -102,6 +134,7 @@ LAYOUT = OracleSpec(
     ("bits", "drift"),
     share=(4, 12),
     compares_runs=True,
+    classes={"drift": "bits"},
 )
 SCALING = OracleSpec(
     "scaling",
@@ -109,6 +142,7 @@ SCALING = OracleSpec(
     ("scale", "shift", "permutation"),
     share=(8, 16),
     compares_runs=True,
+    is_promise=True,
 )
 PARITY = OracleSpec(
     "parity",

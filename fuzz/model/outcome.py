@@ -68,7 +68,10 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Raised:
+    """`source_line` is file:line of the code, neither Triton's, torch's nor of this package, that raised."""
+
     message: str
+    source_line: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,16 @@ from typing import Any
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding, Verdict
-from fuzz.model.oracle_specs import ACCURACY, BOUNDS, MUTATION, find_oracle_spec
+from fuzz.model.finding import Finding, Subject, Verdict
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
+from fuzz.model.severity import Grade, is_at_least
+from fuzz.triage.triggers import Trigger, all_hold
 
 REFERENCE = "reference"
-"""The symptom of a reference that is wrong: another cause than a kernel that is."""
-NONFINITE, FINITE = "nonfinite", ("sign", "value")
-"""Symptoms of NaN and infinities, and of wrong numbers: on one output they may well have different causes."""
+"""The symptom of a reference that is wrong, which the oracle, or the verdict on any other symptom, says."""
+NONFINITE = "nonfinite"
+"""The symptom of NaN and infinities."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,6 @@ class Example:
         return self.finding.as_parity if self.only_on_cpu else self.finding
 
     @property
-    def blames_reference(self) -> bool:
-        """Whether the oracle itself saw that the reference is wrong, and no output of the kernel."""
-        return (self.oracle_symptom or self.finding.symptom) == REFERENCE
-
-    @property
     def provenance(self) -> Provenance:
         """Verdict, diagnosis and cross-checks, as an entry holds them."""
         return Provenance(verdict=self.verdict, diagnosis=self.diagnosis, cross_checks=self.cross_checks)
@@ -66,30 +62,34 @@ class Sighting:
 class Bug:
     """One cause: the least example of it, how it was first seen, and how often since.
 
-    `outputs` are all that ever disagreed together. `path` is the file of its entry, `known` says that the entry was
-    there before the run, `accepted` that somebody accepted it. `cut_off` is the step of triage in which its time ended.
-    `stateful` bugs need the calls before the last one. `needs` is what must be off its default for this cause to show;
-    a case that lacks some of it has another cause. `value_needs` is the same for wrong numbers that a cause of NaN
-    makes as well; None until such numbers turned out to have this cause. `has_nan_cause` says that NaN in these outputs
-    has another cause, so that the case must not shrink into that one. `aliases` are findings, each with its case, that
-    turned out to be this cause when they were shrunk.
+    `sought` is the part of a finding that stays while its case shrinks: the oracle, the class of the symptom, and at
+    least one of these outputs. `subjects` are what the bug is known to explain, and grow with what is merged into it.
+    `path` is the file of its entry, `known` says that the entry was there before the run, `accepted` that somebody
+    accepted it. `cut_off` is the step of triage in which its time ended. `grade` is its severity, None until it has
+    one. `last_hit` is the index of the last case that it was counted for. `stateful` bugs need the calls before the
+    last one. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
+    which the case must not come to have while it shrinks.
     """
 
     least: Example
     origin: Sighting
     rate: Rate = Rate()
     hits: int = 1
+    last_hit: int = -1
     executions: int = 0
     stateful: bool = False
-    outputs: set[str] = field(default_factory=set)
     path: str = ""
     known: bool = False
     accepted: bool = False
     cut_off: str = ""
-    needs: frozenset[str] = frozenset()
-    value_needs: frozenset[str] | None = None
-    has_nan_cause: bool = False
-    aliases: list[tuple[Finding, Case]] = field(default_factory=list)
+    grade: Grade | None = None
+    triggers: tuple[Trigger, ...] | None = None
+    others: tuple[tuple[Trigger, ...], ...] = ()
+    sought: Finding = field(init=False)
+    subjects: frozenset[Subject] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sought, self.subjects = self.least.finding, self.least.finding.subjects
 
     @property
     def case(self) -> Case:
@@ -102,6 +102,11 @@ class Bug:
         return self.least.finding
 
     @property
+    def needs_clean_workers(self) -> bool:
+        """Whether what ran before in a process may decide whether a case shows it."""
+        return self.stateful or len(self.case.calls) > 1
+
+    @property
     def is_undecided(self) -> bool:
         """Whether kernel and reference differ by no more than either may, so that this is no finding."""
         return self.least.verdict.name == "undecided"
@@ -110,7 +115,11 @@ class Bug:
         """The corpus entry of the least case; `run` are the fields of Provenance that say where it was seen."""
         provenance = replace(self.least.provenance, rate=self.rate, cut_off=self.cut_off, **run)
         also = tuple(other.summary for other in self.least.also)
-        return Entry(self.case, self.least.reported_finding, planted=planted, also=also, provenance=provenance)
+        return Entry(self.case, self.least.reported_finding, "open", "", planted, also, provenance, self.grade)
+
+    def counts(self, threshold: str) -> bool:
+        """Whether it is a finding of this severity or above that nobody has accepted."""
+        return not self.accepted and is_at_least(self.grade.severity if self.grade else None, threshold)
 
     def is_smaller_than(self, other: Bug, defaults: Mapping[str, object]) -> bool:
         """Whether this bug's least case is smaller than another's."""
@@ -122,60 +131,36 @@ class Bug:
         alike = (self.origin.symptom == NONFINITE) == (self.finding.symptom == NONFINITE)
         return (self.origin.case, self.case) if alike else (self.case,)
 
+    def keep_shown_subjects(self) -> None:
+        """Leaves out of its subjects what the least case no longer shows, which may have another cause."""
+        self.subjects = self.subjects & self.finding.subjects or self.subjects
+
+    def may_show_in(self, case: Case) -> bool:
+        """Whether every trigger of the bug holds in a case; False where none is known."""
+        return all_hold(self.triggers or (), case)
+
     @property
-    def widened_finding(self) -> Finding:
-        """The finding with every output that ever disagreed together with one of its own."""
-        return replace(self.finding, outputs=tuple(sorted(self.outputs | set(self.finding.outputs))))
+    def needs_values_only(self) -> bool:
+        """Whether all that it is known to need is values of tensors."""
+        return all(trigger.is_of_values for trigger in self.triggers or ())
 
-    def covers(self, finding: Finding, departures: frozenset[str], case: Case | None = None) -> bool:
-        """Whether a finding has this cause: the same oracle files it, or it is one that the least case also triggers.
+    def is_equal_to(self, other: Bug) -> bool:
+        """Whether both are at one place, shrank to one case with one class of symptom in an output, or are stateful.
 
-        `departures` is what is off its default in the finding's case. What the least case triggers beside its own
-        finding does not explain a case with a smaller dim, which shows it without this cause. An output that is known
-        to be wrong may be wrong in another way in another batch or layout.
+        What earlier calls leave behind shows anywhere.
         """
-        if not self.needs <= departures:
-            return False
-        if (finding.symptom == REFERENCE) != self.least.blames_reference:
-            return False
-        if case is not None and self._is_alias(finding, case):
+        if self.finding.shares_place(other.finding):
             return True
-        if find_oracle_spec(finding.oracle).compares_runs:
-            wrong = [known for known in (self.widened_finding, *self.least.also) if known.oracle == ACCURACY.name]
-            if any(set(known.outputs) & set(finding.outputs) for known in wrong):
-                return True
-        explains_values = self._is_stray_access or self.value_needs is not None and self.value_needs <= departures
-        larger = case is None or has_no_smaller_dim(case, self.case)
-        also = self.least.also if larger and finding.oracle != MUTATION.name else ()
-        alike = (known for known in (self.widened_finding, *also) if known.same_bug(finding))
-        return any(explains_values or not is_number_beside_nan(known, finding) for known in alike)
+        if self.stateful and other.stateful and self.finding.oracle == other.finding.oracle:
+            return True
+        shared = self.subjects & other.sought.subjects and not self.finding.is_other_fault(other.finding)
+        return self.case.key == other.case.key and bool(shared)
 
-    def _is_alias(self, finding: Finding, case: Case) -> bool:
-        """Whether a finding that looked the same, in a case nowhere larger, turned out to have this cause."""
-        return any(looks_alike(known, finding) and has_no_smaller_dim(case, first) for known, first in self.aliases)
-
-    @property
-    def _is_stray_access(self) -> bool:
-        """Whether an access is wrong: what it reads may be poison, which is NaN, or some number."""
-        return self.finding.oracle == BOUNDS.name
-
-    def may_hide(self, finding: Finding) -> bool:
-        """Whether this is a cause of NaN where the finding is a wrong number, of which it need not be the cause."""
-        alike = (known for known in (self.widened_finding, *self.least.also) if known.same_bug(finding))
-        return not self._is_stray_access and any(is_number_beside_nan(known, finding) for known in alike)
-
-
-def has_no_smaller_dim(case: Case, least: Case) -> bool:
-    """Whether no dim of a case's last call is smaller than that of another case."""
-    sizes = least.last.dims
-    return all(size >= sizes.get(name, size) for name, size in case.last.dims.items())
-
-
-def looks_alike(known: Finding, finding: Finding) -> bool:
-    """Whether both may be one bug and have the same symptom."""
-    return known.same_bug(finding) and known.symptom == finding.symptom
-
-
-def is_number_beside_nan(known: Finding, finding: Finding) -> bool:
-    """Whether a finding is a wrong number where the known one is NaN or infinite."""
-    return known.symptom == NONFINITE and finding.symptom in FINITE
+    def was_seen_with(self, other: Bug) -> bool:
+        """Whether one case showed both, with no two classes of symptom in one output."""
+        shown = (self.sought, self.least.finding, *self.least.also)
+        together = any(finding.subjects & other.subjects for finding in shown)
+        mixed = {(subject[0], *subject[2:]) for subject in self.subjects - other.subjects} & {
+            (subject[0], *subject[2:]) for subject in other.subjects - self.subjects
+        }
+        return together and not mixed

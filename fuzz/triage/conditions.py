@@ -1,12 +1,25 @@
-"""Names what a shrunk case needs to show its finding: what shrinking could not set to its default."""
+"""Says in words what a shrunk case needs to show its finding, as far as it was tried with and without."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from fuzz.model.case import Case
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.target.spec import Target
+from fuzz.triage.triggers import (
+    Agrees,
+    Edit,
+    drop_launch_option,
+    keep_last_call,
+    set_contiguous,
+    set_dtype,
+    set_option,
+)
+
+MAX_CHOICES = 4
+"""Other choices of an option that are tried."""
 
 LAUNCH_OPTIONS = {
     "config": "autotuner configuration",
@@ -15,9 +28,19 @@ LAUNCH_OPTIONS = {
 }
 
 
-def describe_triggers(case: Case, target: Target) -> tuple[str, ...]:
-    """What is off its default in the least case, in words. Shrinking tried the default of each."""
-    return tuple(dict.fromkeys(_describe_departures(case, target)))
+Alternative = tuple[str, Edit]
+
+
+def describe_conditions(case: Case, target: Target, agrees: Agrees) -> tuple[str, ...]:
+    """What is off its default in the least case, in words: `only` where every alternative was tried, and agrees."""
+    sentences = []
+    for present, alternatives, is_all in _departures(case, target):
+        agreeing = [name for name, change in alternatives if agrees(change(case))]
+        if is_all and len(agreeing) == len(alternatives):
+            sentences.append(f"only {present}")
+        elif agreeing:
+            sentences.append(f"{present}, not {' or '.join(agreeing)}")
+    return tuple(dict.fromkeys(sentences))
 
 
 def non_defaults(case: Case, target: Target) -> frozenset[str]:
@@ -32,17 +55,27 @@ def non_defaults(case: Case, target: Target) -> frozenset[str]:
     return frozenset(names)
 
 
-def _describe_departures(case: Case, target: Target) -> Iterator[str]:
+def _departures(case: Case, target: Target) -> Iterator[tuple[str, list[Alternative], bool]]:
+    """(what is off its default, alternatives to it, whether these are all that there are)."""
+    tried: list[Alternative]
     if len(case.calls) > 1:
-        yield f"only after {'another call' if len(case.calls) == 2 else f'{len(case.calls) - 1} other calls'}"
+        before = "another call" if len(case.calls) == 2 else f"{len(case.calls) - 1} other calls"
+        yield f"after {before}", [("alone", keep_last_call)], True
     for name, value in case.last.tensors.items():
-        default = target.defaults.get(name)
-        if value.dtype != default and default is not None:
-            yield f"only with {name} in {value.dtype}"
+        declared = target.tensors.get(name)
+        if declared and value.dtype != declared.dtypes[0]:
+            dtypes = [dtype for dtype in declared.dtypes if dtype != value.dtype]
+            tried = [(f"in {dtype}", partial(set_dtype, target, name, dtype)) for dtype in dtypes]
+            yield f"with {name} in {value.dtype}", tried, True
         if value.layout != CONTIGUOUS:
-            yield f"only where {name} is {value.layout.kind}"
+            tried = [("where it is contiguous", partial(set_contiguous, target, name))]
+            yield f"where {name} is {value.layout.kind}", tried, False
     for name, option in case.last.options.items():
-        if option != target.defaults.get(name):
-            yield f"only with {name}={option!r}"
+        choices = target.options[name].choices
+        if option != choices[0]:
+            others = [choice for choice in choices if choice != option]
+            tried = [(f"with {name}={one!r}", partial(set_option, target, name, one)) for one in others[:MAX_CHOICES]]
+            yield f"with {name}={option!r}", tried, len(others) <= MAX_CHOICES
     for name, number in (case.last.launch.as_dict() if case.last.launch else {}).items():
-        yield f"only with {LAUNCH_OPTIONS[name]} {number}"
+        tried = [("without", partial(drop_launch_option, name))]
+        yield f"with {LAUNCH_OPTIONS[name]} {number}", tried, False

@@ -14,11 +14,12 @@ from fuzz.backends.interpreter import InterpreterBackend
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
+from fuzz.text import clean_text
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER, Examine, WorkerConfig, report_outcome
 
-MAX_REASON = 60
+MAX_REASON = 160
 """Characters of the reason why a backend cannot run a case."""
 AGREES, DISAGREES = "agrees", "disagrees"
 
@@ -54,8 +55,8 @@ def run_on(config: WorkerConfig, case: Case, finding: Finding, memory: int, time
         answer = worker.call(Examine(case))
     report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
     if report.outcome != "returned":
-        return f"cannot run it: {report.outcome[:MAX_REASON]}"
-    return AGREES if any(other.same_bug(finding) for other in report.findings) else DISAGREES
+        return f"cannot run it: {clean_text(report.outcome, MAX_REASON)}"
+    return AGREES if any(other.shares_output(finding) for other in report.findings) else DISAGREES
 
 
 def only_on_cpu(cross_checks: Mapping[str, str]) -> bool:

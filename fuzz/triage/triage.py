@@ -9,15 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from fuzz.model.case import Case
-from fuzz.model.finding import Finding, Verdict, finding_order
-from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, MUTATION, find_oracle_spec
+from fuzz.model.finding import Finding, Subject, Verdict, finding_order
+from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
-from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
-from fuzz.triage.conditions import describe_triggers, non_defaults
+from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.conditions import describe_conditions
+from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
 
@@ -71,13 +73,47 @@ class Triage:
         self.spare.start()
 
     def reproduce(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
-        """The finding, if the case is filed under the same oracle with an output in common, or only after a write.
+        """The finding of the same oracle, if the case shows it with the class of symptom in one of the same outputs.
 
-        What a kernel leaves behind from an earlier call may show in any output.
+        What a kernel leaves behind from an earlier call may show in any output, as any symptom.
         """
-        filings = self.examine(case, like.oracle, clean=clean).filed_findings
-        filed = next((finding for finding in filings if finding.oracle == like.oracle), None)
-        return filed if filed and (stateful or filed.same_bug(like)) else None
+        shown = self.examine(case, like.oracle, clean=clean).finding_of(like.oracle)
+        return shown if shown and (stateful or shown.shows_symptom_of(like)) else None
+
+    def shown_subjects(
+        self, case: Case, finding: Finding, rate: Rate, clean: bool = False
+    ) -> frozenset[Subject] | None:
+        """What of a finding's subjects another case shows; None where its oracle does not examine that case."""
+        timeout = self.worker.timeout
+        if finding.symptom == "hung":
+            self.worker.timeout = min(timeout, HANG_SECONDS)
+        reports = [
+            self.examine(case, finding.oracle, clean=clean and number == 0) for number in range(rate.runs_to_try)
+        ]
+        self.worker.timeout = timeout
+        if not all(examines(report, finding.oracle) for report in reports):
+            return None
+        alike = (one for report in reports for one in report.findings if one.shows_symptom_of(finding))
+        return frozenset[Subject]().union(*(one.subjects & finding.subjects or finding.subjects for one in alike))
+
+    def find_triggers(self, bug: Bug) -> tuple[Trigger, ...]:
+        """What the bug needs; found at the first call."""
+        if bug.triggers is None and bug.stateful:
+            bug.triggers = (EARLIER_CALLS,)
+        if bug.triggers is None:
+            costly = bug.finding.symptom in ("hung", "out-of-memory")
+            agrees = partial(self._agrees, bug)
+            bug.triggers = find_triggers(bug.case, bug.origin.case, self.target, agrees, costly=costly)
+        return bug.triggers
+
+    def keep_triggers_of(self, bug: Bug, case: Case) -> None:
+        """Drops the triggers that another case of the same cause does not need."""
+        needed = (one for one in self.find_triggers(bug) if one.is_needed(case, partial(self._agrees, bug)))
+        bug.triggers = tuple(needed)
+
+    def _agrees(self, bug: Bug, case: Case) -> bool:
+        """Whether a case is examined and shows nothing of a bug."""
+        return self.shown_subjects(case, bug.sought, bug.rate, clean=bug.needs_clean_workers) == frozenset()
 
     def find_primary(self, case: Case, finding: Finding) -> Finding:
         """The finding under which the case is filed when every oracle examines it, not only those of its share."""
@@ -115,10 +151,9 @@ class Triage:
         return [history[:1], history[-1:], history[-REMEMBERED:]]
 
     def shrink(self, bug: Bug, budget: Budget) -> None:
-        """Moves the bug to the least case that still shows it, verified in a clean worker, and explains that case.
+        """Moves the bug to the least case that still shows it, verified in a clean worker.
 
-        `cut_off` of the bug names the step at which the budget ended, or at which OutOfTime was raised; what comes
-        after it was not done then.
+        `cut_off` of the bug names the step at which the budget ended, or at which OutOfTime was raised.
         """
         bug.cut_off = SHRINKING
         if bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated":
@@ -128,22 +163,23 @@ class Triage:
             self.worker.timeout = min(timeout, HANG_SECONDS)
         self._drop_earlier_calls(bug)
         shrunk = self.run_shrinker(bug, budget)
-        is_accuracy = bug.finding.oracle == ACCURACY.name
-        while is_accuracy and not set(shrunk.finding.outputs) <= set(bug.widened_finding.outputs):
-            # Outputs that are wrong together allow cases in which only the other one is.
-            bug.outputs.update(shrunk.finding.outputs)
-            bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
-            shrunk = self.run_shrinker(bug, budget)
         if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
             shrunk = self.run_shrinker(bug, budget, clean=True)
         cut_off = "" if budget.left() else SHRINKING
         bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         bug.executions += budget.used
-        bug.needs = non_defaults(bug.case, self.target)
         if not bug.rate.certain:
             rate = self.measure_rate(bug.case, bug.finding)
             bug.rate = rate if rate.disagreements else bug.rate
         self.worker.timeout = timeout
+        bug.cut_off = cut_off
+
+    def explain(self, bug: Bug) -> None:
+        """Examines the bug's least case with every oracle, adjudicates and diagnoses it.
+
+        Where OutOfTime is raised, `cut_off` of the bug names the step; what comes after it was not done then.
+        """
+        cut_off = bug.cut_off
         steps = {"examination": self.collect_findings, "adjudication": self.adjudicate, "diagnosis": self.diagnose}
         for name, step in steps.items():
             bug.cut_off = cut_off or name
@@ -204,15 +240,16 @@ class Triage:
                     answer = self.worker.call(Diagnose(case, bug.case, bug.finding.oracle))
                     diagnosis = () if isinstance(answer, WorkerCrash | Report) else answer
             self.worker.timeout = timeout
-        bug.least = replace(bug.least, diagnosis=(*diagnosis, *describe_triggers(bug.case, self.target)))
+        conditions = describe_conditions(bug.case, self.target, partial(self._agrees, bug))
+        bug.least = replace(bug.least, diagnosis=(*diagnosis, *conditions))
 
     def _drop_earlier_calls(self, bug: Bug) -> None:
         """Takes the last call where it alone shows the same: then a case does not need a clean worker each time."""
         if bug.stateful or len(bug.case.calls) < 2:
             return
         alone = replace(bug.case, calls=(bug.case.last,))
-        finding = self.reproduce(alone, bug.widened_finding, clean=True)
-        if finding and finding.symptom == bug.finding.symptom:
+        finding = self.reproduce(alone, bug.sought, clean=True)
+        if finding:
             bug.least = replace(bug.least, case=alone, finding=finding)
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
@@ -222,17 +259,15 @@ class Triage:
         several calls, and for the case that is to take its place.
         """
         clean = clean or bug.stateful
-        tries, like = bug.rate.runs_to_try, bug.widened_finding
+        tries = bug.rate.runs_to_try
+        others = [triggers for triggers in bug.others if not all_hold(triggers, bug.case)]
 
         def reproduce(case: Case) -> Finding | None:
+            if any(all_hold(triggers, case) for triggers in others):
+                return None
             isolated = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
-            for _ in range(tries):
-                finding = self.reproduce(case, like, clean=isolated, stateful=bug.stateful)
-                if finding is None or (finding.symptom == REFERENCE) != bug.least.blames_reference:
-                    continue
-                if not (bug.has_nan_cause and finding.symptom == NONFINITE):
-                    return finding
-            return None
+            runs = (self.reproduce(case, bug.sought, clean=isolated, stateful=bug.stateful) for _ in range(tries))
+            return next((finding for finding in runs if finding), None)
 
         shrinker = Shrinker(self.target, bug.case, bug.finding, reproduce, budget)
         shrinker.run()
@@ -241,9 +276,14 @@ class Triage:
     def _is_reproducible(self, shrunk: Shrinker, bug: Bug) -> bool:
         """Whether a clean worker shows the shrunk case's finding again."""
         return any(
-            self.reproduce(shrunk.case, bug.widened_finding, clean=True, stateful=bug.stateful)
+            self.reproduce(shrunk.case, bug.sought, clean=True, stateful=bug.stateful)
             for _ in range(bug.rate.runs_to_decide)
         )
+
+
+def examines(report: Report, oracle: str) -> bool:
+    """Whether an oracle examined the case of a report; every case that returns has no fault."""
+    return oracle in report.examined or oracle == FAULT.name and report.outcome == "returned"
 
 
 def was_killed(finding: Finding) -> bool:

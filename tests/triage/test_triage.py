@@ -11,13 +11,16 @@ from bugs import make_bug
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage, describe_consequences
+from fuzz.triage.triggers import Trigger
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.process import Worker
+from fuzz.worker.protocol import Report
 
 
 @pytest.mark.parametrize(
@@ -37,22 +40,41 @@ def test_a_worker_that_somebody_kills_is_no_finding(
     assert (triage.confirm(two_cases[0], died, ()) is not None) == is_found
 
 
-@pytest.mark.parametrize(("known", "kept"), [(False, 1), (True, 2)])
-def test_a_wrong_number_does_not_shrink_into_a_nan_that_is_known(
-    two_cases: tuple[Case, Case], layernorm: Target, known: bool, kept: int
+@pytest.mark.parametrize("stays", [True, False])
+def test_oracle_outputs_and_class_of_symptom_stay_while_a_case_shrinks(
+    two_cases: tuple[Case, Case], layernorm: Target, stays: bool
 ) -> None:
     call = replace(two_cases[1].last, dims={"M": 4, "N": 4})
-    bug = make_bug(replace(two_cases[1], calls=(call,)), "dx", has_nan_cause=known)
+    bug = make_bug(replace(two_cases[1], calls=(call,)), "dx")
+    others = [{"symptom": "nonfinite"}, {"outputs": ("dweight",)}, {"oracle": "layout", "symptom": "bits"}]
 
     class Shown(Triage):
-        """Smaller cases are NaN: what has one row; what has more is wrong."""
+        """Cases of one row show something else."""
 
-        def reproduce(self, case: Case, like: Finding, **how: bool) -> Finding | None:
-            symptom = "nonfinite" if case.last.dims["M"] < 2 else "value"
-            return replace(like, symptom=symptom)
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            changes: Any = {"symptom": "sign"} if stays else others[case.last.dims["N"] % 3]
+            found = replace(bug.sought, **(changes if case.last.dims["M"] < 2 else {}))
+            return Report("returned", False, (found,), ORACLE_NAMES)
 
     worker: Any = None
-    assert Shown(layernorm, worker, ()).run_shrinker(bug, Budget(), clean=False).case.last.dims["M"] == kept
+    least = Shown(layernorm, worker, ()).run_shrinker(bug, Budget(), clean=False).case
+    assert least.last.dims["M"] == (1 if stays else 2)
+
+
+def test_a_case_does_not_shrink_to_where_a_known_bug_shows(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    def fewer(case: Case) -> Case:
+        """Cases of less than three rows have the known bug."""
+        return case if case.last.dims["M"] > 2 else case.with_call(0, replace(case.last, dims={"M": 3, "N": 1}))
+
+    call = replace(two_cases[1].last, dims={"M": 4, "N": 4})
+    bug = make_bug(replace(two_cases[1], calls=(call,)), "dx", others=((Trigger("M", fewer),),))
+
+    class Shown(Triage):
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            return Report("returned", False, (bug.sought,), ORACLE_NAMES)
+
+    worker: Any = None
+    assert Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.last.dims["M"] == 3
 
 
 def test_gradients_that_a_write_spoils_are_no_consequence_of_wrong_numbers(two_cases: tuple[Case, Case]) -> None:
@@ -134,6 +156,7 @@ def test_a_bug_says_in_which_step_its_time_ended(
     bug = make_bug(two_cases[0], "dx", rate=Rate(10, 10))
     with pytest.raises(OutOfTime):
         triage.shrink(bug, Budget())
+        triage.explain(bug)
     assert (bug.cut_off, bug.least.verdict.name) == (step, verdict)
 
 
@@ -144,4 +167,5 @@ def test_shrinking_that_its_budget_ends_is_cut_off_and_explained_all_the_same(
     bug = make_bug(two_cases[0], "dx", rate=Rate(10, 10), cut_off="diagnosis")
     triage = StepwiseTriage(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
     triage.shrink(bug, Budget(executions, seconds=3600.0))
+    triage.explain(bug)
     assert (bug.cut_off, bug.least.verdict.name) == (cut_off, "kernel")

@@ -1,0 +1,181 @@
+"""Grades a bug: looks for its finding in one class of inputs after another, from ordinary to extreme ones.
+
+The first class that shows it gives the severity, and its first plan the typical case. What a target states as a promise
+is graded by its inputs as well, and is at least medium.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from fuzz.model.case import Case
+from fuzz.model.dims import resolve
+from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.oracle_specs import ACCURACY, BOUNDS, FAULT, LAYOUT, find_oracle_spec
+from fuzz.model.rate import Rate
+from fuzz.model.severity import INPUT_CLASSES, SEVERITY_OF_CLASS, Grade, TypicalCase
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.input_classes import classify, plans
+from fuzz.triage.triage import HANG_SECONDS, Triage
+from fuzz.worker.deadline import OutOfTime
+from fuzz.worker.process import WorkerCrash
+from fuzz.worker.protocol import Adjudicate, CompareEager, EagerError, ReplicaGroup, Report, report_outcome
+
+GRADING = "grading"
+"""The step of triage in which a bug gets its severity."""
+SEARCH_REPLICAS = {"ordinary": 3, "special": 1, "layout": 3, "extreme": 3}
+"""Replicas of each plan in search of one that shows the finding: fewer where plans differ in their values."""
+RATE_REPLICAS = 60
+"""Replicas of the typical plan of which the rate is counted; with those of the search at most 200 inputs a class."""
+GROUP_ELEMENTS = 1 << 17
+"""Elements of the replicas that one request runs together."""
+MAX_EXAMPLES = 3
+"""Cases of one class that are tried again; where none of them holds, the class counts as showing nothing."""
+VERDICT_SECONDS = 15.0
+"""Seconds that the exact value of a typical case may take."""
+UNCERTAIN = ("unadjudicated", "pending")
+"""Verdicts with which a wrong value is at most of medium severity."""
+LIMIT = 1 << 31
+"""Elements beyond which an offset does not fit 32 bits."""
+
+
+@dataclass
+class Grader:
+    """Grades bugs of one target. Raises OutOfTime where the budget ends, and where the worker's deadline passes."""
+
+    target: Target
+    triage: Triage
+    budget: Budget
+
+    def grade(self, bug: Bug) -> Grade:
+        """The severity of a bug, with its typical case."""
+        timeout, worker = self.triage.worker.timeout, self.triage.worker
+        if bug.finding.symptom == "hung":
+            worker.timeout = min(timeout, HANG_SECONDS)
+        try:
+            if is_limit(bug.finding, self.target):
+                return Grade("low", "extreme", reason="a limit: sizes that need offsets of more than 32 bits")
+            found = next(filter(None, (self._search(bug, name) for name in INPUT_CLASSES)), None)
+            input_class, typical = found or (classify(bug.case, self.target), None)
+            finding = typical.finding if typical else bug.finding
+            eager = self._compare_eager(bug, typical.case if typical else bug.case, finding)
+            shared = eager is not None and eager.shares(worse_of(finding, bug.finding))
+            severity, reason = rate_severity(bug, input_class, shared, self.target)
+            ratio, dtype = (eager.ratio, eager.dtype) if eager else (None, "")
+            return Grade(severity, input_class, typical, ratio, dtype, reason)
+        finally:
+            self.triage.worker.timeout = timeout
+
+    def _search(self, bug: Bug, input_class: str) -> tuple[str, TypicalCase] | None:
+        """The class with the first case that shows the bug, if any does."""
+        for plan, case, finding in islice(self._find_examples(bug, input_class), MAX_EXAMPLES):
+            if self._is_certain(bug, case):
+                rate = self._count(bug, plan, 1 if bug.finding.oracle == FAULT.name else RATE_REPLICAS)
+                return input_class, TypicalCase(case, finding, rate)
+        return None
+
+    def _find_examples(self, bug: Bug, input_class: str) -> Iterator[tuple[Case, Case, Finding]]:
+        """(plan, its replica, finding) of the cases of a class that show the bug, the most ordinary first."""
+        replicas = 1 if bug.finding.oracle == FAULT.name else SEARCH_REPLICAS[input_class]
+        for plan in plans(bug.case, self.target, input_class):
+            for number, report in enumerate(self._examine(plan, range(replicas), bug.finding.oracle)):
+                if finding := find_alike(report, bug):
+                    yield plan, plan.replica(number), finding
+
+    def _is_certain(self, bug: Bug, case: Case) -> bool:
+        """Whether a clean worker shows it again, and the exact value does not say that nobody is wrong there."""
+        if not self.triage.reproduce(case, bug.sought, clean=True, stateful=bug.stateful):
+            return False
+        if bug.finding.oracle != ACCURACY.name or bug.least.verdict.name not in ("kernel", "reference"):
+            return True
+        answer = self.triage.worker.call(Adjudicate(case, VERDICT_SECONDS))
+        return isinstance(answer, Verdict) and answer.name in (bug.least.verdict.name, "unadjudicated")
+
+    def _count(self, bug: Bug, plan: Case, count: int) -> Rate:
+        """In how many of a plan's replicas the bug shows."""
+        reports = list(self._examine(plan, range(count), bug.finding.oracle))
+        return Rate(sum(find_alike(report, bug) is not None for report in reports), max(len(reports), 1))
+
+    def _examine(self, plan: Case, numbers: range, oracle: str) -> Iterator[Report]:
+        """The reports on replicas of a plan, as many together as one request may run."""
+        sampled = tuple({oracle} & set(self.triage.sampled))
+        size = max(1, GROUP_ELEMENTS // max(plan.elements(), 1))
+        for first in range(0, len(numbers), size):
+            if not self.budget.left():
+                raise OutOfTime
+            some = numbers[first : first + size]
+            answer = self.triage.worker.call(ReplicaGroup(plan.replica(some[0]), (sampled,) * len(some)))
+            if not isinstance(answer, WorkerCrash):
+                yield from answer
+            elif len(some) == 1:
+                yield report_outcome(answer.outcome)
+            else:
+                yield from (self.triage.examine(plan.replica(number), oracle) for number in some)
+
+    def _compare_eager(self, bug: Bug, case: Case, finding: Finding) -> EagerError | None:
+        """The error of eager PyTorch in a case, where a wrong value of the kernel is the finding."""
+        if finding.oracle != ACCURACY.name or bug.least.verdict.name == "reference":
+            return None
+        answer = self.triage.worker.call(CompareEager(case, finding.call, finding.outputs))
+        return answer if isinstance(answer, EagerError) else None
+
+
+def find_alike(report: Report, bug: Bug) -> Finding | None:
+    """The finding of a report that may be the bug, and shows the class of its symptom."""
+    return next((finding for finding in report.findings if is_alike(finding, bug)), None)
+
+
+def is_alike(finding: Finding, bug: Bug) -> bool:
+    """Whether a finding may be a bug: classes of symptoms are kept apart, but for what earlier calls leave behind."""
+    return finding.shows_symptom_of(bug.sought) or bug.stateful and finding.oracle == bug.finding.oracle
+
+
+def is_limit(finding: Finding, target: Target) -> bool:
+    """Whether it is an offset of more than 32 bits where no size that the target declares needs one."""
+    return finding.oracle == BOUNDS.name and finding.symptom == "offset-overflow" and not promises_large(target)
+
+
+def promises_large(target: Target) -> bool:
+    """Whether a target promises tensors of 2^31 elements and more, or declares such sizes."""
+    largest = {dim.name: dim.clamp(dim.high) for dim in target.sizes}
+    declared = (math.prod(resolve(value.shape, largest)) for value in target.tensors.values())
+    return target.large or max(declared, default=0) >= LIMIT
+
+
+def rate_severity(bug: Bug, input_class: str, shared: bool, target: Target) -> tuple[str, str]:
+    """(severity, why it is not that of the input class, if so). `shared` says that eager PyTorch errs as much."""
+    severity, finding = SEVERITY_OF_CLASS[input_class], bug.finding
+    if states_promise(finding, target):
+        return ("medium", "at least medium, by what it breaks") if severity == "low" else (severity, "")
+    if shared:
+        return "low", "eager PyTorch is wrong in the same way"
+    if severity == "high" and finding.oracle == ACCURACY.name and bug.least.verdict.name in UNCERTAIN:
+        return "medium", "no exact value certifies it"
+    return severity, ""
+
+
+def worse_of(finding: Finding, other: Finding) -> Finding:
+    """A finding with the worse one of two findings' symptoms."""
+    return replace(finding, symptom=min(finding, other, key=finding_order).symptom)
+
+
+def states_promise(finding: Finding, target: Target) -> bool:
+    """Whether a finding breaks what a target states, or harms memory, so that it is never low."""
+    if finding.oracle == ACCURACY.name:
+        return target.contract.kind != "envelope" or target.exact is not None
+    if finding.oracle == LAYOUT.name:
+        return target.layout == "bitwise"
+    return find_oracle_spec(finding.oracle).is_promise
+
+
+def grade_bug(bug: Bug, triage: Triage, budget: Budget) -> None:
+    """Grades a bug of which nothing else is cut off. Where OutOfTime is raised, its `cut_off` names this step."""
+    if bug.cut_off in ("", GRADING):
+        bug.cut_off = GRADING
+        bug.grade = Grader(triage.target, triage, budget).grade(bug)
+        bug.cut_off = ""

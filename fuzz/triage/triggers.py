@@ -1,0 +1,233 @@
+"""Finds the triggers of a bug: conditions on a case, each made false by one edit, without which the bug does not show.
+
+Candidates are the simplifications that shrinking could not make: defaults of what is off its default in the least case,
+other sizes of its dims, and plainer values of its tensors. A candidate is a trigger where its edit makes both the least
+case and the unshrunk one agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from fuzz.model import edit
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dims import Size
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits, to_bits
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.recipes import exact
+from fuzz.shrink.passes.dims import SMALL_SIZES, resize
+from fuzz.target.legal import make_legal
+from fuzz.target.spec import Target
+
+Edit = Callable[[Case], Case]
+Agrees = Callable[[Case], bool]
+"""Whether a case runs, and does not show a bug."""
+MAX_SIZE, MAX_ELEMENTS = 256, 1 << 16
+"""The largest size of a dim, and the elements of the largest case, that are tried in search of triggers."""
+MAX_EDITED = 1 << 18
+"""Stored elements of the largest tensor whose values are edited."""
+ValueEdit = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A condition on a case, which holds where `edit` changes the case and `shows_like` does not deny it.
+
+    In what `edit` returns it is false. `shows_like` says whether the least case still shows the bug when it becomes
+    like another case in this respect, `is_of_values` that the edit changes numbers of a tensor only.
+    """
+
+    name: str
+    edit: Edit
+    shows_like: Callable[[Case], bool] = lambda case: True
+    is_of_values: bool = False
+
+    def holds(self, case: Case) -> bool:
+        return self.edit(case).key != case.key and self.shows_like(case)
+
+    def is_needed(self, case: Case, agrees: Agrees) -> bool:
+        """Whether the condition holds in a case that shows a bug, which agrees without it."""
+        return self.holds(case) and agrees(self.edit(case))
+
+
+def all_hold(triggers: Sequence[Trigger], case: Case) -> bool:
+    """Whether a case may show the bug with these triggers; False where none is known."""
+    return bool(triggers) and all(trigger.holds(case) for trigger in triggers)
+
+
+def find_triggers(least: Case, unshrunk: Case, target: Target, agrees: Agrees, *, costly: bool) -> tuple[Trigger, ...]:
+    """The triggers of the bug that two cases show. Where a run is `costly`, only departures from defaults are tried.
+
+    Of a bug that needs earlier calls that is the only trigger that is looked for: each try takes a new process.
+    """
+    if len(least.calls) > 1:
+        found = [EARLIER_CALLS] if EARLIER_CALLS.is_needed(least, agrees) else []
+    else:
+        found = [trigger for trigger in departures(least, target) if trigger.is_needed(least, agrees)]
+        if not costly:
+            found += [one for dim in target.sizes for one in _size_trigger(least, unshrunk, target, dim, agrees)]
+            found += [one for name in least.last.tensors for one in _value_triggers(least, name, agrees)]
+    if unshrunk.key != least.key:
+        found = [trigger for trigger in found if trigger.is_needed(unshrunk, agrees)]
+    return tuple(found)
+
+
+def departures(case: Case, target: Target) -> Iterator[Trigger]:
+    """One candidate for everything that is off its default in a case."""
+    if len(case.calls) > 1:
+        yield EARLIER_CALLS
+    for name, value in case.last.tensors.items():
+        default = target.defaults.get(name)
+        if default is not None and value.dtype != default:
+            yield Trigger(f"{name} dtype", partial(set_dtype, target, name, str(default)))
+        if value.layout != CONTIGUOUS:
+            yield Trigger(f"{name} layout", partial(set_contiguous, target, name))
+    for name, option in case.last.options.items():
+        if option != target.options[name].choices[0]:
+            yield Trigger(name, partial(set_option, target, name, target.options[name].choices[0]))
+    for name in case.last.launch.as_dict() if case.last.launch else ():
+        yield Trigger(f"launch {name}", partial(drop_launch_option, name))
+
+
+def keep_last_call(case: Case) -> Case:
+    """The case with its last call alone."""
+    return case if len(case.calls) == 1 else replace(case, calls=(case.last,))
+
+
+EARLIER_CALLS = Trigger("earlier calls", keep_last_call)
+
+
+def set_dtype(target: Target, name: str, dtype: str, case: Case) -> Case:
+    """The case with an argument in another dtype."""
+    return _edit_argument(case, target, name, lambda call, value: edit.with_dtype(value, dtype))
+
+
+def set_contiguous(target: Target, name: str, case: Case) -> Case:
+    """The case with a tensor made contiguous."""
+    return _edit_argument(case, target, name, lambda call, value: edit.with_layout(value, CONTIGUOUS, call))
+
+
+def set_option(target: Target, name: str, choice: bool | int | float | str, case: Case) -> Case:
+    """The case with another choice of an option."""
+    for index in range(len(case.calls)):
+        case = edit.with_option(case, index, name, choice)
+    return make_legal(case, target)
+
+
+def drop_launch_option(name: str, case: Case) -> Case:
+    """The case without one of its launch options."""
+    launch = case.last.launch
+    return edit.with_launch(case, replace(launch, **{name: None})) if launch else case
+
+
+def _edit_argument(case: Case, target: Target, name: str, change: Callable[[Call, Argument], Argument]) -> Case:
+    edited = edit.map_tensors(case, lambda call, other, value: change(call, value) if other == name else value)
+    return make_legal(edited, target) if edited.key != case.key else case
+
+
+def _size_trigger(least: Case, unshrunk: Case, target: Target, dim: Size, agrees: Agrees) -> Iterator[Trigger]:
+    """The candidate that other sizes of a dim agree: all smaller ones, or the largest ones as powers of two may.
+
+    Smaller sizes that agree say nothing where all of them are tiny: sums of one or two terms hide most mistakes.
+    """
+    own = least.last.dims[dim.name]
+    answers = {size: agrees(with_size(target, dim.name, (size,), least)) for size in _sizes_to_try(least, target, dim)}
+    agreeing = [size for size, agreed in answers.items() if agreed]
+    disagreeing = [own, *(size for size, agreed in answers.items() if not agreed)]
+    if not agreeing:
+        return
+    if max(agreeing) < min(disagreeing):
+        if own > SMALL_SIZES:
+            yield Trigger(dim.name, partial(limit_size, target, dim.name, max(agreeing)))
+    elif len(sizes := [size for size in agreeing if size > max(disagreeing)]) > 1:
+
+        @cache
+        def shows_at(size: int) -> bool:
+            alike = (with_size(target, dim.name, (size,), case) for case in (least, unshrunk))
+            return size == own or not all(agrees(case) for case in alike)
+
+        edited = partial(with_size, target, dim.name, tuple(sizes))
+        yield Trigger(dim.name, edited, lambda case: shows_at(case.last.dims[dim.name]))
+
+
+def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
+    own, lowest = least.last.dims[dim.name], dim.clamp(dim.low)
+    powers = (1 << power for power in range(MAX_SIZE.bit_length()))
+    sizes = {lowest, dim.clamp(own - 1), *(power for power in powers if dim.clamp(power) == power)}
+    fits = sorted(sizes - {own})
+    return [size for size in fits if with_size(target, dim.name, (size,), least).elements() <= MAX_ELEMENTS]
+
+
+def limit_size(target: Target, name: str, most: int, case: Case) -> Case:
+    """The case with a dim of at most this size."""
+    for index, call in enumerate(case.calls):
+        if call.dims[name] > most:
+            case = resize(case, target, index, {**call.dims, name: most})
+    return make_legal(case, target)
+
+
+def with_size(target: Target, name: str, sizes: Sequence[int], case: Case) -> Case:
+    """The case with a dim of the nearest of these sizes."""
+    for index, call in enumerate(case.calls):
+        nearest = min(sizes, key=lambda size: abs(size - call.dims[name]))
+        if call.dims[name] != nearest:
+            case = resize(case, target, index, {**call.dims, name: nearest})
+    return make_legal(case, target)
+
+
+def _value_triggers(least: Case, name: str, agrees: Agrees) -> Iterator[Trigger]:
+    """The first candidate, nearest to the values as they are, of each family of edits of a tensor's values."""
+    if not least.last.tensors[name].is_float:
+        return
+    for what, edits in VALUE_EDITS.items():
+        triggers = (
+            Trigger(f"{name} {what}", partial(edit_values, name, change), is_of_values=True) for change in edits
+        )
+        yield from (one for one in [next((t for t in triggers if t.is_needed(least, agrees)), None)] if one)
+
+
+def edit_values(name: str, change: ValueEdit, case: Case) -> Case:
+    """The case with the numbers of a tensor changed."""
+
+    def edited(call: Call, other: str, value: Argument) -> Argument:
+        if other != name or not value.is_float or np.prod(value.stored_shape(call.dims)) > MAX_EDITED:
+            return value
+        kind = named_dtype(value.dtype)
+        numbers = from_bits(value.bits(call.dims), kind)
+        changed = change(numbers)
+        if np.array_equal(changed, numbers, equal_nan=True):
+            return value
+        return replace(value, values=exact(to_bits(changed, kind), kind))
+
+    return edit.map_tensors(case, edited)
+
+
+def _limited(power: int, numbers: np.ndarray) -> np.ndarray:
+    return np.asarray(np.clip(numbers, -(2.0**power), 2.0**power))
+
+
+def _raised(power: int, numbers: np.ndarray) -> np.ndarray:
+    small = (np.abs(numbers) < 2.0**power) & (numbers != 0)
+    return np.where(small, np.copysign(2.0**power, numbers), numbers)
+
+
+def _rounded(numbers: np.ndarray) -> np.ndarray:
+    short = named_dtype("bfloat16")
+    return np.asarray(from_bits(to_bits(numbers, short), short))
+
+
+VALUE_EDITS: dict[str, tuple[ValueEdit, ...]] = {
+    "not finite": (lambda numbers: np.where(np.isfinite(numbers), numbers, 1.0),),
+    "large": tuple(partial(_limited, power) for power in (100, 64, 16, 8, 6, 4, 2, 1, 0)),
+    "small": tuple(partial(_raised, power) for power in (-126, -64, -20, -10, -5, -2)),
+    "negative": (np.abs,),
+    "positive": (lambda numbers: -np.abs(numbers),),
+    "zero": (lambda numbers: np.where(numbers == 0, 1.0, numbers),),
+    "long": (_rounded,),
+}
+"""Edits of a tensor's values by the property of which they rid it, the one that changes least first."""

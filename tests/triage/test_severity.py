@@ -1,0 +1,279 @@
+"""Severity by the inputs that show a finding, by what it breaks, and beside eager PyTorch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from bugs import make_bug
+
+from fuzz import size, target, tensor, ulps
+from fuzz.backends import backend
+from fuzz.backends.execute import run
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dtypes import dtype, from_bits
+from fuzz.model.finding import Finding, Verdict
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.recipes import recipe
+from fuzz.model.severity import Grade
+from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.comparison.eager import compare_eager
+from fuzz.oracles.execution.examination import Examination
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.severity import GRADING, grade_bug, is_limit, rate_severity
+from fuzz.worker.deadline import OutOfTime
+from fuzz.worker.protocol import CompareEager, EagerError, Examine, ReplicaGroup, Report
+
+M, N = size("M", 1, 4096), size("N", 1, 8192)
+Shows = Callable[[Case], Finding | None]
+
+
+def product(x: torch.Tensor, w: torch.Tensor) -> Mapping[str, torch.Tensor]:
+    return dict(y=x * w)
+
+
+def made(launcher: Any = product, **more: Any) -> Target:
+    found: Target = target(x=tensor(M, N), w=tensor(M, N), **{"reference": product, **more})(launcher)
+    return found
+
+
+def case_of(name: str = "ones", **params: int) -> Case:
+    values = {key: Argument(("M", "N"), "float32", recipe(name, 1, **params)) for key in ("x", "w")}
+    return Case("product", (Call({"M": 1, "N": 2}, values, {}),))
+
+
+def largest(case: Case) -> float:
+    call = case.last
+    found = [from_bits(value.bits(call.dims), dtype(value.dtype)) for value in call.tensors.values()]
+    return float(max(np.abs(one.astype(np.float64)).max(initial=0) for one in found))
+
+
+@dataclass
+class FakeTriage:
+    """Triage whose kernel is a predicate on cases."""
+
+    target: Target
+    shows: Shows
+    eager: EagerError | None = None
+    verdict: Verdict = Verdict("kernel")
+    sampled: tuple[str, ...] = ()
+    timeout: float = 30.0
+    draws: list[Case] = field(default_factory=list)
+
+    @property
+    def worker(self) -> FakeTriage:
+        return self
+
+    def call(self, request: Any) -> Any:
+        if isinstance(request, ReplicaGroup):
+            return tuple(map(self.report, request.requests()))
+        return self.eager if isinstance(request, CompareEager) else self.verdict
+
+    def report(self, request: Examine) -> Report:
+        self.draws.append(request.case)
+        finding = self.shows(request.case)
+        return Report("returned", False, (finding,) if finding else (), ("accuracy",))
+
+    def reproduce(self, case: Case, like: Finding, *, clean: bool = False, stateful: bool = False) -> Finding | None:
+        return self.shows(case)
+
+
+def graded(
+    shows: Shows, case: Case | None = None, kernel: Target | None = None, **triage: Any
+) -> tuple[Bug, FakeTriage]:
+    """The graded bug of a certified finding, and what was drawn."""
+    case, fake = case or case_of(), FakeTriage(made(), shows, **triage)
+    bug = make_bug(case, "y", finding=shows(case) or wrong())
+    bug.least = replace(bug.least, verdict=Verdict("kernel"))
+    grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
+    return bug, fake
+
+
+def wrong(symptom: str = "value", oracle: str = "accuracy", ratio: float = 100.0) -> Finding:
+    return Finding(oracle, ("y",), symptom, "wrong", ratio=ratio)
+
+
+def where(condition: Callable[[Case], bool], **finding: Any) -> Shows:
+    return lambda case: wrong(**finding) if condition(case) else None
+
+
+def test_what_randn_shows_is_high_with_realistic_sizes_and_its_rate() -> None:
+    bug, fake = graded(where(lambda case: largest(case) < 3.4))
+    assert bug.grade and bug.grade.typical and (bug.grade.severity, bug.grade.input_class) == ("high", "ordinary")
+    typical = bug.grade.typical
+    assert typical.case.last.dims["N"] > 1 and 0 < typical.rate.disagreements <= typical.rate.runs == 60
+    assert len(fake.draws) <= 200 and bug.cut_off == ""
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (lambda case: largest(case) > 89, ("high", "ordinary")),
+        (lambda case: case.last.dims["N"] > 700, ("high", "ordinary")),
+        (lambda case: case.last.arguments["x"] == case.last.arguments["w"], ("medium", "special")),
+        (lambda case: largest(case) > 2.0**40, ("medium", "special")),
+        (lambda case: case.last.arguments["x"].layout != CONTIGUOUS, ("medium", "layout")),
+        (lambda case: largest(case) > 1.7e38, ("low", "extreme")),
+    ],
+)  # fmt: skip
+def test_the_first_class_that_shows_it_gives_the_severity(
+    condition: Callable[[Case], bool], expected: tuple[str, str]
+) -> None:
+    bug, fake = graded(where(condition), case_of() if expected[1] == "ordinary" else case_of("huge"))
+    assert bug.grade and (bug.grade.severity, bug.grade.input_class) == expected
+    assert bug.grade.typical and condition(bug.grade.typical.case)
+    again, other = graded(where(condition), bug.case)
+    assert again.grade == bug.grade and [case.key for case in other.draws] == [case.key for case in fake.draws]
+
+
+def test_no_class_is_drawn_from_more_than_200_times() -> None:
+    bug, fake = graded(lambda case: None)
+    assert (
+        bug.grade and bug.grade.typical is None and (bug.grade.severity, bug.grade.input_class) == ("medium", "special")
+    )
+    assert len(fake.draws) <= 4 * 200
+
+
+def test_another_symptom_is_another_bug() -> None:
+    def shows(case: Case) -> Finding | None:
+        return wrong("nonfinite") if largest(case) > 1e30 else wrong("value")
+
+    bug, _ = graded(shows, case_of("huge"))
+    assert bug.grade and bug.grade.input_class == "extreme" and bug.finding.symptom == "nonfinite"
+
+
+def test_an_example_where_the_exact_value_blames_nobody_is_none() -> None:
+    bug, _ = graded(lambda case: wrong(), verdict=Verdict("undecided"))
+    assert bug.grade and bug.grade.typical is None
+
+
+@pytest.mark.parametrize(
+    ("symptom", "eager", "severity"),
+    [
+        ("value", EagerError("float32", 30.0, "value"), "low"),
+        ("value", EagerError("float32", 20.0, "value"), "high"),
+        ("value", EagerError("float32", 1.3), "high"),
+        ("sign", EagerError("float32", 100.0, "value"), "high"),
+        ("sign", EagerError("float32", 100.0, "sign"), "low"),
+        ("nonfinite", EagerError("float32", 1e9, "sign"), "high"),
+        ("nonfinite", EagerError("float32", math.inf, "nonfinite"), "low"),
+        ("value", None, "high"),
+    ],
+)
+def test_eager_pytorch_excuses_the_same_symptom_with_a_quarter_of_the_error(
+    symptom: str, eager: EagerError | None, severity: str
+) -> None:
+    ratio = math.inf if symptom == "nonfinite" else 100.0
+    bug, _ = graded(lambda case: wrong(symptom, ratio=ratio), eager=eager)
+    assert bug.grade and bug.grade.severity == severity
+    assert bug.grade.eager_ratio == (eager.ratio if eager else None) and bool(bug.grade.reason) == (severity == "low")
+
+
+def test_a_sign_of_the_least_case_is_not_excused_by_a_value_of_the_typical_one() -> None:
+    def shows(case: Case) -> Finding | None:
+        return wrong("sign" if case.last.dims["N"] == 2 and largest(case) == 1 else "value")
+
+    bug, _ = graded(shows, eager=EagerError("float32", 100.0, "value"))
+    assert bug.finding.symptom == "sign" and bug.grade and bug.grade.severity == "high"
+
+
+@pytest.mark.parametrize(
+    ("finding", "promise", "severity"),
+    [
+        (wrong("stray-read", "bounds"), {}, "medium"),
+        (wrong("written", "mutation"), {}, "medium"),
+        (wrong("raised", "fault"), {}, "medium"),
+        (wrong("accepted", "rejects"), {}, "medium"),
+        (wrong("bits", "deterministic"), {}, "medium"),
+        (wrong("bits", "invariance"), {}, "medium"),
+        (wrong("scale", "scaling"), {}, "medium"),
+        (wrong("bits", "layout"), {"layout": "bitwise"}, "medium"),
+        (wrong("drift", "layout"), {"layout": "envelope"}, "low"),
+        (wrong(), {"contract": ulps(2)}, "medium"),
+        (wrong(), {}, "low"),
+        (wrong("before", "autograd"), {}, "low"),
+    ],
+)
+def test_promises_and_memory_are_at_least_medium(finding: Finding, promise: dict[str, Any], severity: str) -> None:
+    bug = make_bug(case_of(), finding=finding)
+    assert rate_severity(bug, "extreme", False, made(**promise))[0] == severity
+    assert rate_severity(bug, "ordinary", severity == "medium", made(**promise))[0] in ("high", "medium")
+
+
+def test_an_uncertified_value_is_at_most_medium() -> None:
+    bug = make_bug(case_of(), finding=wrong())
+    assert rate_severity(bug, "ordinary", False, made()) == ("medium", "no exact value certifies it")
+
+
+def test_offsets_of_more_than_32_bits_are_a_limit_unless_the_target_declares_such_sizes() -> None:
+    finding = wrong("offset-overflow", "bounds")
+    huge = size("M", 1, 1 << 20)
+    declared: Target = target(x=tensor(huge, N), reference=lambda x: dict(y=x))(lambda x: dict(y=x))
+    assert [is_limit(finding, one) for one in (made(), made(large=True), declared)] == [True, False, False]
+    bug, fake = graded(where(lambda case: False))
+    bug = make_bug(case_of(), finding=finding)
+    grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
+    assert bug.grade and bug.grade.severity == "low" and "limit" in bug.grade.reason
+
+
+def test_what_time_cuts_off_stays_without_a_grade_and_says_so() -> None:
+    bug = make_bug(case_of(), finding=wrong())
+    with pytest.raises(OutOfTime):
+        grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget(seconds=0.0))  # type: ignore[arg-type]
+    assert bug.grade is None and bug.cut_off == GRADING and bug.counts("medium") and not bug.counts("high")
+    bug.cut_off = "shrinking"
+    grade_bug(bug, FakeTriage(made(), lambda case: wrong()), Budget())  # type: ignore[arg-type]
+    assert bug.grade is None and bug.cut_off == "shrinking"
+
+
+def examined(kernel: Target, case: Case) -> Examination:
+    cpu = backend("cpu")
+    return Examination(kernel, kernel.launcher, case, cpu, run(kernel, kernel.launcher, case.calls, cpu))
+
+
+def test_eager_pytorch_is_compared_in_the_working_precision() -> None:
+    def wrong_product(x: torch.Tensor, w: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        return dict(y=(x * w).bfloat16().float())
+
+    exam = examined(made(wrong_product), case_of("normal"))
+    assert Accuracy().check_case(exam) is not None
+    eager = compare_eager(exam, CompareEager(exam.case, 0, ("y",)))
+    assert eager is not None and eager.dtype == "float32" and 0 <= eager.ratio <= 1 and not eager.symptom
+
+
+@pytest.mark.parametrize(("promise", "found"), [({}, True), ({"as_good_as": "torch"}, False)])
+def test_as_good_as_torch_excuses_what_pytorch_does_as_well(promise: dict[str, Any], found: bool) -> None:
+    def overflows(x: torch.Tensor, w: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        return dict(y=torch.log1p(torch.exp(x)) * 1.001)
+
+    def reference(x: torch.Tensor, w: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        y = torch.log1p(torch.exp(x))
+        return dict(y=y * 1.001 if x.dtype == torch.float32 else y)
+
+    kernel = made(overflows, reference=reference, **promise)
+    assert (Accuracy().check_case(examined(kernel, case_of("normal"))) is not None) == found
+
+
+def test_as_good_as_torch_does_not_excuse_a_worse_kernel() -> None:
+    kernel = made(lambda x, w: dict(y=x * w * 1.001), as_good_as="torch")
+    assert Accuracy().check_case(examined(kernel, case_of("normal"))) is not None
+
+
+def test_few_examples_that_do_not_hold_are_tried_again() -> None:
+    tried: list[Case] = []
+
+    class Doubtful(FakeTriage):
+        def reproduce(self, case: Case, like: Finding, **how: bool) -> Finding | None:
+            tried.append(case)
+            return None
+
+    bug = make_bug(case_of(), "y", finding=wrong())
+    grade_bug(bug, Doubtful(made(), lambda case: wrong()), Budget())  # type: ignore[arg-type]
+    assert bug.grade == Grade("medium", "special") and len(tried) == 4 * 3
