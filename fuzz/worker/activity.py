@@ -8,17 +8,20 @@ from collections.abc import MutableSequence
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawArray
 
+from fuzz.worker.profile import ACTIVITIES
+
 STARTING = -1
 """The number of the request that a process is at before it has made its handler."""
 NUMBER, SINCE, PID, STATUS, FAULT = range(5)
-"""The cells of an activity."""
+"""The cells of an activity; those of the profile follow them."""
+PROFILE_START = 5
 OWN_FAULT, CHANNEL_LOST, LIMITS_LOWERED = 1, 2, 3
 """Why a worker has ended its process: its own code failed and could not report it; its channel is closed, or holds
 something else than requests; its code failed after a kernel had changed the limits of its resources."""
 
 
 def _make_cells() -> MutableSequence[float]:
-    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0])
+    cells: MutableSequence[float] = RawArray("d", [STARTING, math.inf, 0, math.nan, 0, *[0.0] * len(ACTIVITIES)])
     return cells
 
 
@@ -55,6 +58,11 @@ class Activity:
     def seconds(self) -> float:
         """How long it has been at that request; negative infinity where it waits for one."""
         return time.monotonic() - self.cells[SINCE]
+
+    @property
+    def profile(self) -> dict[str, float]:
+        """The seconds that the process has spent on each activity."""
+        return dict(zip(ACTIVITIES, self.cells[PROFILE_START:], strict=True))
 
     @property
     def pid(self) -> int:

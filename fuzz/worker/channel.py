@@ -15,7 +15,6 @@ import termios
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 MARK = b"\xf5fz\n"
@@ -86,7 +85,7 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Sends a message. Raises ChannelClosed, or what pickling it raises."""
-        data = ForkingPickler.dumps(message)
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
         if len(data) > MAX_BYTES:
             raise ValueError(f"a message of {len(data)} bytes is longer than {MAX_BYTES}")
         head = struct.pack("<4sII", MARK, len(data), zlib.crc32(data))
@@ -101,7 +100,7 @@ class Channel:
         Raises GarbledError, ChannelClosed, or what unpickling the message raises.
         """
         flags = 0 if seconds is None else socket.MSG_DONTWAIT
-        if seconds is not None and not self._poll.poll(1000 * seconds):
+        if seconds and not self._poll.poll(1000 * seconds):
             return None
         while missing := self._missing():
             try:
@@ -124,11 +123,10 @@ class Channel:
                 raise GarbledError
             return HEADER.size - size
         _, length, message_sum, head_sum = HEADER.unpack_from(self._frame)
-        view = memoryview(self._frame)
-        if length > MAX_BYTES or zlib.crc32(view[: HEADER.size - 4]) != head_sum:
+        if size == HEADER.size and (length > MAX_BYTES or zlib.crc32(self._frame[:-4]) != head_sum):
             raise GarbledError
         missing: int = HEADER.size + length - size
-        if not missing and zlib.crc32(view[HEADER.size :]) != message_sum:
+        if not missing and zlib.crc32(memoryview(self._frame)[HEADER.size :]) != message_sum:
             raise GarbledError
         return missing
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash, wait_for_response
+from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
 from fuzz.worker.watchdog import POLL_SECONDS
 
@@ -72,6 +73,11 @@ class Pool:
     def running(self) -> list[ReplicaGroup]:
         """The groups that workers are at."""
         return [worker.current for worker in self.workers if isinstance(worker.current, ReplicaGroup)]
+
+    @property
+    def profile(self) -> dict[str, float]:
+        """The seconds that the workers have spent on each activity."""
+        return add_seconds(worker.profile for worker in self.workers)
 
     def _free_worker(self) -> Worker | None:
         least = min(self.workers, key=lambda worker: len(worker.pending))

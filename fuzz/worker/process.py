@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import select
 import signal
 import socket
 import sys
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
-from multiprocessing.connection import wait
+from multiprocessing.util import get_temp_dir
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -34,6 +35,7 @@ from fuzz.worker.channel import (
     LastResponse,
 )
 from fuzz.worker.deadline import Deadline
+from fuzz.worker.profile import add_seconds
 from fuzz.worker.supervisor import supervise
 from fuzz.worker.system import resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
@@ -79,6 +81,7 @@ class Worker:
     pending: dict[int, Any] = field(default_factory=dict)
     _child: WorkerProcess | None = None
     _numbers: Iterator[int] = field(default_factory=itertools.count)
+    _ended: dict[str, float] = field(default_factory=dict)
 
     def start(self) -> None:
         """Starts the process; `submit` does so where there is none."""
@@ -98,11 +101,18 @@ class Worker:
         WATCHDOG.add(self._enforce_limits)
 
     def _launch_again(self, context: Any, channel: socket.socket, activity: Activity) -> Any:
-        """Launches the supervisor; again where the server of workers was killed, which takes a moment to be seen."""
+        """Launches the supervisor; again where the server of workers was killed, which takes a moment to be seen.
+
+        Where a kernel has deleted the folder of temporary files, and in it the server's socket, there is a new one.
+        """
         for pause in (0.1, 0.5, 2.0):
             try:
                 return self._launch(context, channel, activity)
             except (EOFError, ConnectionError):
+                time.sleep(pause)
+            except FileNotFoundError:
+                restore_server_folder()
+                kill_server()
                 time.sleep(pause)
         return self._launch(context, channel, activity)
 
@@ -114,8 +124,12 @@ class Worker:
         return process
 
     def _enforce_limits(self) -> None:
-        if self._child is not None:
-            self._child.kill_if_over(self.timeout, self.memory, awaited=bool(self.pending))
+        child = self._child
+        if child is not None and self.deadline.has_passed:
+            # All workers of a run end at the same moment: to give back gigabytes takes seconds, which would add up.
+            child.channel.shut_down()
+        elif child is not None:
+            child.kill_if_over(self.timeout, self.memory, awaited=bool(self.pending))
 
     def submit(self, request: Any) -> None:
         """Queues a request; `receive` fetches the responses in the order of requests."""
@@ -175,6 +189,8 @@ class Worker:
 
     def _replace(self, child: WorkerProcess) -> tuple[Any, Any] | None:
         """Starts a new process for one that ended; the request that it ended in, if any, with the crash."""
+        # After the deadline its end is the run's doing.
+        self.deadline.check()
         number, outcome = child.killed or (None, child.exit_outcome())
         if outcome is None or not child.ready:
             self.stop()
@@ -204,12 +220,18 @@ class Worker:
         if self._child is not None:
             WATCHDOG.remove(self._enforce_limits)
             self._child.end()
+            self._ended = add_seconds((self._ended, self._child.activity.profile))
         self._child = None
 
     @property
     def current(self) -> Any:
         """The oldest pending request; None where there is none."""
         return next(iter(self.pending.values()), None)
+
+    @property
+    def profile(self) -> dict[str, float]:
+        """The seconds that its processes have spent on each activity."""
+        return add_seconds((self._ended, self._child.activity.profile if self._child is not None else {}))
 
     @property
     def pid(self) -> int | None:
@@ -231,8 +253,11 @@ class Worker:
 def wait_for_response(workers: list[Worker], seconds: float) -> Worker | None:
     """A worker that has sent a response or has ended; None where none does so within so many seconds."""
     owners = {end.fileno(): worker for worker in workers for end in worker.ends if end.fileno() >= 0}
-    ready = wait(list(owners), seconds)
-    return owners[ready[0]] if ready else None  # type: ignore[index]
+    poll = select.poll()
+    for number in owners:
+        poll.register(number, select.POLLIN)
+    ready = poll.poll(1000 * seconds)
+    return owners[ready[0][0]] if ready else None
 
 
 def _raise_own_fault(outcome: Outcome | None) -> NoReturn:
@@ -288,6 +313,14 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def restore_server_folder() -> None:
+    """Makes the folder again in which the server's socket is, and which the end of this program removes.
+
+    A kernel may have deleted it with all other temporary files.
+    """
+    os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
 
 
 def kill_server() -> None:

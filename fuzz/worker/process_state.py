@@ -24,6 +24,9 @@ class Changes:
     restored: bool = True
 
 
+UNCHANGED = Changes()
+
+
 @dataclass(frozen=True)
 class ProcessState:
     """A process's folder, variables, signal handlers and limits of resources."""
@@ -51,7 +54,7 @@ class ProcessState:
             for which, handler in zip(SIGNALS, self.handlers, strict=True):
                 signal.signal(which, handler)
         if (limits := _limits()) == self.limits:
-            return Changes()
+            return UNCHANGED
         for number, limit in zip(LIMITS, self.limits, strict=True):
             with suppress(OSError, ValueError):
                 resource.setrlimit(number, limit)

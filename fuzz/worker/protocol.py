@@ -11,6 +11,8 @@ from fuzz.model.outcome import CompileError, Died, Hung, NotRun, Outcome, OutOfM
 
 HANDLER = "fuzz.oracles.examine:make_handler"
 """The function that makes the handler of these requests, as ``module:function``."""
+SHARED_PART = 0.25
+"""The part of a kernel's error from which eager PyTorch has the same inaccuracy."""
 FAULT_SYMPTOMS: dict[type, str] = {
     Raised: "raised",
     CompileError: "compile-error",
@@ -86,6 +88,37 @@ class Diagnose:
 
 
 @dataclass(frozen=True)
+class CompareEager:
+    """A request to compare eager PyTorch in the working precision with the reference, in these outputs of a call.
+
+    The response is an EagerError, or None where the reference cannot run in that precision.
+    """
+
+    case: Case
+    call: int
+    outputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EagerError:
+    """The largest error over bound of eager PyTorch in a dtype, and its worst symptom; "" where nothing disagrees."""
+
+    dtype: str
+    ratio: float
+    symptom: str = ""
+
+    def shares(self, finding: Finding) -> bool:
+        """Whether eager PyTorch shows an accuracy finding's symptom, or a worse one, with a large part of its error.
+
+        So a wrong sign or a NaN is not excused by an inaccurate value.
+        """
+        symptoms = ACCURACY.symptoms
+        if not self.symptom or symptoms.index(self.symptom) > symptoms.index(finding.symptom):
+            return False
+        return self.ratio >= SHARED_PART * finding.ratio
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 
@@ -120,11 +153,16 @@ class Report:
         written = self.primary_finding is not None and self.primary_finding.oracle == MUTATION.name
         return self.findings[: 1 + written]
 
+    def finding_of(self, oracle: str) -> Finding | None:
+        """The finding of an oracle, if any."""
+        return next((finding for finding in self.findings if finding.oracle == oracle), None)
+
 
 def fault_finding(outcome: Outcome) -> Finding | None:
     """The finding that an outcome is by itself; None where the case returned or was rejected."""
     symptom = FAULT_SYMPTOMS.get(type(outcome))
-    return Finding(FAULT.name, ("launcher",), symptom, describe(outcome)) if symptom else None
+    line = outcome.source_line if isinstance(outcome, Raised) else ""
+    return Finding(FAULT.name, ("launcher",), symptom, describe(outcome), source_line=line) if symptom else None
 
 
 def report_outcome(outcome: Outcome) -> Report:

@@ -16,7 +16,7 @@ from multiprocessing import resource_tracker
 from typing import Any, NoReturn
 
 from fuzz.errors import UsageError, one_line
-from fuzz.worker.activity import CHANNEL_LOST, LIMITS_LOWERED, OWN_FAULT, Activity
+from fuzz.worker.activity import CHANNEL_LOST, LIMITS_LOWERED, OWN_FAULT, PROFILE_START, Activity
 from fuzz.worker.channel import (
     Channel,
     ChannelClosed,
@@ -28,6 +28,7 @@ from fuzz.worker.channel import (
     LastResponse,
 )
 from fuzz.worker.process_state import ProcessState
+from fuzz.worker.profile import PROFILE
 from fuzz.worker.system import resident, signal_at_parents_end
 
 TRIM_BYTES = 32 << 20
@@ -80,6 +81,7 @@ def _set_up(channel: socket.socket, activity: Activity, supervisor: int) -> None
     os.setsid()
     global _serving
     activity.pid = os.getpid()
+    PROFILE.share(activity.cells, PROFILE_START)
     _serving = activity.pid, activity
     # What a launcher prints must not end up in the one JSON value on standard output.
     os.dup2(2, 1)
@@ -96,7 +98,8 @@ def _close_files_but(*kept: int) -> None:
 
 
 def _answer_requests(channel: Channel, activity: Activity, handler: str, config: Any) -> None:
-    handle = _make_handler(handler, config)
+    with PROFILE.measure("starting"):
+        handle = _make_handler(handler, config)
     if isinstance(handle, HandlerFailure):
         channel.send(handle)
         return
@@ -106,7 +109,8 @@ def _answer_requests(channel: Channel, activity: Activity, handler: str, config:
     channel.send(HandlerReady())
     state = ProcessState.capture()
     while True:
-        request = channel.receive()
+        with PROFILE.measure("waiting"):
+            request = channel.receive()
         activity.begin(request.number)
         message = _respond(handle, request)
         if os.getpid() != own:

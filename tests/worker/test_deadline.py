@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pytest
@@ -67,3 +68,17 @@ def test_a_request_that_still_runs_then_is_out_of_time_and_no_crash() -> None:
         with pytest.raises(OutOfTime):
             other.call("more")
         assert other.pid is None
+
+
+def test_all_workers_end_then_without_being_asked() -> None:
+    deadline = Deadline()
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker(HANDLER, None, 8 << 30, 1000.0, deadline=deadline)) for _ in range(2)]
+        for worker in workers:
+            worker.submit("hang")
+        assert all(worker.pid is not None for worker in workers)
+        deadline.end_now()
+        end = time.monotonic() + 300
+        while any(worker.pid is not None for worker in workers) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert all(worker.pid is None and worker.current == "hang" for worker in workers)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing import forkserver
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes import crash_outcome
+from processes import has_ended
 
+from benchmarks.reliability.hostile import sockets
 from fuzz.model.outcome import Died, Hung, NotRun, OutOfMemory
 from fuzz.worker import process, worker_process
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.system import resident
 
-HANDLER = f"{__name__}:make_handler"
 MARK = "FUZZ_TEST_MARK"
 
 
@@ -34,18 +38,8 @@ def make_handler(config: Any) -> Callable[[Any], object]:
     return handle
 
 
-def channels() -> Iterator[int]:
-    """The sockets that this process holds."""
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                yield int(name)
-        except OSError:
-            continue
-
-
 def write_all(data: bytes) -> None:
-    for channel in channels():
+    for channel in sockets():
         os.write(channel, data)
 
 
@@ -117,8 +111,8 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "write": write_all,
     "write then wait": write_then_wait,
     "close": lambda _: os.closerange(3, 256),
-    "shut": lambda _: [socket.socket(fileno=os.dup(each)).shutdown(socket.SHUT_RDWR) for each in channels()],
-    "read": lambda _: [os.set_blocking(each, True) or os.read(each, 5) for each in channels()],
+    "shut": lambda _: [socket.socket(fileno=os.dup(each)).shutdown(socket.SHUT_RDWR) for each in sockets()],
+    "read": lambda _: [os.set_blocking(each, True) or os.read(each, 5) for each in sockets()],
     "exit own": lambda _: os._exit(70),
     "fork": fork_and_return,
     "fork and raise": fork_and_raise,
@@ -134,31 +128,6 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "state": state,
     "lower limit": lower_limit_and_fail,
 }
-
-
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker(HANDLER, None, memory=8 << 30, timeout=120.0) as fresh:
-        yield fresh
-
-
-def crash_outcome(worker: Worker, request: object) -> object:
-    response = worker.call(request)
-    assert isinstance(response, WorkerCrash), response
-    return response.outcome
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process ends within a minute; one that waits to be collected has ended."""
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 GARBLED = worker_process.GARBLED
@@ -235,17 +204,17 @@ def test_no_daemon_outlives_its_worker(worker: Worker, end: str) -> None:
     assert resident(daemon)
     if end == "stop":
         worker.stop()
-        assert is_gone(daemon)
+        assert has_ended(daemon)
         return
     crash_outcome(worker, "kill")
-    assert is_gone(daemon)
+    assert has_ended(daemon)
 
 
 def test_a_stopped_parent_goes_on(worker: Worker) -> None:
     pid, parent = worker.call("pid"), worker.call("parent")
     worker.call("stop parent")
     worker.stop()
-    assert is_gone(pid) and is_gone(parent)
+    assert has_ended(pid) and has_ended(parent)
     worker.call("stop parent")
     assert crash_outcome(worker, "kill") == Died("SIGKILL")
 
@@ -263,17 +232,28 @@ def test_a_stopped_server_starts_workers_again(worker: Worker) -> None:
 
 def test_a_server_that_does_not_answer_is_replaced(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     pid, server = worker.call("pid"), server_pid()
-    monkeypatch.setattr(process, "resume_if_stopped", lambda _: None)
+
+    def leave_stopped(number: int) -> None:
+        """The new server has all the time that it needs."""
+        monkeypatch.setattr(process, "SERVER_SECONDS", 1.0 if number == server else 300.0)
+
+    monkeypatch.setattr(process, "resume_if_stopped", leave_stopped)
     monkeypatch.setattr(worker_process, "resume_if_stopped", lambda _: None)
-    monkeypatch.setattr(process, "SERVER_SECONDS", 5.0)
     os.kill(server, signal.SIGSTOP)
     other = worker.clone()
     with other:
-        other.start()
-        monkeypatch.setattr(process, "SERVER_SECONDS", 300.0)
         assert other.call(("echo", 1)) == 1 and server_pid() != server
     # The worker of the old server did not notice.
     assert worker.call("pid") == pid
+
+
+def test_a_server_whose_socket_a_kernel_deleted_is_replaced(worker: Worker) -> None:
+    worker.call("pid")
+    server = server_pid()
+    shutil.rmtree(get_temp_dir())
+    other = worker.clone()
+    with other:
+        assert other.call(("echo", 1)) == 1 and server_pid() != server
 
 
 def test_a_kernel_leaves_folder_variables_signals_and_limits_as_they_were(worker: Worker, tmp_path: Path) -> None:

@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from crashes import crash_outcome
+from processes import has_ended
 
 from fuzz.errors import UsageError
 from fuzz.model.case import Argument, Call, Case
@@ -118,35 +120,10 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "refuse": refuse,
     "unsendable": lambda _: lambda: None,
     "print": lambda text: print(text, flush=True),
+    "imported": lambda name: name in sys.modules,
     "last": lambda value: LastResponse(value),
     "main": lambda _: getattr(sys.modules["__main__"], "__file__", None),
 }
-
-
-@pytest.fixture
-def worker() -> Iterator[Worker]:
-    with Worker(HANDLER, None, memory=8 << 30, timeout=20.0) as fresh:
-        yield fresh
-
-
-def crash_outcome(worker: Worker, request: object) -> object:
-    response = worker.call(request)
-    assert isinstance(response, WorkerCrash), response
-    return response.outcome
-
-
-def ended(pid: int, seconds: float = 10.0) -> bool:
-    """Whether a process is gone within a time; one that waits to be collected is gone."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 @pytest.mark.parametrize(
@@ -163,7 +140,7 @@ def test_a_death_is_an_outcome_and_the_next_request_is_answered(worker: Worker, 
     before = worker.call("pid")
     assert crash_outcome(worker, action) == Died(cause)
     after = worker.call("pid")
-    assert after != before and ended(before)
+    assert after != before and has_ended(before)
 
 
 def test_a_hang_is_an_outcome_after_the_watchdogs_time(worker: Worker) -> None:
@@ -171,8 +148,8 @@ def test_a_hang_is_an_outcome_after_the_watchdogs_time(worker: Worker) -> None:
     worker.timeout = 0.3
     start = time.monotonic()
     assert crash_outcome(worker, "hang") == Hung(0.3)
-    assert 0.3 <= time.monotonic() - start < 5
-    assert ended(before)
+    assert 0.3 <= time.monotonic() - start < 60
+    assert has_ended(before)
     worker.timeout = 20.0
     assert worker.call(("echo", 5)) == 5
 
@@ -196,7 +173,7 @@ def test_memory_over_the_limit_is_an_outcome(worker: Worker) -> None:
     worker.memory = resident(pid) + 200 * MIB
     outcome = crash_outcome(worker, ("fill", 1200 * MIB))
     assert outcome == OutOfMemory(f"over {worker.memory >> 20} MiB resident")
-    assert ended(pid)
+    assert has_ended(pid)
     assert worker.call(("echo", 2)) == 2
 
 
@@ -245,7 +222,7 @@ def test_a_request_is_timed_by_when_its_process_began_with_it_however_late_the_r
     worker.timeout = 0.5
     worker.submit(("sleep", 0.3))
     worker.submit("hang")
-    assert ended(pid, 3.0)
+    assert has_ended(pid)
     assert worker.receive(60) == (("sleep", 0.3), None)
     assert worker.receive(60) == ("hang", WorkerCrash(Hung(0.5)))
 
@@ -294,36 +271,33 @@ def test_a_worker_does_not_run_the_program_again(worker: Worker) -> None:
     assert worker.call("main") is None
 
 
-def test_starting_a_clean_worker_takes_little_time(worker: Worker) -> None:
-    worker.call("pid")
-    start = time.monotonic()
-    for _ in range(5):
+def test_a_clean_worker_has_imported_what_its_server_has(worker: Worker) -> None:
+    for _ in range(2):
+        assert worker.call(("imported", "fuzz.oracles.execution.preload"))
         worker.stop()
-        worker.call("pid")
-    assert time.monotonic() - start < 5
 
 
 COORDINATOR = """
 import sys, time
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = sys.argv[2:]
 from fuzz.worker.process import Worker
 worker = Worker("test_process:make_handler", None, 8 << 30, 600.0)
 print(worker.call("pid"), flush=True)
-worker.submit(sys.argv[2])
+worker.submit(sys.argv[1])
 time.sleep(600)
 """
 
 
 @pytest.mark.parametrize("action", ["pid", "hang"])
 def test_killing_the_coordinator_leaves_no_worker_behind(action: str) -> None:
-    command = [sys.executable, "-c", COORDINATOR, str(Path(__file__).parent), action]
+    command = [sys.executable, "-c", COORDINATOR, action, *map(str, Path(__file__).parents[:2])]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as coordinator:
         assert coordinator.stdout
         pid = int(coordinator.stdout.readline())
         time.sleep(0.2)
         assert resident(pid) > 0
         coordinator.kill()
-    assert ended(pid)
+    assert has_ended(pid)
 
 
 SPIN = '''"""A lock that no one releases."""
@@ -399,7 +373,7 @@ def test_a_worker_ends_quietly_where_its_run_has_ended(capfd: pytest.CaptureFixt
     channel.send(HandlerRequest(0, ("sleep", 0.3)))
     channel.close()
     supervisor.join(60)
-    assert supervisor.exitcode == 0 and ended(activity.pid)
+    assert supervisor.exitcode == 0 and has_ended(activity.pid)
     assert "Traceback" not in capfd.readouterr().err
 
 
