@@ -9,6 +9,9 @@ from fuzz.errors import TargetError
 BITS = ("bitwise", "envelope")
 """What may be promised of two runs that should agree: the same bits, or both inside the envelope."""
 
+RANGES = ("working", "full")
+"""Where results are to be right: where no intermediate of the reference leaves the working range, or everywhere."""
+
 
 @dataclass(frozen=True)
 class Contract:

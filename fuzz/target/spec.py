@@ -14,7 +14,7 @@ from fuzz.model.dims import Expression, Size, evaluate, names
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import Values
-from fuzz.target.contract import BITS, ENVELOPE, Contract, parse_contract
+from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
@@ -96,7 +96,8 @@ class Target:
     batch: str | None = None
     rows: Mapping[str, str] = field(default_factory=dict)
     invariance: str = "bitwise"
-    layout: str = "bitwise"
+    layout: str = "envelope"
+    range: str = "working"
     linear: tuple[str, ...] = ()
     shifts: tuple[str, ...] = ()
     cotangents: Mapping[str, TensorArgument] = field(default_factory=dict)
@@ -106,11 +107,14 @@ class Target:
     nondeterminism: str = ""
     in_place: tuple[str, ...] = ()
     nonfinite: tuple[str, ...] = ()
+    large: bool = False
+    as_good_as: str = ""
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
     constants: tuple[float, ...] = ()
     timeout: float = 30.0
     exact: Callable[..., Mapping[str, Any]] | None = None
     seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    unreached: Mapping[str, str] = field(default_factory=dict)
     planted_bugs: dict[str, PlantedBug] = field(default_factory=dict)
 
     @property
@@ -137,8 +141,10 @@ class Target:
         rows, alike = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
         if rows:
             parts.append(f"rows of {rows} do not depend on their batch{alike[self.invariance]}")
-        parts.append(f"results do not depend on layouts{alike[self.layout]}")
+        if self.reference or self.layout == "bitwise":
+            parts.append(f"results do not depend on layouts{alike[self.layout]}")
         parts += [f"linear in {name}" for name in self.linear]
+        parts += ["tensors of 2^31 elements and more"] if self.large else []
         parts += [f"the same when {name} is shifted" for name in self.shifts]
         parts.append(f"writes over {', '.join(self.in_place)}" if self.in_place else "no input is written")
         parts += [f"refuses {name.replace('_', ' ')}" for name in self.rejects]
@@ -147,7 +153,8 @@ class Target:
     def _describe_values(self) -> str:
         if self.contract.kind == "envelope":
             dtype = "the inputs' dtype's" if self.accumulate == "inputs" else self.accumulate
-            return f"inside the envelope of {dtype} arithmetic"
+            less = ", or not much worse than eager PyTorch" if self.as_good_as else ""
+            return f"inside the envelope of {dtype} arithmetic{less}"
         return "the bits of the baseline" if self.contract.kind == "bitwise" else str(self.contract)
 
     @property
@@ -224,7 +231,8 @@ def declare(
     batch: Size | None = None,
     rows: Mapping[str, Size] | None = None,
     invariance: str = "bitwise",
-    layout: str = "bitwise",
+    layout: str = "envelope",
+    range: str = "working",
     linear: Iterable[str] = (),
     shifts: Iterable[str] = (),
     dims: Iterable[Size] = (),
@@ -233,12 +241,15 @@ def declare(
     deterministic: bool | str = True,
     in_place: Iterable[str] = (),
     nonfinite: Iterable[str] = (),
+    large: bool = False,
+    as_good_as: str = "",
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] | None = None,
     constants: Iterable[float] = (),
     differentiable: Mapping[str, TensorArgument] | None = None,
     timeout: float = 30.0,
     exact: Callable[..., Mapping[str, Any]] | None = None,
     seeds: Mapping[str, Mapping[str, Any]] | None = None,
+    unreached: Mapping[str, str] | None = None,
     cls: type[Target] = Target,
     **arguments: TensorArgument | OptionArgument | Size,
 ) -> Target:
@@ -250,15 +261,12 @@ def declare(
     tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
     declared = cls(
-        name=label,
-        launcher=launcher,
-        path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
-        sizes=sizes,
-        tensors=tensors,
+        name=label, launcher=launcher, path=Path(inspect.getsourcefile(launcher) or "<unknown>"),
+        sizes=sizes, tensors=tensors,
         options={key: value for key, value in arguments.items() if isinstance(value, OptionArgument)},
         passed_sizes={key: value.name for key, value in arguments.items() if isinstance(value, Size)},
         reference=reference, baseline=baseline, exact=exact,
-        contract=parse_contract(contract), invariance=invariance, layout=layout,
+        contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
         linear=tuple(linear), shifts=tuple(shifts),
         batch=batch.name if batch else None,
         rows={output: row.name for output, row in (rows or {}).items()},
@@ -266,10 +274,9 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
-        in_place=tuple(in_place), nonfinite=tuple(nonfinite),
-        rejects=rejects or {},
-        constants=tuple(constants),
-        timeout=timeout, seeds=seeds or {},
+        in_place=tuple(in_place), nonfinite=tuple(nonfinite), large=large, as_good_as=as_good_as,
+        rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {},
+        unreached=unreached or {},
     )  # fmt: skip
     _check(declared, arguments)
     return declared
@@ -357,13 +364,21 @@ def _check_promises(target: Target, where: str) -> None:
         raise TargetError(f"{where}: contract 'bitwise' needs a baseline= to have the bits of")
     if target.contract.kind == "ulps" and target.reference is None:
         raise TargetError(f"{where}: contract ulps(..) needs a reference=")
+    if target.as_good_as not in ("", "torch"):
+        raise TargetError(f"{where}: as_good_as is 'torch', not {target.as_good_as!r}")
+    if target.as_good_as and (target.contract.kind != "envelope" or target.reference is None):
+        raise TargetError(f"{where}: as_good_as='torch' goes with a reference= and the contract 'envelope'")
     if target.contract.kind != "bitwise" and target.baseline is not None and target.reference is None:
         raise TargetError(f"{where}: without a reference= a baseline= is compared bit by bit: contract='bitwise'")
     for name, value in (("invariance", target.invariance), ("layout", target.layout)):
         if value not in BITS:
             raise TargetError(f"{where}: {name} is one of {', '.join(BITS)}, not {value!r}")
-        if value == "envelope" and target.reference is None:
-            raise TargetError(f"{where}: {name}='envelope' needs a reference=")
+    if target.range not in RANGES:
+        raise TargetError(f"{where}: range is one of {', '.join(RANGES)}, not {target.range!r}")
+    if target.range == "full" and target.reference is None:
+        raise TargetError(f"{where}: range='full' needs a reference=")
+    if target.invariance == "envelope" and target.reference is None:
+        raise TargetError(f"{where}: invariance='envelope' needs a reference=")
     if target.invariance != "bitwise" and not target.batch_dim:
         raise TargetError(f"{where}: invariance= needs batch= or rows=, the dim whose rows are independent")
     if target.linear and target.reference is None:
