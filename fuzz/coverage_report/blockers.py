@@ -1,0 +1,55 @@
+"""Defines a blocker: something that no case tried, where it stands, and what would reach it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """Something never tried: its kind, its place, what it is, and what it needs to be tried.
+
+    `behind` counts the lines that cannot run without it. `reason` is why the target's author leaves it out; empty where
+    none is given.
+    """
+
+    kind: str
+    file: str
+    line: int
+    what: str
+    needs: str
+    behind: int = 0
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """The text that the patterns of a target's `unreached=` are compared with."""
+        return f"{self.kind} {self.what}"
+
+
+def merge(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
+    """The blockers, one for those that are the same but for their lines: at the first line, with what is behind all."""
+    alike: dict[tuple[str, str, str], list[Blocker]] = {}
+    for blocker in blockers:
+        alike.setdefault((blocker.kind, blocker.file, blocker.what), []).append(blocker)
+    for group in alike.values():
+        first = min(group, key=lambda blocker: blocker.line)
+        yield replace(first, behind=sum(blocker.behind for blocker in group))
+
+
+def explain(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[Blocker]:
+    """The blockers with the reasons that the target gives, those without one first, most lines behind first.
+
+    A key of `unreached` is a pattern of fnmatch for the name of a blocker, or ``file:line``.
+    """
+
+    def with_reason(blocker: Blocker) -> Blocker:
+        places = (blocker.name, f"{blocker.file}:{blocker.line}")
+        reasons = (why for pattern, why in unreached.items() if any(fnmatchcase(text, pattern) for text in places))
+        return replace(blocker, reason=next(reasons, ""))
+
+    return sorted(
+        map(with_reason, blockers), key=lambda each: (bool(each.reason), -each.behind, each.file, each.line, each.what)
+    )

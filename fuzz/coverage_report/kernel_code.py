@@ -1,0 +1,88 @@
+"""Finds what kernels never did: branches, loops and masks by their counters, constants of compilation by value."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Set
+
+from fuzz.coverage_report.blockers import Blocker
+from fuzz.coverage_report.definitions import Definition, lines_of
+from fuzz.coverage_report.protocol import Constants, Function, Site
+
+PLAIN = (
+    ast.Name, ast.Constant, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.expr_context, ast.operator,
+    ast.unaryop, ast.cmpop, ast.boolop,
+)  # fmt: skip
+"""The syntax of conditions that are evaluated: no calls and no attributes."""
+NOT_NONE = object()
+
+
+def find_counted_blockers(counted: Iterable[Site], happened: Set[Site]) -> Iterator[Blocker]:
+    """What the counters of kernels say was never done, for each branch, loop and mask of what ran.
+
+    Of several branches, loops or masks at one line, what one of them did counts for all.
+    """
+    places: dict[tuple[str, int, str, str], dict[str, bool]] = defaultdict(dict)
+    for site in counted:
+        outcomes = places[site.file, site.line, site.kernel, site.kind]
+        outcomes[site.outcome] = outcomes.get(site.outcome, False) or site in happened
+    for (file, line, kernel, kind), outcomes in sorted(places.items()):
+        if any(outcomes.values()):
+            for what, needs in _never(kind, outcomes):
+                yield Blocker(kind.partition(" of ")[0], file, line, f"{kernel}: {what}", needs)
+
+
+def _never(kind: str, outcomes: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+    """(what never occurred, what would reach it) of one branch, loop or mask."""
+    if kind.startswith("mask") and not outcomes["some"]:
+        yield f"the {kind} is never on for some lanes only", "a dim that is no multiple of the block"
+    if kind == "branch":
+        for outcome in ("taken", "not taken"):
+            if not outcomes[outcome]:
+                yield f"the branch is never {outcome}", "values or dims that decide it the other way"
+    if kind == "loop":
+        if not outcomes["0"]:
+            yield "the loop never has 0 turns", "an empty dim, or one that leaves a program nothing to do"
+        if not any(occurred for trips, occurred in outcomes.items() if trips not in ("0", "1")):
+            yield "the loop never has 2 turns", "a dim longer than the block"
+
+
+def find_constant_blockers(function: Function, node: Definition, compiled: Iterable[Constants]) -> Iterator[Blocker]:
+    """Conditions on constants of compilation that had one outcome in everything that was compiled of a kernel."""
+    values = [dict(constants) for constants in compiled]
+    parameters = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    for statement in (part for part in ast.walk(node) if isinstance(part, ast.If)):
+        outcomes = {_evaluate(statement.test, constants, parameters) for constants in values}
+        if len(outcomes) == 1 and None not in outcomes:
+            (outcome,) = outcomes
+            behind, other = len(lines_of(statement.orelse if outcome else statement.body)), str(not outcome).lower()
+            what = f"{function.name}: `{ast.unparse(statement.test)}` is never {other}"
+            yield Blocker("constexpr", function.file, statement.lineno, what, f"a case in which it is {other}", behind)
+
+
+def _evaluate(test: ast.expr, constants: Mapping[str, object], parameters: Set[str]) -> bool | None:
+    """What a condition is with these constants; None where it depends on more than them."""
+    for part in ast.walk(test):
+        if isinstance(part, ast.Name) and part.id not in constants:
+            # A parameter that is compiled into the kernel only where it is None was something else.
+            if part.id not in parameters or not _compares_with_none(test, part.id):
+                return None
+        elif not isinstance(part, PLAIN):
+            return None
+    given = dict.fromkeys(parameters, NOT_NONE) | dict(constants)
+    try:
+        return bool(eval(compile(ast.Expression(test), "<condition>", "eval"), {"__builtins__": {}}, given))
+    except Exception:
+        return None
+
+
+def _compares_with_none(test: ast.expr, name: str) -> bool:
+    """Whether all that a condition says of a name is whether it is None."""
+    compared = [
+        part.left
+        for part in ast.walk(test)
+        if isinstance(part, ast.Compare) and isinstance(part.ops[0], ast.Is | ast.IsNot)
+    ]
+    uses = [part for part in ast.walk(test) if isinstance(part, ast.Name) and part.id == name]
+    return all(use in compared for use in uses)

@@ -1,0 +1,107 @@
+"""Runs cases in a worker process and observes which code runs and with which values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import triton
+from coverage import Coverage
+
+from fuzz.backends.base import CountedOutcome
+from fuzz.backends.execute import FatalError, run
+from fuzz.coverage_report.protocol import Observations, Site, TensorKind, Value
+from fuzz.coverage_report.scope import Scope, describe, parameters
+from fuzz.model.case import Case
+from fuzz.model.outcome import Outcome, Rejected, Returned
+from fuzz.oracles.examine import set_up_process
+from fuzz.worker.protocol import WorkerConfig
+
+Result = TypeVar("Result")
+MOST_VALUES = 16
+"""Values of one parameter that are kept: more say nothing new."""
+
+
+def make_handler(config: WorkerConfig) -> Callable[[Case], Observations]:
+    """Makes the handler of a worker: a case -> what is observed of it."""
+    target, launcher, backend = set_up_process(config)
+    observer = Observer(target.path)
+
+    def handle(case: Case) -> Observations:
+        try:
+            outcome = observer.observe(lambda: run(target, launcher, case.calls, backend))
+        except FatalError as fatal:
+            outcome = fatal.outcome
+        return observer.collect(outcome, backend.counted_outcomes())
+
+    return handle
+
+
+class Observer:
+    """Observes Python code by coverage.py, its arguments by a profile function, and kernels by Triton's hook."""
+
+    def __init__(self, target_file: Path) -> None:
+        self.scope = Scope(target_file)
+        packages = [f"{Path(package.__file__ or '').parent}/*" for package in (torch, triton, np)]
+        own = f"{Path(__file__).parents[1]}/*"
+        self.coverage = Coverage(data_file=None, branch=True, config_file=False, include=["*"], omit=[*packages, own])
+        self.current = Observations()
+        triton.knobs.runtime.jit_post_compile_hook = self._record_constants
+
+    def observe(self, function: Callable[[], Result]) -> Result:
+        """Calls a function, and observes what runs in this thread until it ends."""
+        self.current = Observations(cases=1)
+        self.coverage.erase()
+        self.coverage.start()
+        sys.setprofile(self._record_call)
+        try:
+            return function()
+        finally:
+            sys.setprofile(None)
+            self.coverage.stop()
+
+    def collect(self, outcome: Outcome, counted: Sequence[CountedOutcome]) -> Observations:
+        """What was observed, with what the counters of kernels say of each call that returned."""
+        data, current, scope = self.coverage.get_data(), self.current, self.scope
+        current.called = {function for function in scope.called.values() if function}
+        files = {function.file for function in current.called}
+        current.arcs = {file: {*(data.arcs(file) or ())} for file in files & data.measured_files()}
+        current.referenced, current.kernels, current.wrapped = scope.referenced, scope.kernels, scope.wrapped
+        sites = [Site(site.file, site.line, site.kernel, site.kind, site.outcome) for site in counted]
+        current.counted = {*sites}
+        if isinstance(outcome, Returned):
+            for call in outcome.calls:
+                occurred = np.flatnonzero(np.frombuffer(call.counted, dtype=np.uint8)).tolist()
+                current.happened.update(sites[index] for index in occurred)
+        current.rejected = int(isinstance(outcome, Rejected))
+        return current
+
+    def _record_call(self, frame: FrameType, event: str, argument: object) -> None:
+        if event != "call" or (function := self.scope.add_call(frame)) is None:
+            return
+        for name in parameters(frame.f_code):
+            seen = self.current.values.setdefault((function, name), set())
+            if len(seen) < MOST_VALUES:
+                seen.add(describe_value(frame.f_locals[name]))
+
+    def _record_constants(self, *, fn: Any, compile: Any, **rest: Any) -> None:
+        kernel = fn.jit_function
+        names = [parameter.name for parameter in kernel.params]
+        constants = {path[0]: value for path, value in (compile["constants"] or {}).items() if len(path) == 1}
+        by_name = tuple((names[place], describe_value(value)) for place, value in sorted(constants.items()))
+        if function := describe(kernel.fn):
+            self.current.constants.setdefault(function, set()).add(by_name)
+
+
+def describe_value(value: object) -> Value:
+    """What is kept of a value that a parameter was given."""
+    if isinstance(value, torch.Tensor):
+        return TensorKind(str(value.dtype).removeprefix("torch."), value.dim(), value.is_contiguous())
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return f"a {type(value).__name__}"

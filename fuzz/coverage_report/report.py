@@ -1,0 +1,144 @@
+"""Puts together what a target never tried, as a record, as text and as JSON."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from fuzz.backends.base import portable_path
+from fuzz.coverage_report.blockers import Blocker, explain, merge
+from fuzz.coverage_report.collect import Collected
+from fuzz.coverage_report.definitions import Definition, definition, lines_of
+from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
+from fuzz.coverage_report.parameters import find_configuration_blockers, find_parameter_blockers
+from fuzz.coverage_report.protocol import Function, Observations
+from fuzz.coverage_report.python_code import Measured, find_python_blockers, measure_files, measure_function
+from fuzz.search.engines.launch_options import launch_space
+from fuzz.target.spec import Target
+
+VERSION = 1
+
+
+class Ran(NamedTuple):
+    """How many of all lines or branches ran."""
+
+    run: int
+    all: int
+
+    def __add__(self, other: Ran) -> Ran:  # type: ignore[override]
+        return Ran(self.run + other.run, self.all + other.all)
+
+    @property
+    def percent(self) -> float:
+        """100 where there is nothing to run."""
+        return 100 * self.run / self.all if self.all else 100.0
+
+
+@dataclass(frozen=True)
+class CoverageReport:
+    """The coverage of one target: `lines` and `branches` of its functions and kernels, and what blocks the rest."""
+
+    target: str
+    cases: int
+    rejected: int
+    crashed: int
+    lines: Ran
+    branches: Ran
+    blockers: tuple[Blocker, ...]
+
+    @property
+    def percent_accounted(self) -> float:
+        """The percentage of lines that ran or for which the target gives a reason."""
+        unexplained = sum(blocker.behind for blocker in self.blockers if not blocker.reason)
+        missing = min(unexplained, self.lines.all - self.lines.run)
+        return Ran(self.lines.all - missing, self.lines.all).percent
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data, a stable contract."""
+        keys = ("kind", "file", "line", "what", "needs", "reason")
+        blockers = [{key: getattr(blocker, key) for key in keys} for blocker in self.blockers]
+        return dict(
+            version=VERSION, target=self.target, cases=self.cases, rejected=self.rejected,
+            lines=self.lines._asdict(), branches=self.branches._asdict(), blockers=blockers,
+        )  # fmt: skip
+
+
+def make_report(target: Target, collected: Collected) -> CoverageReport:
+    """The report on what a target's cases did."""
+    observed = collected.observations
+    functions = {each: node for each in observed.called | observed.referenced if (node := definition(each))}
+    kernels = {each: node for each in observed.kernels if (node := definition(each))}
+    functions = {each: node for each, node in functions.items() if each not in kernels}
+    files = measure_files(observed.arcs, (function.file for function in functions))
+    measured = {
+        function: measure_function(node, files.get(function.file, Measured())) for function, node in functions.items()
+    }
+    blockers = [*_find_blockers(target, observed, functions, kernels, measured, collected)]
+    ran = [_count_python(each) for each in measured.values()]
+    ran += [_count_kernel(function, node, blockers) for function, node in kernels.items()]
+    lines, branches = (sum(column, Ran(0, 0)) for column in zip(*ran, strict=True))
+    portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
+    return CoverageReport(
+        target.name, len(collected.cases), observed.rejected, collected.crashed, lines, branches,
+        tuple(explain(portable, target.unreached)),
+    )  # fmt: skip
+
+
+def _find_blockers(
+    target: Target,
+    observed: Observations,
+    functions: Mapping[Function, Definition],
+    kernels: Mapping[Function, Definition],
+    measured: Mapping[Function, Measured],
+    collected: Collected,
+) -> Iterator[Blocker]:
+    for function, node in functions.items():
+        yield from find_python_blockers(function, node, measured[function])
+        if function in observed.wrapped:
+            yield from find_parameter_blockers(function, node, observed.values)
+    for kernel, node in kernels.items():
+        yield from find_constant_blockers(kernel, node, observed.constants.get(kernel, ()))
+    yield from find_counted_blockers(observed.counted, observed.happened)
+    yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
+
+
+def _count_python(measured: Measured) -> tuple[Ran, Ran]:
+    lines, branches = len(measured.lines), len(measured.branches)
+    return (
+        Ran(lines - len(measured.missing_lines), lines),
+        Ran(branches - len(measured.missing_branches), branches),
+    )
+
+
+def _count_kernel(kernel: Function, node: Definition, blockers: list[Blocker]) -> tuple[Ran, Ran]:
+    """Lines of a kernel count as run but for those behind a constant of compilation that had one value only."""
+    lines = {part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node}
+    inside = [each for each in blockers if each.file == kernel.file and each.line in lines]
+    behind = {
+        line
+        for part in ast.walk(node) if isinstance(part, ast.If)
+        for each in inside if each.kind == "constexpr" and each.line == part.lineno
+        for line in lines_of(part.orelse if each.what.endswith("false") else part.body)
+    }  # fmt: skip
+    conditions = sum(isinstance(part, ast.If | ast.While | ast.For) for part in ast.walk(node))
+    never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside)
+    return Ran(len(lines - behind), len(lines)), Ran(max(2 * conditions - never, 0), 2 * conditions)
+
+
+def format_report(report: CoverageReport, most: int = 40) -> str:
+    """The report as text, with at most so many blockers."""
+    lines, branches = report.lines, report.branches
+    died = f", {report.crashed} ended the worker" if report.crashed else ""
+    text = [
+        f"{report.target}: {report.cases} cases ({report.rejected} refused{died})",
+        f"lines {lines.run} of {lines.all} ({lines.percent:.1f} %), "
+        f"branches {branches.run} of {branches.all} ({branches.percent:.1f} %), never tried: {len(report.blockers)}",
+    ]
+    for blocker in report.blockers[:most]:
+        behind = f", lines behind it: {blocker.behind}" if blocker.behind else ""
+        text += [f"  {blocker.kind:13} {blocker.file}:{blocker.line}{behind}", f"    {blocker.what}"]
+        text.append(f"    left out: {blocker.reason}" if blocker.reason else f"    needs {blocker.needs}")
+    hidden = len(report.blockers) - most
+    return "\n".join([*text, *([f"  and {hidden} more: --json lists them all"] if hidden > 0 else [])])

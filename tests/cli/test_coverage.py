@@ -1,0 +1,73 @@
+"""`fuzz coverage` on a target whose declaration is narrower than its function."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fuzz import cli
+
+TARGET = '''
+"""Adds a row to rows."""
+import torch
+import triton
+import triton.language as tl
+
+from fuzz import size, target, tensor
+
+M, N = size("M", 1, 4), size("N", 1, 16)
+
+
+@triton.jit
+def kernel(x, bias, y, n, BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr):
+    row, columns = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * n + columns, mask=columns < n)
+    if HAS_BIAS:
+        value += tl.load(bias + columns, mask=columns < n)
+    tl.store(y + row * n + columns, value, mask=columns < n)
+
+
+def reference(x):
+    return dict(y=x * 1)
+
+
+@target(x=tensor(M, N), dtypes=("float32",), reference=reference, unreached={"constexpr *": "bias is for later"})
+def add(x, bias=None):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    if bias is not None:
+        bias = bias.contiguous()
+    kernel[(x.shape[0],)](x, bias, y, x.shape[1], BLOCK=16, HAS_BIAS=bias is not None)
+    return dict(y=y)
+'''
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("coverage") / "fuzz_add.py"
+    path.write_text(TARGET)
+    return path
+
+
+def test_the_report_says_what_was_never_tried(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.exit_code(["coverage", str(target), "--cases", "25", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert set(report) == {"version", "target", "cases", "rejected", "lines", "branches", "blockers"}
+    assert (report["target"], report["cases"]) == ("add", 25)
+    found = {(blocker["kind"], blocker["what"]): blocker for blocker in report["blockers"]}
+    assert ("branch", "add: `bias is not None` is never true") in found
+    constant = found["constexpr", "kernel: `HAS_BIAS` is never true"]
+    assert constant["reason"] == "bias is for later" and report["blockers"][-1] == constant
+    assert not any(kind == "mask" for kind, _ in found)
+    assert 0 < report["lines"]["run"] < report["lines"]["all"]
+
+
+def test_a_threshold_decides_the_exit_code(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.exit_code(["coverage", str(target), "--cases", "3", "--fail-under", "100"]) == 1
+    text = capsys.readouterr().out
+    assert "`bias is not None` is never true" in text and "left out: bias is for later" in text
+    assert cli.exit_code(["coverage", str(target), "--cases", "3", "--fail-under", "10"]) == 0
+    assert cli.exit_code(["coverage", str(target), "--fail-under", "101"]) == 2
+    assert "--fail-under is a percentage from 0 to 100, not 101" in capsys.readouterr().err

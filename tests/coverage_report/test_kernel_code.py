@@ -1,0 +1,76 @@
+"""What is said of kernels: by the counters of branches, loops and masks, and by constants of compilation."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
+from fuzz.coverage_report.protocol import Constants, Function, Site
+
+KERNEL = """
+def kernel(X, B, N, HAS: tl.constexpr, MODE: tl.constexpr):
+    if HAS:
+        a = 1
+        b = 2
+    if MODE == "sum" or B is not None:
+        c = 3
+    else:
+        d = 4
+    if N > 3:
+        e = 5
+"""
+FUNCTION = Function("k.py", 2, "kernel")
+
+
+def sites(kind: str, *outcomes: str) -> set[Site]:
+    return {Site("k.py", 5, "kernel", kind, outcome) for outcome in outcomes}
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcomes", "happened", "never"),
+    [
+        ("mask of load", ("none", "some", "all"), ("all",), ["the mask of load is never on for some lanes only"]),
+        ("mask of load", ("none", "some", "all"), ("some",), []),
+        ("branch", ("taken", "not taken"), ("taken",), ["the branch is never not taken"]),
+        ("branch", ("taken", "not taken"), ("taken", "not taken"), []),
+        ("loop", ("0", "1", "2", "3"), ("1",), ["the loop never has 0 turns", "the loop never has 2 turns"]),
+        ("loop", ("0", "1", "2", "3"), ("0", "3"), []),
+        ("branch", ("taken", "not taken"), (), []),
+    ],
+)
+def test_outcomes_that_never_occurred(
+    kind: str, outcomes: tuple[str, ...], happened: tuple[str, ...], never: list[str]
+) -> None:
+    blockers = [*find_counted_blockers(sites(kind, *outcomes), sites(kind, *happened))]
+    assert [blocker.what for blocker in blockers] == [f"kernel: {what}" for what in never]
+    assert all((blocker.file, blocker.line) == ("k.py", 5) and blocker.needs for blocker in blockers)
+
+
+def find(*compiled: Constants) -> dict[str, int]:
+    node = ast.parse(KERNEL).body[0]
+    assert isinstance(node, ast.FunctionDef)
+    return {blocker.what: blocker.behind for blocker in find_constant_blockers(FUNCTION, node, compiled)}
+
+
+def test_a_condition_on_constants_with_one_outcome_is_a_blocker() -> None:
+    found = find((("HAS", False), ("MODE", "sum")), (("HAS", False), ("MODE", "sum"), ("B", None)))
+    assert found == {
+        "kernel: `HAS` is never true": 2,
+        "kernel: `MODE == 'sum' or B is not None` is never false": 1,
+    }
+
+
+def test_a_condition_with_both_outcomes_is_none() -> None:
+    assert not find((("HAS", False), ("MODE", "sum")), (("HAS", True), ("MODE", "mean"), ("B", None)))
+
+
+def test_an_argument_that_is_no_constant_was_not_none() -> None:
+    assert find((("HAS", True), ("MODE", "mean")), (("HAS", False), ("MODE", "mean"))) == {
+        "kernel: `MODE == 'sum' or B is not None` is never false": 1
+    }
+
+
+def test_nothing_is_said_of_a_kernel_that_was_never_compiled() -> None:
+    assert not find()

@@ -1,0 +1,161 @@
+"""What a worker observes of plain Python launchers: the functions below them, what they refer to, and their values."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from fuzz.coverage_report.blockers import Blocker, explain
+from fuzz.coverage_report.collect import Collected
+from fuzz.coverage_report.observe import Observer
+from fuzz.coverage_report.protocol import Observations, TensorKind
+from fuzz.coverage_report.report import CoverageReport, make_report
+from fuzz.model.outcome import Rejected, Returned
+from fuzz.target.spec import declare, size, tensor
+
+LIBRARY = """
+from functools import wraps
+
+
+def keep(function):
+    @wraps(function)
+    def wrapper(*args, **kwargs):
+        return function(*args, **kwargs)
+    return wrapper
+
+
+@keep
+def scale(x, factor: float = 2.0, bias=None, exact=False):
+    if bias is not None:
+        x = x + bias
+        x = x.clone()
+    if x.numel() > 4:
+        return slow(x, factor)
+    return x * factor
+
+
+def slow(x, factor):
+    return x * factor
+
+
+def never(x):
+    y = x + 1
+    return y
+
+
+def choose(x, kind):
+    return {"scale": scale, "never": never}[kind](x)
+"""
+TARGET = """
+import library
+
+
+def launcher(x):
+    return dict(y=library.choose(x, "scale"))
+"""
+
+
+@pytest.fixture
+def launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """A target's module, which calls a library of another folder."""
+    library = tmp_path / "library" / "library.py"
+    library.parent.mkdir()
+    library.write_text(LIBRARY)
+    monkeypatch.syspath_prepend(str(library.parent))
+    path = tmp_path / "target" / "target_module.py"
+    path.parent.mkdir()
+    path.write_text(TARGET)
+    spec = importlib.util.spec_from_file_location("target_module", path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["target_module"] = module
+    spec.loader.exec_module(module)
+    yield module
+    for name in ("library", "target_module"):
+        sys.modules.pop(name)
+
+
+def observe(module: ModuleType, *inputs: torch.Tensor) -> Observations:
+    observer, total = Observer(Path(module.__file__ or "")), Observations()
+    for x in inputs:
+        observer.observe(partial(module.launcher, x))
+        total.add(observer.collect(Returned(()), ()))
+    return total
+
+
+def report(module: ModuleType, observed: Observations, **declaration: object) -> CoverageReport:
+    target = declare(module.launcher, x=tensor(size("N", 1, 8)), reference=lambda x: dict(y=2 * x), **declaration)
+    return make_report(target, Collected(observed, []))
+
+
+def names(functions: set) -> set[str]:
+    return {function.name for function in functions}
+
+
+def whats(blockers: tuple[Blocker, ...], kind: str) -> set[str]:
+    return {blocker.what for blocker in blockers if blocker.kind == kind}
+
+
+def test_functions_below_the_launcher_are_called_or_referenced(launcher: ModuleType) -> None:
+    observed = observe(launcher, torch.ones(2))
+    assert names(observed.called) == {"launcher", "choose", "keep.<locals>.wrapper", "scale"}
+    assert {"slow", "never", "scale"} <= names(observed.referenced)
+    assert names(observed.wrapped) == {"choose"}
+
+
+def test_values_of_parameters_are_kept_once(launcher: ModuleType) -> None:
+    observed = observe(launcher, torch.ones(2), torch.ones(3), torch.ones(2, 2))
+    values = {name: seen for (function, name), seen in observed.values.items() if function.name == "scale"}
+    assert values["x"] == {TensorKind("float32", 1, True), TensorKind("float32", 2, True)}
+    assert values["factor"] == {2.0} and values["bias"] == {None} and values["exact"] == {False}
+
+
+def test_what_never_ran_is_a_blocker_with_what_it_needs(launcher: ModuleType) -> None:
+    blockers = report(launcher, observe(launcher, torch.ones(2))).blockers
+    assert whats(blockers, "function") == {"never is never called", "slow is never called"}
+    assert "scale: `bias is not None` is never true" in whats(blockers, "branch")
+    (bias,) = (blocker for blocker in blockers if "bias is not None" in blocker.what)
+    assert bias.behind == 2 and bias.needs == "a case in which it is true"
+    assert Path(bias.file).name == "library.py" and LIBRARY.splitlines()[bias.line - 1].strip().startswith("if bias")
+
+
+def test_what_ran_in_any_case_is_no_blocker(launcher: ModuleType) -> None:
+    one, both = (
+        report(launcher, observe(launcher, *inputs)) for inputs in ([torch.ones(2)], [torch.ones(2), torch.ones(5)])
+    )
+    assert "scale: `x.numel() > 4` is never true" in whats(one.blockers, "branch")
+    assert not any("x.numel()" in blocker.what or "slow" in blocker.what for blocker in both.blockers)
+    assert both.lines.run > one.lines.run and both.lines.all == one.lines.all
+
+
+def test_parameters_of_what_the_target_calls_are_looked_at(launcher: ModuleType) -> None:
+    blockers = report(launcher, observe(launcher, torch.ones(2))).blockers
+    assert whats(blockers, "dtype") == {"choose: x is never bfloat16", "choose: x is never float16"}
+    assert whats(blockers, "rank") == {"choose: x always has rank 1"}
+    assert whats(blockers, "layout") == {"choose: x is always contiguous"}
+
+
+def test_a_reason_puts_a_blocker_last(launcher: ModuleType) -> None:
+    reasons = {"function never is never called": "it is for others", "*bfloat16": "not supported"}
+    blockers = report(launcher, observe(launcher, torch.ones(2)), unreached=reasons).blockers
+    assert {blocker.what for blocker in blockers[-2:]} == {"never is never called", "choose: x is never bfloat16"}
+    assert [blocker.reason for blocker in blockers if not blocker.reason] == [""] * (len(blockers) - 2)
+
+
+def test_a_refused_case_is_counted(launcher: ModuleType) -> None:
+    observer = Observer(Path(launcher.__file__ or ""))
+    observer.observe(dict)
+    assert observer.collect(Rejected("no"), ()).rejected == 1
+
+
+def test_blockers_with_most_lines_behind_come_first() -> None:
+    few, many = (Blocker("line", "f.py", line, "w", "n", behind) for line, behind in ((1, 1), (2, 9)))
+    assert explain([few, many], {}) == [many, few]
+    assert explain([few, many], {"f.py:2": "why"})[-1].reason == "why"
