@@ -1,0 +1,188 @@
+"""`fuzz judge` on published problems: how many load, whether PyTorch itself passes, whether zeros do not.
+
+python benchmarks/referee.py [--source DIR] [--only KIND]... [--match TEXT] [--seconds N] [--write FILE]
+
+The repositories are cloned at fixed commits into .referee/, or taken from the folders of --source that are named as
+they are. Nothing of them is kept here. What was measured stands in .referee/results.jsonl, so that the work can be
+interrupted. `torch` is the problem's own module as the solution, `zeros` a solution that returns zeros.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fuzz.judge.judgement import Judgement
+from fuzz.judge.processes.requests import PROBLEM_HANDLER, Describe, ProblemConfig, Refusal
+from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, JudgeOptions, judge
+from fuzz.judge.script import judge_file
+from fuzz.run.setup import start_worker_server
+from fuzz.worker.process import Worker, WorkerCrash
+
+ROOT = Path(__file__).parents[1]
+STORE = ROOT / ".referee"
+START, END = "<!-- referee: written by make referee -->", "<!-- /referee -->"
+MEMORY = 6 << 30
+
+
+@dataclass(frozen=True)
+class Repository:
+    """Where public material comes from."""
+
+    name: str
+    url: str
+    commit: str
+
+
+KERNELBENCH = Repository(
+    "KernelBench", "https://github.com/ScalingIntelligence/KernelBench", "423217d9fda91e0c2d67e4a43bf62f96f6d104f1"
+)
+TRITONBENCH = Repository(
+    "TritonBench", "https://github.com/thunlp/TritonBench", "603e28a5050e8c268f6883a69709d477a272d49a"
+)
+ZEROS = """
+
+class ModelNew(Model):
+    def forward(self, *args, **kwargs):
+        outputs = super().forward(*args, **kwargs)
+        return torch.zeros_like(outputs) if isinstance(outputs, torch.Tensor) else type(outputs)(
+            torch.zeros_like(one) for one in outputs)
+"""
+
+
+def fetch(repository: Repository, source: Path | None) -> Path:
+    """The folder of a repository at its commit: below `source`, or cloned once."""
+    folder = (source or STORE) / repository.name
+    if not folder.is_dir():
+        if source is not None:
+            sys.exit(f"there is no {folder}")
+        subprocess.run(["git", "clone", "--quiet", repository.url, folder], check=True)
+        subprocess.run(["git", "-C", folder, "checkout", "--quiet", repository.commit], check=True)
+    return folder
+
+
+def number(path: Path) -> int:
+    """The number that a problem's name begins with."""
+    found = re.match(r"\d+", path.name)
+    return int(found[0]) if found else 0
+
+
+def problems(folder: Path, level: str) -> list[Path]:
+    return sorted((folder / "KernelBench" / level).glob("*.py"), key=number)
+
+
+def describe_problem(path: Path) -> Mapping[str, Any]:
+    """Whether a problem loads, and its dims."""
+    config = ProblemConfig("kernelbench", path, "cpu", ELEMENTS[False], EAGER_SECONDS)
+    with Worker(PROBLEM_HANDLER, config, MEMORY, 120.0) as worker:
+        found = worker.call(Describe())
+    if isinstance(found, Refusal | WorkerCrash):
+        return {"verdict": "refused", "reason": str(found)}
+    return {"verdict": "loads", "dims": [size.name for size in found.sizes], "scaled": found.is_scaled}
+
+
+def judge_source(problem: Path, source: str, seconds: float) -> Mapping[str, Any]:
+    """The judgement of a solution's source text."""
+    with tempfile.TemporaryDirectory() as folder:
+        solution = Path(folder) / "solution.py"
+        solution.write_text(source, encoding="utf-8")
+        return summary(judge(JudgeOptions(problem, solution, backend="cpu", seconds=seconds, memory=MEMORY)))
+
+
+def summary(judgement: Judgement) -> Mapping[str, Any]:
+    findings = [f"{one.severity} {one.oracle}/{one.symptom} {one.message}" for one in judgement.evidence]
+    return {
+        "verdict": judgement.verdict, "reason": judgement.reason, "seconds": round(judgement.seconds, 1),
+        "cases": judgement.cases, "own_rule": judgement.own_rule, "findings": findings, "launches": judgement.launches,
+    }  # fmt: skip
+
+
+def as_solution(problem: Path) -> str:
+    """PyTorch itself as the solution: the problem's own module."""
+    return re.sub(r"\bModel\b(?=[(,:])", "ModelNew", problem.read_text(encoding="utf-8"))
+
+
+def tasks(
+    source: Path | None, only: list[str], seconds: float
+) -> Iterator[tuple[str, Callable[[], Mapping[str, Any]]]]:
+    """(name, what to measure) of everything that is asked for."""
+    wanted = set(only) or {"loads", "torch", "zeros", "scripts"}
+    if wanted - {"scripts"}:
+        folder = fetch(KERNELBENCH, source)
+        for level in ("level1", "level2"):
+            for path in problems(folder, level):
+                name = f"{level}/{path.stem}"
+                if "loads" in wanted:
+                    yield f"loads {name}", lambda path=path: describe_problem(path)
+                if "torch" in wanted and level == "level1":
+                    yield f"torch {name}", lambda path=path: judge_source(path, as_solution(path), seconds)
+                if "zeros" in wanted and level == "level1":
+                    text = path.read_text(encoding="utf-8") + ZEROS
+                    yield f"zeros {name}", lambda path=path, text=text: judge_source(path, text, 0.0)
+    if "scripts" in wanted:
+        for path in sorted((fetch(TRITONBENCH, source) / "data" / "TritonBench_G_v1").glob("*.py")):
+            yield f"scripts {path.stem}", lambda path=path: summary(judge_file(path))
+
+
+def read_results() -> dict[str, Mapping[str, Any]]:
+    """What was measured so far, by name."""
+    path = STORE / "results.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {value["name"]: value for value in map(json.loads, lines)}
+
+
+def table(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """How many of each kind ended how."""
+    rows: dict[str, dict[str, int]] = {}
+    for name, value in results.items():
+        kind = " ".join(part.partition("/")[0] for part in name.split(" ")[: 1 if name.startswith("scripts") else 2])
+        counts = rows.setdefault(kind, {})
+        counts[value["verdict"]] = counts.get(value["verdict"], 0) + 1
+    lines = ["| material | outcome |", "|---|---|"]
+    for kind, counts in sorted(rows.items()):
+        outcome = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        lines.append(f"| {kind} ({sum(counts.values())}) | {outcome} |")
+    return "\n".join(lines)
+
+
+def write_table(document: Path, text: str) -> None:
+    """Puts a table between the marks of a document."""
+    before, _, rest = document.read_text(encoding="utf-8").partition(START)
+    document.write_text(f"{before}{START}\n{text}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--only", action="append", default=[], choices=("loads", "torch", "zeros", "scripts"))
+    parser.add_argument("--match", default="")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--limit", type=float, default=1e9, help="end after so many seconds")
+    parser.add_argument("--write", type=Path)
+    options = parser.parse_args()
+    STORE.mkdir(exist_ok=True)
+    start_worker_server()
+    results, end = read_results(), time.monotonic() + options.limit
+    for name, measure in tasks(options.source, options.only, options.seconds):
+        if name in results or options.match not in name or time.monotonic() > end:
+            continue
+        results[name] = {"name": name, **measure()}
+        with (STORE / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(results[name]) + "\n")
+        print(name, results[name]["verdict"], results[name].get("reason", "")[:160], flush=True)
+    print(table(results))
+    if options.write:
+        write_table(options.write, table(results))
+
+
+if __name__ == "__main__":
+    main()

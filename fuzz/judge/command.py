@@ -1,0 +1,76 @@
+"""Judges what a command line names: one solution, or every solution of a folder, or a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fuzz.backends import check_name
+from fuzz.errors import UsageError
+from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH
+from fuzz.judge.judgement import Judgement
+from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.script import judge_file
+from fuzz.run.setup import choose_backend, start_worker_server
+from fuzz.text import shell_quote
+
+
+def judge_paths(
+    format: str,
+    problem: Path,
+    solution: Path,
+    backend: str,
+    seconds: float,
+    seed: int,
+    announce: Callable[[str], object],
+) -> Iterator[Judgement]:
+    """The judgement of a solution, or of each in a folder of them. Raises UsageError for what is not there."""
+    solutions = list_solutions(format, problem, solution)
+    start_worker_server()
+    name = choose_backend(backend)
+    for path in solutions:
+        if len(solutions) > 1:
+            announce(f"judging {path}")
+        judgement = judge(JudgeOptions(problem, path, format, name, seconds, seed))
+        words = [*([] if format == KERNELBENCH else [format]), str(problem), str(path)]
+        judgement.command = repeat_command(words, name, seconds, seed)
+        yield judgement
+
+
+def judge_script(path: Path, backend: str) -> Iterator[Judgement]:
+    """The judgement of a program with kernels."""
+    check_file(path)
+    start_worker_server()
+    check_name(backend)
+    judgement = judge_file(path)
+    judgement.command = f"fuzz judge script {shell_quote(str(path))}"
+    yield judgement
+
+
+def list_solutions(format: str, problem: Path, solution: Path) -> list[Path]:
+    """The files to judge. Raises UsageError where there are none."""
+    if format == GPUMODE:
+        if not problem.is_dir():
+            raise UsageError(f"there is no folder {problem}")
+    else:
+        check_file(problem)
+    if solution.is_dir():
+        ending = ".json" if format == FLASHINFER else ".py"
+        found = sorted(path for path in solution.glob(f"*{ending}") if not path.name.startswith("_"))
+        if not found:
+            raise UsageError(f"there is no solution in {solution}: no file ends in {ending}")
+        return found
+    check_file(solution)
+    return [solution]
+
+
+def check_file(path: Path) -> None:
+    """Raises UsageError where there is no such file."""
+    if not path.is_file():
+        raise UsageError(f"there is no file {path}")
+
+
+def repeat_command(words: list[str], backend: str, seconds: float, seed: int) -> str:
+    """The shell's command that repeats a judgement."""
+    quoted = " ".join(map(shell_quote, words))
+    return f"fuzz judge {quoted} --backend {backend} --seconds {seconds:g} --seed {seed}"

@@ -1,0 +1,48 @@
+"""The formats that problems and solutions come in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fuzz.errors import UsageError
+
+if TYPE_CHECKING:
+    from fuzz.judge.formats.base import Problem
+    from fuzz.judge.formats.solution import Solution
+
+KERNELBENCH, GPUMODE, FLASHINFER = FORMATS = ("kernelbench", "gpumode", "flashinfer")
+
+
+def load_problem(name: str, path: Path) -> Problem:
+    """The problem of a file or folder in a format. Raises UsageError where it is none."""
+    if name == KERNELBENCH:
+        from fuzz.judge.formats.kernelbench import KernelBenchProblem
+
+        return KernelBenchProblem(path)
+    if name == GPUMODE:
+        from fuzz.judge.formats.gpumode import GpuModeProblem
+
+        return GpuModeProblem(path)
+    if name == FLASHINFER:
+        from fuzz.judge.formats.flashinfer import FlashInferProblem
+
+        return FlashInferProblem(path)
+    raise UsageError(f"unknown format {name!r}: there are {', '.join(FORMATS)}")
+
+
+def load_solution(name: str, path: Path, problem: Path) -> Solution:
+    """The solution of a file in a format; `problem` is where its types are, if it needs any. Raises what it raises."""
+    if name == KERNELBENCH:
+        from fuzz.judge.formats.kernelbench_solution import KernelBenchSolution
+
+        return KernelBenchSolution(path)
+    if name == GPUMODE:
+        from fuzz.judge.formats.gpumode import GpuModeSolution
+
+        return GpuModeSolution(path, problem)
+    if name == FLASHINFER:
+        from fuzz.judge.formats.flashinfer import FlashInferSolution
+
+        return FlashInferSolution(path)
+    raise UsageError(f"unknown format {name!r}: there are {', '.join(FORMATS)}")

@@ -1,0 +1,114 @@
+"""GPU MODE's tasks: a folder with task.yml, reference.py (generate_input, ref_kernel, check_implementation)."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from fuzz.errors import UsageError, one_line
+from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
+from fuzz.judge.formats.solution import Solution, load_module
+from fuzz.judge.problem import Setting, Unsupported, fill_slots
+from fuzz.judge.processes.promotion import Promotion
+
+SUBMISSION = "@SUBMISSION@"
+SEED = "seed"
+REFERENCE = "reference"
+NAMES = [f"data{index}" for index in range(64)]
+
+
+def read_task(folder: Path) -> Mapping[str, Any]:
+    """What task.yml says. Raises UsageError where it cannot be read."""
+    try:
+        task = yaml.safe_load((folder / "task.yml").read_text(encoding="utf-8"))
+        if not isinstance(task, dict) or not task.get("tests") or "files" not in task:
+            raise ValueError("it has no files or no tests")
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise UsageError(f"{folder} is no task of GPU MODE: {one_line(error)}") from None
+    return task
+
+
+def link_files(folder: Path, task: Mapping[str, Any], *names: str) -> None:
+    """Makes the modules that a task's files are importable; without names all but the submission."""
+    place = Path(tempfile.mkdtemp(prefix="fuzz-judge-"))
+    for file in task["files"]:
+        wanted = file["source"] != SUBMISSION and (not names or file["name"] in names)
+        if wanted and str(file["name"]).endswith(".py") and (folder / file["source"]).is_file():
+            (place / Path(file["name"]).name).symlink_to((folder / file["source"]).resolve())
+    sys.path.insert(0, str(place))
+
+
+class GpuModeProblem(Problem):
+    """A task's folder. Raises UsageError where it is none."""
+
+    def __init__(self, path: Path) -> None:
+        task = read_task(path)
+        self.name = path.name
+        self.spec: Mapping[str, Any] = task["tests"][0]
+        self.constants = {key: value for key, value in self.spec.items() if type(value) is int and key != SEED}
+        link_files(path, task)
+        self.reference = importlib.import_module(REFERENCE)
+        self.calls: dict[tuple[tuple[str, int], ...], Any] = {}
+
+    def setting(self, dims: Mapping[str, int]) -> Setting:
+        self.make(dims, 0)
+        return Setting(call=(self.calls[tuple(sorted(dims.items()))],))
+
+    def make(self, dims: Mapping[str, int], seed: int) -> tuple[Tensors, Tensors]:
+        found: Tensors = {}
+        with unwritten_as_nan():
+            data = self.reference.generate_input(**{**self.spec, **dims, SEED: seed})
+        self.calls[tuple(sorted(dims.items()))] = take_slots(data, list(NAMES), found)
+        self.scratch = frozenset(name for name, value in found.items() if is_unwritten(value))
+        return found, {}
+
+    def compute(self, dims: Mapping[str, int], tensors: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Tensors:
+        key = tuple(sorted(dims.items()))
+        if key not in self.calls:
+            self.make(dims, 0)
+        data = fill_slots(self.calls[key], tensors)
+        if dtype is not torch.float64:
+            return name_outputs(self.reference.ref_kernel(data))
+        with Promotion():
+            return name_outputs(self.reference.ref_kernel(data))
+
+
+@contextmanager
+def unwritten_as_nan() -> Iterator[None]:
+    """Inside, memory that nobody writes holds NaN, or the largest whole number."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def is_unwritten(value: torch.Tensor) -> bool:
+    """Whether a tensor that was made inside holds nothing: it is memory for an output."""
+    if not value.numel() or value.dtype is torch.bool:
+        return False
+    empty = torch.isnan(value) if value.is_floating_point() else value == torch.iinfo(value.dtype).max
+    return bool(empty.all())
+
+
+class GpuModeSolution(Solution):
+    """A submission with ``custom_kernel``. `task` is the folder of its task, whose types it imports."""
+
+    def __init__(self, path: Path, task: Path) -> None:
+        link_files(task, read_task(task), "task.py", "utils.py")
+        self.module = load_module(path)
+        if not hasattr(self.module, "custom_kernel"):
+            raise Unsupported(f"{path.name} has no function custom_kernel")
+
+    def build(self, setting: Setting) -> Callable[..., Any]:
+        kernel: Callable[..., Any] = self.module.custom_kernel
+        return kernel

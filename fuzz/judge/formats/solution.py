@@ -1,0 +1,48 @@
+"""Defines what a format of solutions has to provide, in the process that holds the solution."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from triton.runtime.jit import KernelInterface
+
+from fuzz.judge.problem import NotComparable, Setting
+
+MODULE = "fuzz_judged_solution"
+
+
+class Solution(ABC):
+    """A solution that is loaded from a module."""
+
+    module: ModuleType
+
+    def count_kernels(self) -> int:
+        """How many Triton kernels its file defines."""
+        return sum(isinstance(value, KernelInterface) for value in vars(self.module).values())
+
+    @abstractmethod
+    def build(self, setting: Setting) -> Callable[..., Any]:
+        """What is called with the arguments: a module, or a function."""
+
+    def set_state(self, module: Any, state: Mapping[str, torch.Tensor]) -> None:
+        """Gives a module the state of the problem's. Raises NotComparable where it has no such state."""
+        if state:
+            raise NotComparable(f"a solution of this format has no state, and the problem has {', '.join(state)}")
+
+
+def load_module(path: Path) -> ModuleType:
+    """The module of a solution's file. Raises what executing it raises."""
+    sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE] = module
+    spec.loader.exec_module(module)
+    return module

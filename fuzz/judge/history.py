@@ -1,0 +1,121 @@
+"""The oracle `history`: calls of one module, one after the other, each give what a first call gives.
+
+The same memory with new values, new memory with the same values, a changed parameter, other dims in between, and many
+calls: what a solution keeps of earlier calls shows itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fuzz.judge.input_domain import declared_case, ordinary_case
+from fuzz.judge.judgement import HISTORY, Evidence
+from fuzz.judge.problem import OWN, ProblemDescription
+from fuzz.judge.processes.isolated_worker import IsolatedWorker
+from fuzz.judge.processes.requests import Comparison, SolutionReport, TensorWords
+from fuzz.model.case import Call, Case
+from fuzz.model.rate import Rate
+from fuzz.model.recipes import recipe
+from fuzz.target.spec import Target
+
+COUNTED = 24
+"""Calls with new values after the others: a solution may be right for the first ten."""
+FIRST_COUNTED = 6
+"""The step from which calls are counted."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call by its number, whether its tensors lie in the memory of the step before, and what is new in it."""
+
+    call: int
+    same_memory: bool
+    meaning: str
+
+
+STEPS = (
+    Step(0, False, "the first call"),
+    Step(1, True, "new values in the same memory"),
+    Step(0, False, "the first values in new memory"),
+    Step(2, True, "a changed parameter in the same memory"),
+    Step(3, False, "other dims"),
+    Step(0, False, "the first call again after other dims"),
+    *(Step(number % 2, number % 3 == 0, f"call {number + FIRST_COUNTED + 1}") for number in range(COUNTED)),
+)
+
+
+def examine_history(
+    worker: IsolatedWorker, target: Target, description: ProblemDescription, dims: dict[str, int], seed: int
+) -> Evidence | None:
+    """The evidence that a call depends on those before it; None where none does, or a first call is not right."""
+    calls = make_calls(target, description, dims, seed)
+    with_state = any(one.is_state and one.domain != OWN for one in description.arguments.values())
+    steps = [step for step in STEPS if with_state or step.call != 2]
+    case = Case(target.name, tuple(calls))
+    worker.restart()
+    ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
+    if not isinstance(ran, SolutionReport):
+        # It may refuse other dims; what it raises in a single call is seen there.
+        steps = [step for step in steps if step.call != 3]
+        ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
+    if not isinstance(ran, SolutionReport):
+        return None
+    return find_wrong_step(worker, case, steps, ran)
+
+
+def make_calls(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> list[Call]:
+    """Two calls with the same state, one with another state, and one with other dims."""
+    plain = declared_case(target, description, dims, seed).last
+    first, second, third = (
+        ordinary_case(target, description, plain, seed + 64 * number, recipe("normal")).last for number in range(3)
+    )
+    for name, one in description.arguments.items():
+        if one.is_state:
+            second = second.with_argument(name, first.arguments[name])
+        else:
+            third = third.with_argument(name, first.arguments[name])
+    other_dims = {**dims, **{size.name: dims[size.name] + 1 + (dims[size.name] > 8) for size in target.sizes}}
+    other = declared_case(target, description, other_dims, seed + 512).last
+    return [first, second, third, other]
+
+
+def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
+    """The first step whose outputs are wrong though the first call's are right."""
+    for index, (step, outputs) in enumerate(zip(steps, ran.outputs, strict=True)):
+        single = Case(case.target, (case.calls[step.call],))
+        compared = worker.compare(single, outputs)
+        if not isinstance(compared, Comparison) or compared.finding is None or compared.eager_ratio:
+            continue
+        if index == 0:
+            return None
+        worker.restart()
+        alone = worker.run(single)
+        if not isinstance(alone, SolutionReport) or has_finding(worker, single, alone):
+            continue
+        stale = next((n for n in range(index) if steps[n].call != step.call and alike(ran.outputs[n], outputs)), None)
+        symptom, text = "state", f"it is wrong after earlier calls: {compared.finding.message}"
+        if stale is not None:
+            symptom, text = "stale", f"it returns what call {stale + 1} gave ({step.meaning})"
+        elif index >= FIRST_COUNTED + 2:
+            symptom, text = "counted", f"it is right for {index} calls and wrong in the next one"
+        return Evidence(
+            HISTORY, compared.finding.outputs, symptom, text, "high", "ordinary", single, single, Rate(1, 1),
+            details=(f"call {index + 1}: {step.meaning}",),
+        )  # fmt: skip
+    return None
+
+
+def has_finding(worker: IsolatedWorker, case: Case, ran: SolutionReport) -> bool:
+    compared = worker.compare(case, ran.outputs[-1])
+    return not isinstance(compared, Comparison) or compared.finding is not None
+
+
+def alike(first: dict[str, TensorWords] | object, other: dict[str, TensorWords] | object) -> bool:
+    """Whether outputs have the same words."""
+    if not isinstance(first, dict) or not isinstance(other, dict) or set(first) != set(other):
+        return False
+    return all(
+        first[name].words.shape == other[name].words.shape and (first[name].words == other[name].words).all()
+        for name in first
+    )

@@ -1,0 +1,73 @@
+"""Defines a judgement: RIGHT, WRONG, CHEAT, NOT COMPARABLE or UNSUPPORTED, with what it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.model.case import Case
+from fuzz.model.rate import Rate
+
+RIGHT, WRONG, CHEAT = "RIGHT", "WRONG", "CHEAT"
+NOT_COMPARABLE, UNSUPPORTED = "NOT COMPARABLE", "UNSUPPORTED"
+EXIT_CODES = {RIGHT: 0, WRONG: 1, CHEAT: 1, NOT_COMPARABLE: 2, UNSUPPORTED: 2}
+HISTORY, LAUNCHES, CONDUCT = "history", "launches", "conduct"
+"""What a solution's behaviour between calls, its launches, and its conduct beside computing are filed under."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One thing that is wrong, as a judgement shows it. `least` and `typical` are cases that show it.
+
+    `eager_ratio` is the error over the bound of the problem's own code in the same dtype, where it has the symptom.
+    """
+
+    oracle: str
+    outputs: tuple[str, ...]
+    symptom: str
+    message: str
+    severity: str
+    input_class: str = ""
+    least: Case | None = None
+    typical: Case | None = None
+    rate: Rate = Rate()
+    verdict: str = ""
+    reason: str = ""
+    eager_ratio: float = 0.0
+    details: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> bool:
+        """Whether it makes a solution wrong."""
+        return self.severity in ("medium", "high")
+
+
+@dataclass
+class Judgement:
+    """The result of judging one solution of one problem. `own_rule` is what the format's own rule says, if asked."""
+
+    verdict: str
+    reason: str
+    problem: str
+    solution: str
+    backend: str
+    seconds: float = 0.0
+    cases: int = 0
+    calls: int = 0
+    launches: int = 0
+    dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    own_rule: bool | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
+    command: str = ""
+
+    @property
+    def severity(self) -> str | None:
+        """The highest severity of what counts against it; None where nothing does."""
+        found = [one.severity for one in self.evidence]
+        return next((name for name in ("high", "medium", "low") if name in found), None)
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]

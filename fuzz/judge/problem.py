@@ -1,0 +1,99 @@
+"""Defines what is known of a problem, whatever its format: records that the processes of a judgement exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fuzz.errors import UsageError
+from fuzz.model.dims import Size
+from fuzz.model.recipes import Exact, Recipe
+
+OWN, RANDOM = "own", "random"
+"""How an argument's values are drawn: by the problem's own function only, or by any recipe as well."""
+
+
+@dataclass(frozen=True)
+class TensorSlot:
+    """Stands for a tensor among the arguments of a call."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ArgumentDescription:
+    """A tensor that a solution is given: its shape as expressions over dims, and its dtype in the problem.
+
+    `domain` is OWN or RANDOM; `declared` is the recipe that makes what the problem itself makes, None where none does.
+    `is_state` says that it is a parameter or a buffer of the module, and no argument of the call.
+    """
+
+    shape: tuple[str, ...]
+    dtype: str
+    domain: str = RANDOM
+    declared: Recipe | None = None
+    is_state: bool = False
+
+
+@dataclass(frozen=True)
+class ProblemDescription:
+    """What a problem's process says of it. `own_dims` are those that the problem states, `dims` those of the first
+    cases, which are smaller where the own ones do not fit. `in_place` are arguments that the problem itself writes."""
+
+    name: str
+    sizes: tuple[Size, ...]
+    own_dims: Mapping[str, int]
+    dims: Mapping[str, int]
+    arguments: Mapping[str, ArgumentDescription]
+    outputs: Mapping[str, ArgumentDescription] = field(default_factory=dict)
+    in_place: tuple[str, ...] = ()
+    kernels_expected: bool = True
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the problem's own dims did not fit."""
+        return dict(self.dims) != dict(self.own_dims)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a solution is given beside tensors: the arguments of its constructor, and those of its call with slots."""
+
+    construct: tuple[Any, ...] = ()
+    call: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+
+
+class WordValues(Exact):
+    """Exact values as an array of words, for tensors of any size; equal to nothing but itself."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, words: np.ndarray, dtype: str) -> None:
+        object.__setattr__(self, "bits", words.reshape(-1))
+        object.__setattr__(self, "dtype", dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+class NotComparable(UsageError):
+    """There is nothing that a solution of this problem could be compared with; the text is the reason."""
+
+
+class Unsupported(UsageError):
+    """The problem or the solution needs something that cannot be run here; the text is the reason."""
+
+
+def fill_slots(value: Any, tensors: Mapping[str, Any]) -> Any:
+    """The value with tensors in the place of slots, in lists, tuples and dicts as well."""
+    if isinstance(value, TensorSlot):
+        return tensors[value.name]
+    if isinstance(value, list | tuple):
+        return type(value)(fill_slots(part, tensors) for part in value)
+    if isinstance(value, dict):
+        return {key: fill_slots(part, tensors) for key, part in value.items()}
+    return value

@@ -1,0 +1,201 @@
+"""Examines cases of a solution by two processes: one runs the solution, the other one compares with the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fuzz.judge.problem import NotComparable, ProblemDescription, Setting, Unsupported, WordValues
+from fuzz.judge.processes.requests import (
+    PROBLEM_HANDLER,
+    SOLUTION_HANDLER,
+    AdjudicateOutputs,
+    Compare,
+    Comparison,
+    GetSetting,
+    Outputs,
+    ProblemConfig,
+    Refusal,
+    RunSolution,
+    SolutionConfig,
+    SolutionReport,
+)
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.outcome import NotRun, Rejected, Returned
+from fuzz.model.recipes import Exact, Values, exact
+from fuzz.worker.deadline import Deadline
+from fuzz.worker.process import Worker, WorkerCrash
+from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
+
+PROBLEM_SECONDS = 120.0
+"""Seconds that a request to the problem's process may take."""
+LISTED = 1 << 16
+"""Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
+
+
+@dataclass
+class ProblemProcess:
+    """The process that holds the problem; settings and values that it gave are kept."""
+
+    worker: Worker
+    settings: dict[tuple[tuple[str, int], ...], Setting | Refusal] = field(default_factory=dict)
+
+    @classmethod
+    def start(cls, config: ProblemConfig, memory: int, deadline: Deadline) -> ProblemProcess:
+        return cls(Worker(PROBLEM_HANDLER, config, memory, PROBLEM_SECONDS, deadline=deadline))
+
+    def call(self, request: Any) -> Any:
+        """The response; a Refusal where the process ended. Raises NotComparable or Unsupported."""
+        answer = self.worker.call(request)
+        if isinstance(answer, WorkerCrash):
+            return Refusal(f"the problem's own code ends its process: {answer.outcome}")
+        raise_refusal(answer)
+        return answer
+
+    def setting(self, dims: Mapping[str, int]) -> Setting | Refusal:
+        """What a solution is given at these dims."""
+        key = tuple(sorted(dims.items()))
+        if key not in self.settings:
+            self.settings[key] = self.call(GetSetting(dims))
+        return self.settings[key]
+
+
+@dataclass
+class RunLog:
+    """What examinations of a solution have shown so far. `conduct` holds reasons why it is no honest solution."""
+
+    cases: int = 0
+    calls: int = 0
+    launches: int = 0
+    rejected: int = 0
+    kernels_defined: int = 0
+    dims: dict[str, tuple[int, int]] = field(default_factory=dict)
+    conduct: dict[str, None] = field(default_factory=dict)
+    trouble: str = ""
+    worst: float = 0.0
+
+    def add(self, case: Case, report: SolutionReport) -> None:
+        self.calls += max(len(report.outputs), 1)
+        self.launches += report.launches
+        self.kernels_defined = max(self.kernels_defined, report.kernels_defined)
+        self.conduct |= dict.fromkeys(report.conduct)
+        self.trouble = self.trouble or report.trouble
+        if isinstance(report.outcome, Returned):
+            for call in case.calls:
+                for name, size in call.dims.items():
+                    low, high = self.dims.get(name, (size, size))
+                    self.dims[name] = min(low, size), max(high, size)
+
+
+@dataclass
+class IsolatedWorker:
+    """Answers requests on cases as a worker does that holds target and kernel both; `last` is the last comparison."""
+
+    problem: ProblemProcess
+    solution: Worker
+    description: ProblemDescription
+    log: RunLog = field(default_factory=RunLog)
+    last: Comparison = Comparison(None)
+
+    @property
+    def timeout(self) -> float:
+        return self.solution.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self.solution.timeout = seconds
+
+    def start(self) -> None:
+        self.solution.start()
+
+    def stop(self) -> None:
+        self.solution.stop()
+
+    def restart(self) -> None:
+        """Takes a new process for the solution, which has run nothing."""
+        self.solution.stop()
+        self.solution.start()
+
+    def clone(self) -> IsolatedWorker:
+        return replace(self, solution=self.solution.clone())
+
+    def call(self, request: Any) -> Any:
+        """The response to Examine, Adjudicate or Diagnose. Raises NotComparable or Unsupported."""
+        if isinstance(request, Diagnose):
+            return ()
+        answer = self.run(request.case)
+        if isinstance(request, Adjudicate):
+            if not isinstance(answer, SolutionReport) or not answer.outputs:
+                return Verdict("unadjudicated", "it did not return again")
+            verdict = self.problem.call(AdjudicateOutputs(request.case, answer.outputs[-1], request.seconds))
+            return Verdict("unadjudicated", verdict.text) if isinstance(verdict, Refusal) else verdict
+        assert isinstance(request, Examine)
+        return self.report(request.case, answer) if isinstance(answer, SolutionReport) else answer
+
+    def run(
+        self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = ()
+    ) -> SolutionReport | Report:
+        """What the solution gives for a case; the report on the case where there is no more to be said of it."""
+        settings = [self.problem.setting(call.dims) for call in case.calls]
+        for setting in settings:
+            if isinstance(setting, Refusal):
+                return report_outcome(Rejected(setting.text))
+        given = tuple(setting for setting in settings if isinstance(setting, Setting))
+        words = Case(case.target, tuple(map(with_words, case.calls)))
+        answer = self.solution.call(RunSolution(self.description, words, given, launch, tuple(steps)))
+        if isinstance(answer, WorkerCrash):
+            return report_outcome(answer.outcome)
+        raise_refusal(answer)
+        assert isinstance(answer, SolutionReport)
+        self.log.add(case, answer)
+        return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
+
+    def report(self, case: Case, ran: SolutionReport, *, by_own_rule: bool = False) -> Report:
+        """The report on a case that the solution has returned from."""
+        compared = self.compare(case, ran.outputs[-1], by_own_rule=by_own_rule)
+        if isinstance(compared, Refusal):
+            return report_outcome(NotRun(compared.text))
+        findings = [*ran.findings, *([compared.finding] if compared.finding else [])]
+        findings.sort(key=finding_order)
+        return Report("returned", False, tuple(findings), (), compared.worst)
+
+    def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> Comparison | Refusal:
+        """What the reference says of outputs."""
+        answer = self.problem.call(Compare(case, outputs, by_own_rule))
+        if isinstance(answer, Comparison):
+            self.last = answer
+            self.log.worst = max(self.log.worst, answer.worst if answer.finding is None else 0.0)
+        assert isinstance(answer, Comparison | Refusal)
+        return answer
+
+
+def start_solution(config: SolutionConfig, memory: int, timeout: float, deadline: Deadline) -> Worker:
+    """The worker of a solution's process."""
+    return Worker(SOLUTION_HANDLER, config, memory, timeout, deadline=deadline)
+
+
+def with_words(call: Call) -> Call:
+    """The call with the words of every tensor in the place of what makes them, and so without a seed."""
+    arguments = {
+        name: Argument(value.shape, value.dtype, WordValues(value.bits(call.dims), value.dtype), value.layout)
+        for name, value in call.arguments.items()
+    }
+    return Call(call.dims, arguments, call.options, launch=call.launch)
+
+
+def as_values(words: Any, dtype: str) -> Values:
+    """Words as the values of an argument."""
+    return exact(words, named_dtype(dtype)) if words.size <= LISTED else WordValues(words, dtype)
+
+
+def raise_refusal(answer: Any) -> None:
+    """Raises the error that a refusal names, if any."""
+    kinds = {error.__name__: error for error in (NotComparable, Unsupported)}
+    if isinstance(answer, Refusal) and answer.kind in kinds:
+        raise kinds[answer.kind](answer.text)
+
+
+__all__ = ["Exact", "Finding", "IsolatedWorker", "ProblemProcess", "RunLog", "as_values", "start_solution"]

@@ -1,0 +1,185 @@
+"""Runs in the process that holds the problem: makes its inputs, evaluates its reference, compares outputs with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from fuzz.backends import BACKENDS, DEFAULT
+from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, read_words
+from fuzz.errors import FuzzError, TargetError, UsageError, one_line
+from fuzz.judge.formats import load_problem
+from fuzz.judge.formats.base import Problem, Tensors
+from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported
+from fuzz.judge.processes.describe import describe
+from fuzz.judge.processes.device import OnDevice, stay_on_processor
+from fuzz.judge.processes.requests import (
+    AdjudicateOutputs,
+    Compare,
+    Comparison,
+    Describe,
+    GetSetting,
+    MakeValues,
+    Outputs,
+    ProblemConfig,
+    Refusal,
+    TensorWords,
+)
+from fuzz.judge.target import make_target
+from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import Finding, Verdict
+from fuzz.model.oracle_specs import ACCURACY
+from fuzz.model.outcome import CallResult, Returned
+from fuzz.model.recipes.torch_values import from_bits
+from fuzz.oracles.accuracy import check_call
+from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.expected import reference_inputs
+from fuzz.oracles.execution.examination import Examination
+from fuzz.reference.dispatch import NoRule
+from fuzz.target.spec import Target
+
+
+class ProblemHandler:
+    """Answers the requests to a problem's process."""
+
+    def __init__(self, config: ProblemConfig) -> None:
+        torch.set_num_threads(1)
+        self.config = config
+        self.backend = BACKENDS[config.backend]
+        # The problem asks for a GPU as its solutions do; its process runs on the processor.
+        DEFAULT.prepare()
+        stay_on_processor()
+        self.problem: Problem = load_problem(config.format, config.path)
+        self.description: ProblemDescription | None = None
+        self.target: Target | None = None
+
+    def __call__(self, request: Any) -> Any:
+        try:
+            with OnDevice(DEFAULT.device):
+                return self.answer(request)
+        except (NotComparable, Unsupported) as error:
+            return Refusal(str(error), type(error).__name__)
+        except UsageError:
+            raise
+        except Exception as error:
+            if is_own_fault(error):
+                raise
+            # The problem's code raised it: at these dims there is nothing to compare with.
+            return Refusal(one_line(error))
+
+    def answer(self, request: Any) -> Any:
+        if isinstance(request, Describe):
+            return self.describe()
+        if isinstance(request, GetSetting):
+            return self.problem.setting(self.all_dims(request.dims))
+        if isinstance(request, MakeValues):
+            arguments, state = self.problem.make(self.all_dims(request.dims), request.seed)
+            return {
+                name: TensorWords(read_words(value), DTYPE_NAMES[value.dtype])
+                for name, value in {**arguments, **state}.items()
+            }
+        if isinstance(request, Compare):
+            return self.compare(request)
+        assert isinstance(request, AdjudicateOutputs)
+        return self.adjudicate(request)
+
+    def describe(self) -> ProblemDescription:
+        self.description = describe(self.problem, self.config.elements, self.config.seconds)
+        self.target = make_target(self.description, self.compute_exactly, dot=self.config.dot)
+        return self.description
+
+    def compute_exactly(self, dims: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> Tensors:
+        """The outputs in float64."""
+        return self.problem.compute(dims, tensors, torch.float64)
+
+    def all_dims(self, dims: Mapping[str, int]) -> dict[str, int]:
+        """The dims of a case, and the constants that are none."""
+        assert self.description is not None
+        return {**self.description.dims, **dims}
+
+    def examination(self, case: Case, outputs: Mapping[str, torch.Tensor]) -> Examination:
+        assert self.target is not None
+        self.problem.prepare(self.all_dims(case.last.dims))
+        returned = Returned((CallResult(outputs),))
+        return Examination(self.target, self.target.launcher, case, self.backend, returned)
+
+    def compare(self, request: Compare) -> Comparison:
+        outputs = {name: as_tensor(value) for name, value in request.outputs.items()}
+        exam = self.examination(request.case, outputs)
+        eager = self.eager_outputs(exam)
+        own_rule = self.problem.own_rule(outputs, eager) if request.by_own_rule and set(outputs) == set(eager) else None
+        if reason := differing_form(outputs, eager):
+            own_rule = False if request.by_own_rule else None
+            return Comparison(Finding(ACCURACY.name, tuple(eager), "value", reason, ratio=torch.inf), own_rule=own_rule)
+        try:
+            finding = check_call(exam, 0)
+        except TargetError as error:
+            if isinstance(error.__cause__, NoRule):
+                raise NotComparable(str(error.__cause__)) from None
+            return Comparison(None, own_rule=own_rule, refusal=str(error))
+        return Comparison(finding, exam.worst, self.eager_ratio(request.case, eager, finding), own_rule)
+
+    def eager_outputs(self, exam: Examination) -> dict[str, torch.Tensor]:
+        """The outputs of the problem's own code in the dtypes of the case."""
+        call = exam.case.last
+        inputs, _ = reference_inputs(exam, 0)
+        tensors = {name: value.clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
+        floats = [named for name in tensors if (named := call.arguments[name]).is_float]
+        dtype = TORCH_DTYPES[floats[0].dtype] if floats else torch.get_default_dtype()
+        with torch.no_grad():
+            return self.problem.compute(self.all_dims(call.dims), tensors, dtype)
+
+    def eager_ratio(self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None) -> float:
+        """The error over the bound of the problem's own code, where it has the symptom of a finding; else 0."""
+        if finding is None:
+            return 0.0
+        own = check_call(self.examination(case, eager), 0)
+        return own.ratio if own is not None and own.symptom == finding.symptom else 0.0
+
+    def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
+        exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})
+        try:
+            finding = check_call(exam, 0)
+        except TargetError as error:
+            return Verdict("unadjudicated", str(error))
+        if finding is None:
+            return Verdict("unadjudicated", "it did not disagree again")
+        return adjudicate(exam, finding, request.seconds)
+
+
+def make_handler(config: ProblemConfig) -> Callable[[Any], Any]:
+    """Makes the handler of the problem's process."""
+    return ProblemHandler(config)
+
+
+def is_own_fault(error: Exception) -> bool:
+    """Whether this package raised an error, and not the problem or what it calls."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
+    return module.partition(".")[0] == "fuzz" and not isinstance(error, FuzzError)
+
+
+def as_tensor(value: TensorWords) -> torch.Tensor:
+    return from_bits(value.words, named_dtype(value.dtype))
+
+
+def as_words(outputs: Mapping[str, torch.Tensor]) -> Outputs:
+    return {name: TensorWords(read_words(value), DTYPE_NAMES[value.dtype]) for name, value in outputs.items()}
+
+
+def differing_form(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str:
+    """What is not as the problem's own outputs are: their number, shapes or kinds of number; empty where all is."""
+    if set(outputs) != set(expected):
+        return f"it returns {', '.join(sorted(outputs)) or 'nothing'}, and the problem {', '.join(sorted(expected))}"
+    for name, value in expected.items():
+        output = outputs[name]
+        if output.shape != value.shape:
+            return f"{name} has shape {tuple(output.shape)}, and that of the problem {tuple(value.shape)}"
+        if output.is_floating_point() != value.is_floating_point():
+            return f"{name} is {output.dtype}, and that of the problem {value.dtype}"
+    return ""

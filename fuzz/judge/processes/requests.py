@@ -1,0 +1,175 @@
+"""Defines the requests to the two processes of a judgement: that of the problem, and that of the solution.
+
+The process of the solution gets shapes, dtypes, layouts and words of its tensors, and what its constructor takes: never
+the problem's file, a seed, or an output of the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fuzz.judge.problem import ProblemDescription, Setting
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.model.outcome import Outcome
+
+PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
+SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
+
+
+@dataclass(frozen=True)
+class ProblemConfig:
+    """How the problem's process is set up. First cases have at most so many `elements`, and take so many `seconds` in
+    float32. `dot` is how precisely matrix products multiply: ieee or tf32."""
+
+    format: str
+    path: Path
+    backend: str
+    elements: int
+    seconds: float
+    dot: str = "ieee"
+
+
+@dataclass(frozen=True)
+class SolutionConfig:
+    """How the solution's process is set up. Files in `secret` are what it may not read; `task` is the problem's folder
+    where solutions import types from it."""
+
+    format: str
+    path: Path
+    backend: str
+    task: Path = Path()
+    secret: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Describe:
+    """To the problem: what it is. The response is a ProblemDescription, or a Refusal."""
+
+
+@dataclass(frozen=True)
+class GetSetting:
+    """To the problem: what a solution is given at these dims. The response is a Setting or a Refusal."""
+
+    dims: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class MakeValues:
+    """To the problem: the values that it makes itself. The response maps names to words, or is a Refusal."""
+
+    dims: Mapping[str, int]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The problem cannot be run, at these dims or at all. `kind` is a class of fuzz/judge/problem.py, or empty."""
+
+    text: str
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class TensorWords:
+    """A tensor as data: its words in an array of its shape."""
+
+    words: np.ndarray
+    dtype: str
+
+
+Outputs = Mapping[str, TensorWords]
+
+
+@dataclass(frozen=True)
+class Compare:
+    """To the problem: compare the outputs of a case's last call with the reference. The response is a Comparison."""
+
+    case: Case
+    outputs: Outputs
+    by_own_rule: bool = False
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the reference says of outputs: the finding, if any, and the worst error over its bound.
+
+    `eager_ratio` is the error of the problem's own code in the same dtype, over the bound, where it shows the same
+    symptom; `own_rule` is what the format's rule says, None where it was not asked.
+    """
+
+    finding: Finding | None
+    worst: float = 0.0
+    eager_ratio: float = 0.0
+    own_rule: bool | None = None
+    refusal: str = ""
+
+
+@dataclass(frozen=True)
+class AdjudicateOutputs:
+    """To the problem: the verdict on outputs that disagree. The response is a Verdict."""
+
+    case: Case
+    outputs: Outputs
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunSolution:
+    """To the solution: run a case, whose values are words, each call with its setting.
+
+    `launch` is False where kernels are to be left out. `steps` are numbers of calls to make one after the other with
+    the same module, each with whether its tensors lie in the memory of the step before; empty for one call.
+    """
+
+    description: ProblemDescription
+    case: Case
+    settings: tuple[Setting, ...]
+    launch: bool = True
+    steps: tuple[tuple[int, bool], ...] = ()
+
+
+@dataclass(frozen=True)
+class SolutionReport:
+    """How a run ended, and, where it returned, the outputs of every step, with what was seen of memory and conduct.
+
+    `launches` counts launches, `kernels_defined` the kernels in the solution's file; `conduct` are reasons why the
+    solution is no honest one, `trouble` what a launch raised and the solution caught.
+    """
+
+    outcome: Outcome
+    outputs: tuple[Outputs, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    launches: int = 0
+    conduct: tuple[str, ...] = ()
+    trouble: str = ""
+    kernels_defined: int = 0
+
+
+@dataclass(frozen=True)
+class ScriptConfig:
+    """How the process of a program is set up: the program's file."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class RunScript:
+    """To the program: run it; without `poison` memory that nobody wrote holds a plain number."""
+
+    poison: bool = True
+
+
+@dataclass(frozen=True)
+class ScriptReport:
+    """What was seen: wrong accesses, the kernels launched, what the program raised, a digest of what it computed."""
+
+    findings: tuple[Finding, ...]
+    kernels: tuple[str, ...]
+    raised: str = ""
+    missing_module: bool = False
+    digest: str = ""

@@ -1,0 +1,215 @@
+"""Runs in the process that holds the solution: runs it on words, observes its memory, its launches and its conduct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from triton.runtime.jit import JITFunction
+
+from fuzz.backends import backend as named_backend
+from fuzz.backends.allocations import GuardedAllocations
+from fuzz.backends.base import Backend
+from fuzz.backends.execute import FatalError, _failure_outcome, run
+from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.backends.triton_host.patching import Patch, patched
+from fuzz.errors import UsageError, one_line
+from fuzz.judge.formats import load_solution
+from fuzz.judge.formats.base import name_outputs
+from fuzz.judge.problem import NotComparable, Setting, Unsupported, fill_slots
+from fuzz.judge.processes.device import OnDevice, stay_on_processor
+from fuzz.judge.processes.problem_worker import as_tensor, as_words
+from fuzz.judge.processes.requests import Refusal, RunSolution, SolutionConfig, SolutionReport, TensorWords
+from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
+from fuzz.judge.target import make_target
+from fuzz.model.case import Call
+from fuzz.model.outcome import Returned
+from fuzz.oracles.bounds import Bounds
+from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.mutation import Mutation
+from fuzz.worker.channel import LastResponse
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+class LaunchLog:
+    """Counts launches of Triton kernels, and keeps what launches raised; with `leave_out` none takes place."""
+
+    def __init__(self, leave_out: bool) -> None:
+        self.leave_out, self.count = leave_out, 0
+        self.troubles: list[str] = []
+
+    def patch(self) -> AbstractContextManager[object]:
+        run_kernel, log = JITFunction.run, self
+
+        def run_logged(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if log.leave_out:
+                return None
+            try:
+                result = run_kernel(self, *args, **kwargs)
+            except Exception as error:
+                log.troubles.append(f"{type(error).__name__}: {one_line(error)}")
+                raise
+            log.count += not kwargs.get("warmup", False)
+            return result
+
+        return patched([Patch(JITFunction, "run", run_logged)])
+
+
+class SolutionHandler:
+    """Answers the requests to a solution's process."""
+
+    def __init__(self, config: SolutionConfig) -> None:
+        self.isolation = leave_network()
+        limit_files()
+        torch.set_num_threads(1)
+        self.config = config
+        self.backend: Backend = named_backend(config.backend)
+        if not self.backend.is_accelerator:
+            stay_on_processor()
+        self.conduct = ConductRecord([config.path], config.secret)
+        self.setting = Setting()
+        self.modules: dict[str, Callable[..., Any]] = {}
+        self.lazy: dict[str, None] = {}
+        self.solution: Any = None
+        self.load_error: Exception | None = None
+
+    def load(self) -> None:
+        """Executes the solution's file, once. Raises what it raises."""
+        if self.solution is None:
+            with self.device_mode(), self.backend.uninstrumented():
+                self.solution = load_solution(self.config.format, self.config.path, self.config.task)
+
+    def device_mode(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self.backend.is_accelerator else OnDevice(self.backend.device)
+
+    def __call__(self, request: RunSolution) -> SolutionReport | Refusal | LastResponse:
+        try:
+            self.load()
+        except UsageError:
+            raise
+        except Exception as error:
+            return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
+        self.modules, self.lazy = {}, {}
+        log = LaunchLog(leave_out=not request.launch)
+        try:
+            with log.patch(), self.device_mode():
+                return self.answer(request, log)
+        except (NotComparable, Unsupported) as error:
+            return Refusal(str(error), type(error).__name__)
+        except UsageError as error:
+            return Refusal(one_line(error), Unsupported.__name__)
+        except FatalError as fatal:
+            return LastResponse(SolutionReport(fatal.outcome))
+
+    def answer(self, request: RunSolution, log: LaunchLog) -> SolutionReport:
+        run_request = self.run_steps if request.steps else self.run_once
+        report = run_request(request)
+        trouble = log.troubles[0] if log.troubles and not log.count and request.launch else ""
+        conduct = (*report.conduct, *self.lazy, *self.conduct.collect())
+        defined = self.solution.count_kernels()
+        return replace(report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct)
+
+    def run_once(self, request: RunSolution) -> SolutionReport:
+        """One call in guarded, poisoned memory."""
+        (self.setting,) = request.settings
+        target = make_target(request.description, launcher=self.launch)
+        outcome = run(target, self.launch, request.case.calls, self.backend)
+        if not isinstance(outcome, Returned):
+            return SolutionReport(outcome)
+        exam = Examination(target, self.launch, request.case, self.backend, without_conflicts(outcome))
+        findings = [oracle.check_case(exam) for oracle in (Bounds(), Mutation())] if request.launch else []
+        outputs = tuple(as_words(call.outputs) for call in outcome.calls)
+        plain = Returned(tuple(replace(call, outputs={}, accesses=()) for call in outcome.calls))
+        return SolutionReport(plain, outputs, tuple(one for one in findings if one is not None))
+
+    def run_steps(self, request: RunSolution) -> SolutionReport:
+        """Several calls of one module, their tensors in new memory or in that of the step before."""
+        kept: list[tuple[Tensors, Tensors]] = []
+        words: list[Mapping[str, TensorWords]] = []
+        alive: list[Tensors] = []
+        try:
+            with self.backend.session(None) as session, GuardedAllocations(session.on_operation):
+                for number, same_memory in request.steps:
+                    self.setting = request.settings[number]
+                    tensors = self.place(request.case.calls[number], alive[-1] if same_memory else {})
+                    alive.append(tensors)
+                    outputs = self.launch(**tensors, **request.case.calls[number].dims)
+                    self.backend.synchronize()
+                    words.append(as_words(outputs))
+                    own = memory_of_its_own(outputs, tensors)
+                    kept.append((own, {name: value.clone() for name, value in own.items()}))
+        except UsageError:
+            raise
+        except Exception as error:
+            return SolutionReport(_failure_outcome(error, self.backend), tuple(words))
+        return SolutionReport(Returned(()), tuple(words), conduct=tuple(find_changed(kept)))
+
+    def place(self, call: Call, earlier: Tensors) -> dict[str, torch.Tensor]:
+        """A call's tensors: in the memory of earlier ones where they are given and fit, else in their own."""
+        placed = {}
+        for name, argument in call.arguments.items():
+            words = argument.bits(call.dims)
+            value = as_tensor(TensorWords(words, argument.dtype)).to(self.backend.device)
+            old = earlier.get(name)
+            placed[name] = old.copy_(value) if old is not None and old.shape == value.shape else value.clone()
+        return placed
+
+    def launch(self, **arguments: Any) -> dict[str, torch.Tensor]:
+        """Calls the solution with tensors and sizes by name; its outputs by name."""
+        tensors = {name: value for name, value in arguments.items() if isinstance(value, torch.Tensor)}
+        key = repr(self.setting.construct)
+        if key not in self.modules:
+            self.modules[key] = self.solution.build(self.setting)
+        module = self.modules[key]
+        slots = set(slot_names((self.setting.call, dict(self.setting.keywords))))
+        self.solution.set_state(module, {name: value for name, value in tensors.items() if name not in slots})
+        keywords = fill_slots(dict(self.setting.keywords), tensors)
+        with torch.no_grad():
+            outputs = name_outputs(module(*fill_slots(self.setting.call, tensors), **keywords))
+        for name, value in outputs.items():
+            if type(value) not in (torch.Tensor, torch.nn.Parameter):
+                self.lazy[f"{name} is a {type(value).__name__}, no plain tensor"] = None
+            if value.dtype not in DTYPE_NAMES:
+                raise Unsupported(f"{name} is {value.dtype}")
+        return {name: value.detach() for name, value in outputs.items()}
+
+
+def slot_names(value: Any) -> Iterator[str]:
+    """The names of all slots in a value."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            yield from slot_names(part)
+    elif hasattr(value, "name"):
+        yield value.name
+
+
+def without_conflicts(outcome: Returned) -> Returned:
+    """Without stores of different values to one element: where programs work on equal rows they are no mistake."""
+    calls = [replace(c, accesses=tuple(one for one in c.accesses if one.kind != "conflict")) for c in outcome.calls]
+    return Returned(tuple(calls))
+
+
+def memory_of_its_own(outputs: Tensors, arguments: Tensors) -> Tensors:
+    """The outputs that do not lie in the memory of an argument, which is the caller's."""
+    given = {value.untyped_storage().data_ptr() for value in arguments.values()}
+    return {name: value for name, value in outputs.items() if value.untyped_storage().data_ptr() not in given}
+
+
+def find_changed(kept: Sequence[tuple[Tensors, Tensors]]) -> Iterator[str]:
+    """Outputs of earlier calls that later calls have changed."""
+    for number, (outputs, copies) in enumerate(kept):
+        for name, value in outputs.items():
+            if not torch.equal(value.nan_to_num(), copies[name].nan_to_num()):
+                yield f"{name} of call {number + 1} changes when it is called again: calls share memory"
+                return
+
+
+def make_handler(config: SolutionConfig) -> Callable[[RunSolution], Any]:
+    """Makes the handler of the solution's process."""
+    return SolutionHandler(config)

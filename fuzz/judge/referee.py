@@ -1,0 +1,392 @@
+"""Judges one solution of one problem: draws inputs from ordinary to odd, and ends where the solution is wrong."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fuzz.backends import backend as named_backend
+from fuzz.judge.history import examine_history
+from fuzz.judge.input_domain import ORDINARY_RECIPES, Grade, declared_case, grade, ordinary_case
+from fuzz.judge.judgement import (
+    CHEAT,
+    CONDUCT,
+    LAUNCHES,
+    NOT_COMPARABLE,
+    RIGHT,
+    UNSUPPORTED,
+    WRONG,
+    Evidence,
+    Judgement,
+)
+from fuzz.judge.problem import OWN, NotComparable, ProblemDescription, Unsupported
+from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
+from fuzz.judge.processes.requests import (
+    Describe,
+    MakeValues,
+    ProblemConfig,
+    Refusal,
+    SolutionConfig,
+    SolutionReport,
+    TensorWords,
+)
+from fuzz.judge.target import make_target
+from fuzz.model.case import Call, Case
+from fuzz.model.finding import Finding
+from fuzz.model.oracle_specs import ACCURACY
+from fuzz.model.recipes import Exact, Values, recipe
+from fuzz.search.engines.random import RandomEngine
+from fuzz.shrink.shrinker import Budget
+from fuzz.target.spec import FLOATS, Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import Deadline, OutOfTime
+from fuzz.worker.protocol import Report
+from fuzz.worker.system import total_memory
+
+FIRST_SECONDS = 20.0
+"""Seconds that a solution may take for the first case, before smaller dims are tried."""
+EAGER_SECONDS = 0.5
+"""Seconds that the problem's own code may take for the first case."""
+SHRINK_SECONDS = 15.0
+ELEMENTS = {False: 1 << 19, True: 1 << 25}
+"""Elements of all tensors of the first case, by whether the backend is an accelerator."""
+OWN_TRIALS = 5
+"""Cases that the rule of KernelBench looks at."""
+SHAPES, ORDINARY_CASES = 12, 10
+FAR = 64.0
+"""Error over bound from which a disagreement without an exact value counts."""
+EXCUSED = 0.25
+"""Share of a solution's error from which the same error of the problem's own code excuses it."""
+CALLS = "calls one after the other"
+UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """What to judge, and how long: `seconds` for cases after the first ones. `memory` limits each process, in bytes."""
+
+    problem: Path
+    solution: Path
+    format: str = "kernelbench"
+    backend: str = "auto"
+    seconds: float = 60.0
+    seed: int = 0
+    memory: int = 0
+
+    @property
+    def process_memory(self) -> int:
+        return self.memory or max(total_memory() // 4, 1 << 30)
+
+
+class Stop(Exception):
+    """Enough is known: something counts against the solution."""
+
+
+def judge(options: JudgeOptions) -> Judgement:
+    """Judges a solution. Raises UsageError where its files cannot be read or the backend does not run here."""
+    backend = named_backend(options.backend)
+    start = time.monotonic()
+    judgement = Judgement(RIGHT, "", str(options.problem), str(options.solution), backend.name)
+    deadline = Deadline()
+    problem = ProblemProcess.start(
+        ProblemConfig(
+            options.format, options.problem.resolve(), backend.name, ELEMENTS[backend.is_accelerator],
+            EAGER_SECONDS, "tf32" if backend.is_accelerator else "ieee",
+        ),
+        options.process_memory,
+        deadline,
+    )  # fmt: skip
+    config = SolutionConfig(
+        options.format, options.solution.resolve(), backend.name, options.problem.resolve(), secret_files(options)
+    )
+    solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
+    solution.start()
+    try:
+        description = problem.call(Describe())
+        if isinstance(description, Refusal):
+            raise Unsupported(f"the problem cannot be run: {description.text}")
+        worker = IsolatedWorker(problem, solution, description)
+        referee = Referee(options, worker, judgement, start)
+        referee.run()
+    except NotComparable as error:
+        judgement.verdict, judgement.reason = NOT_COMPARABLE, str(error)
+    except Unsupported as error:
+        judgement.verdict, judgement.reason = UNSUPPORTED, str(error)
+    finally:
+        problem.worker.stop()
+        solution.stop()
+    judgement.seconds = time.monotonic() - start
+    return judgement
+
+
+def secret_files(options: JudgeOptions) -> tuple[Path, ...]:
+    """What the solution has no business reading."""
+    problem = options.problem.resolve()
+    if problem.is_dir():
+        return (problem / "reference.py",)
+    return () if problem == options.solution.resolve() else (problem,)
+
+
+@dataclass
+class Referee:
+    """Examines a solution stage by stage, and writes what it finds into a judgement."""
+
+    options: JudgeOptions
+    worker: IsolatedWorker
+    judgement: Judgement
+    start: float
+    targets: dict[tuple[str, ...], Target] = field(default_factory=dict)
+    low: list[Finding] = field(default_factory=list)
+
+    def run(self) -> None:
+        """All stages in turn, as long as nothing counts against the solution."""
+        with Triage(self.target(), self.worker, ()) as triage:  # type: ignore[arg-type]
+            self.triage = triage
+            try:
+                self.examine_first_cases()
+                for stage in (self.examine_shapes, self.examine_ordinary, self.examine_history, self.examine_launches):
+                    stage()
+                    self.check_conduct()
+                self.examine_random()
+            except (Stop, OutOfTime):
+                pass
+        self.conclude()
+
+    @property
+    def description(self) -> ProblemDescription:
+        return self.worker.description
+
+    def target(self, *dtypes: str) -> Target:
+        """The target whose floating arguments have these dtypes, float32 unless others are given."""
+        key = dtypes or FLOATS[:1]
+        if key not in self.targets:
+            self.targets[key] = make_target(self.description, make=self.make_own, dtypes=key)
+        return self.targets[key]
+
+    def make_own(self, name: str, dims: Mapping[str, int], seed: int) -> Values:
+        """The values that the problem makes of an argument."""
+        answer = self.worker.problem.call(MakeValues(dims, seed))
+        if isinstance(answer, Refusal):
+            return recipe("zeros", seed)
+        words: TensorWords = answer[name]
+        return as_values(words.words, words.dtype)
+
+    def examine_first_cases(self) -> None:
+        """The problem's own dims, or smaller ones, with its own values: as the format's rule does it."""
+        dims = dict(self.description.dims)
+        for _ in range(4):
+            self.note_scaling(dims)
+            case = declared_case(self.target(), self.description, dims, self.seed())
+            if self.examine(case, own_rule=True) is not None:
+                break
+            dims = {name: size if size <= 16 else max(size // 2, 16) for name, size in dims.items()}
+        for trial in range(1, OWN_TRIALS):
+            self.examine(declared_case(self.target(), self.description, dims, self.seed(trial)), own_rule=True)
+
+    def note_scaling(self, dims: Mapping[str, int]) -> None:
+        smaller = [f"{name}={size}" for name, size in dims.items() if self.description.own_dims[name] != size]
+        self.judgement.notes.clear()
+        if smaller:
+            self.judgement.notes.append(f"the problem's own dims are too large here: {', '.join(smaller)} instead")
+
+    def examine_shapes(self) -> None:
+        """Other dims, with the problem's own values."""
+        engine = RandomEngine(self.target(), self.options.seed)
+        for number in range(SHAPES if self.target().sizes else 0):
+            dims = {**self.description.dims, **engine.case(number).last.dims}
+            self.examine(declared_case(self.target(), self.description, dims, self.seed(100 + number)))
+        if self.target().sizes:
+            self.judgement.kinds.append("other dims")
+
+    def examine_ordinary(self) -> None:
+        """Ordinary values, weights among them, beyond what the problem makes; and other dtypes that are accepted."""
+        engine = RandomEngine(self.target(), self.options.seed)
+        for number in range(ORDINARY_CASES):
+            call = engine.case(number).last
+            if number % 2 == 0:
+                call = declared_case(self.target(), self.description, self.small_dims(), 0).last
+            values = ORDINARY_RECIPES[number % len(ORDINARY_RECIPES)]
+            self.examine(ordinary_case(self.target(), self.description, call, self.seed(200 + number), values))
+        self.judgement.kinds.append("other values")
+
+    def small_dims(self) -> dict[str, int]:
+        """The dims of the first cases, none above 64."""
+        return {name: min(size, 64) if size > 16 else size for name, size in self.description.dims.items()}
+
+    def examine_launches(self) -> None:
+        """Leaves the launches out: the result has to change."""
+        case = declared_case(self.target(), self.description, self.small_dims(), self.seed(300))
+        case = ordinary_case(self.target(), self.description, case.last, self.seed(300), recipe("normal"))
+        log = self.worker.log
+        if not log.launches:
+            if log.kernels_defined and log.trouble:
+                if log.trouble.startswith(UNSUPPORTED_ERRORS):
+                    raise Unsupported(f"a kernel cannot be run here: {log.trouble}")
+                self.accuse(LAUNCHES, "fallback", f"its kernels raise, it goes on without them: {log.trouble}")
+            elif log.kernels_defined:
+                self.accuse(LAUNCHES, "unused", "it defines kernels and never launches one")
+            return
+        with_launches, without = self.worker.run(case), self.worker.run(case, launch=False)
+        if isinstance(with_launches, SolutionReport) and isinstance(without, SolutionReport):
+            if with_launches.launches and same_outputs(with_launches, without):
+                self.accuse(LAUNCHES, "independent", "its result is the same where its kernels are not launched")
+
+    def examine_history(self) -> None:
+        """Calls one after the other: each gives what a first call gives. It is done once."""
+        if CALLS in self.judgement.kinds:
+            return
+        self.judgement.kinds.append(CALLS)
+        found = examine_history(self.worker, self.target(), self.description, self.small_dims(), self.seed(400))
+        if found is not None:
+            self.judgement.evidence.append(found)
+            raise Stop
+
+    def check_conduct(self) -> None:
+        for reason in self.worker.log.conduct:
+            self.accuse(CONDUCT, "conduct", f"it {reason}" if not reason.startswith("out") else reason)
+
+    def accuse(self, oracle: str, symptom: str, message: str) -> None:
+        self.judgement.evidence.append(Evidence(oracle, ("launcher",), symptom, message, "high"))
+        raise Stop
+
+    def examine_random(self) -> None:
+        """Any values, layouts and accepted dtypes, until the time ends."""
+        dtypes = (FLOATS[0], *(name for name in FLOATS[1:] if self.accepts(name)))
+        self.judgement.kinds.append("odd values and layouts")
+        if len(dtypes) > 1:
+            self.judgement.kinds.append(f"dtypes {', '.join(dtypes)}")
+        engine = RandomEngine(self.target(*dtypes), self.options.seed)
+        end = time.monotonic() + self.options.seconds
+        number = 0
+        while time.monotonic() < end:
+            case = engine.case(number)
+            call = with_one_dtype(without_expansion(replace(case.last, launch=None)), self.target())
+            self.examine(Case(case.target, (call,)))
+            number += 1
+
+    def accepts(self, dtype: str) -> bool:
+        """Whether the solution computes in a dtype that the problem does not state, and says so by its outputs."""
+        if any(one.domain == OWN and one.dtype == FLOATS[0] for one in self.description.arguments.values()):
+            return False
+        call = declared_case(self.target(dtype), self.description, self.small_dims(), self.seed(500)).last
+        for name, one in call.arguments.items():
+            if one.dtype == FLOATS[0]:
+                call = call.with_argument(name, replace(one, dtype=dtype))
+        answer = self.worker.run(Case(self.target().name, (call,)))
+        if not isinstance(answer, SolutionReport):
+            return False
+        floats = [value.dtype for value in answer.outputs[-1].values() if value.dtype in FLOATS]
+        return bool(floats) and set(floats) == {dtype}
+
+    def seed(self, number: int = 0) -> int:
+        return (self.options.seed * 1000 + number) * 64 + 1
+
+    def examine(self, case: Case, *, own_rule: bool = False) -> Report | None:
+        """Examines a case, and grades what disagrees; None where the solution did not return in time."""
+        self.judgement.cases += 1
+        ran = self.worker.run(case)
+        report = ran if isinstance(ran, Report) else self.worker.report(case, ran, by_own_rule=own_rule)
+        if own_rule and self.worker.last.own_rule is not None:
+            self.judgement.own_rule = self.worker.last.own_rule and self.judgement.own_rule is not False
+        if own_rule and any(one.symptom in ("hung", "out-of-memory") for one in report.findings):
+            return None
+        for finding in report.filed_findings:
+            self.handle(case, finding)
+        return report
+
+    def handle(self, case: Case, finding: Finding) -> None:
+        """Confirms, shrinks and grades a finding. Raises Stop where it counts."""
+        if any(finding.shows_symptom_of(known) for known in self.low) or self.is_excused(finding):
+            return
+        bug = self.triage.confirm(case, finding, ())
+        if bug is None:
+            # It agrees in a process that has run nothing before.
+            self.examine_history()
+            return
+        self.triage.target = self.target(
+            *dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float)
+        )
+        self.triage.shrink(bug, Budget(seconds=SHRINK_SECONDS))
+        self.triage.explain(bug)
+        if bug.is_undecided or bug.least.verdict.name == "reference" or self.is_unproven(bug, finding):
+            return
+        graded = grade(bug.case, self.triage.target, self.description, self.shows_like(bug))
+        if graded.input_class != "declared":
+            again = grade(case, self.triage.target, self.description, self.shows_like(bug))
+            graded = min(graded, again, key=lambda one: ["high", "medium", "low"].index(one.severity))
+        self.file(bug, graded)
+
+    def is_excused(self, finding: Finding) -> bool:
+        """Whether the problem's own code errs as much in the same dtype."""
+        return finding.oracle == ACCURACY.name and self.worker.last.eager_ratio >= EXCUSED * finding.ratio > 0
+
+    def is_unproven(self, bug: Bug, finding: Finding) -> bool:
+        """Whether nothing but a narrow bound says that a value is wrong."""
+        unknown = bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated"
+        return unknown and finding.symptom == "value" and finding.ratio < FAR
+
+    def shows_like(self, bug: Bug) -> Callable[[Case], Finding | None]:
+        """Whether a case shows a bug, and the problem's own code does not."""
+
+        def shows(case: Case) -> Finding | None:
+            ran = self.worker.run(case)
+            report = ran if isinstance(ran, Report) else self.worker.report(case, ran)
+            found = next((one for one in report.filed_findings if one.shows_symptom_of(bug.sought)), None)
+            return None if found is None or self.is_excused(found) else found
+
+        return shows
+
+    def file(self, bug: Bug, graded: Grade) -> None:
+        finding = bug.least.reported_finding
+        severity = "low" if finding.symptom == "offset-overflow" else graded.severity
+        self.low.append(bug.sought)
+        evidence = Evidence(
+            finding.oracle, finding.outputs, finding.symptom, finding.message, severity, graded.input_class,
+            bug.case, graded.typical, graded.rate, bug.least.verdict.name, bug.least.verdict.reason,
+            details=bug.least.diagnosis,
+        )  # fmt: skip
+        self.judgement.evidence.append(evidence)
+        if evidence.counts:
+            raise Stop
+
+    def conclude(self) -> None:
+        """Sets the verdict by what was found."""
+        log, judgement = self.worker.log, self.judgement
+        judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
+        counting = [one for one in judgement.evidence if one.counts]
+        if not counting:
+            judgement.reason = f"nothing is wrong in {judgement.cases} cases"
+            if not any(log.dims) and not log.calls:
+                judgement.verdict, judgement.reason = UNSUPPORTED, "no case could be run"
+            return
+        worst = counting[-1]
+        cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in ("stale", "counted")
+        judgement.verdict = CHEAT if cheats else WRONG
+        judgement.reason = worst.message
+
+
+def without_expansion(call: Call) -> Call:
+    """The call in which values that only the problem makes, which fill a tensor, lie in memory of their own."""
+    for name, value in call.arguments.items():
+        if isinstance(value.values, Exact) and value.layout.expand:
+            call = call.with_argument(name, replace(value, layout=replace(value.layout, expand=())))
+    return call
+
+
+def with_one_dtype(call: Call, target: Target) -> Call:
+    """The call whose arguments that are declared in float32 all have the dtype of the first of them."""
+    names = [name for name, one in target.tensors.items() if one.dtypes == FLOATS[:1]]
+    for name in names:
+        call = call.with_argument(name, replace(call.arguments[name], dtype=call.arguments[names[0]].dtype))
+    return call
+
+
+def same_outputs(first: SolutionReport, other: SolutionReport) -> bool:
+    """Whether two runs give the same words."""
+    pairs = zip(first.outputs, other.outputs, strict=True)
+    return all(
+        set(one) == set(two) and all((one[name].words == two[name].words).all() for name in one) for one, two in pairs
+    )

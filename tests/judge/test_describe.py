@@ -1,0 +1,61 @@
+"""What is found out of a problem: its dims, the shapes that follow from them, how its values may be drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from fuzz.errors import UsageError
+from fuzz.judge.formats.kernelbench import KernelBenchProblem
+from fuzz.judge.problem import OWN, RANDOM, TensorSlot, Unsupported
+from fuzz.judge.processes.describe import classify, describe
+from tests.judge.problems import LABELS, LINEAR, write
+
+
+def test_dims_shapes_and_domains_of_a_module_with_weights(tmp_path: Path) -> None:
+    found = describe(KernelBenchProblem(write(tmp_path, "linear", LINEAR)), 1 << 14, 5.0)
+    shapes = {name: one.shape for name, one in found.arguments.items()}
+    assert shapes == {
+        "x": ("batch", "features"), "scale": ("outputs",),
+        "linear.weight": ("outputs", "features"), "linear.bias": ("outputs",),
+    }  # fmt: skip
+    assert {size.name for size in found.sizes} == {"batch", "features", "outputs"}
+    assert found.own_dims == {"batch": 4096, "features": 64, "outputs": 32}
+    assert found.is_scaled and found.dims["batch"] < 4096
+    x, weight, scale = (found.arguments[name] for name in ("x", "linear.weight", "scale"))
+    assert x.declared is not None and x.declared.text() == "uniform/1 seed=0 exponent=0 signed=0"
+    assert weight.is_state and weight.domain == RANDOM and not x.is_state
+    assert scale.declared is not None and scale.declared.name == "zeros"
+
+
+def test_labels_and_masks_are_made_by_the_problem_alone(tmp_path: Path) -> None:
+    found = describe(KernelBenchProblem(write(tmp_path, "labels", LABELS)), 1 << 20, 5.0)
+    assert {name: one.domain for name, one in found.arguments.items()} == {"x": RANDOM, "labels": OWN, "mask": OWN}
+    assert found.arguments["x"].shape == ("batch", "shape_0") and not found.is_scaled
+
+
+def test_the_setting_has_slots_for_tensors(tmp_path: Path) -> None:
+    problem = KernelBenchProblem(write(tmp_path, "linear", LINEAR))
+    setting = problem.setting({"batch": 2, "features": 3, "outputs": 4})
+    assert setting.construct == (3, 4) and setting.call == (TensorSlot("x"),)
+
+
+def test_values_with_a_structure_are_not_replaced_by_random_ones() -> None:
+    torch.manual_seed(0)
+    one, two = torch.rand(64, 64), torch.rand(64, 64)
+    assert classify(one, two, is_state=False)[0] == RANDOM
+    for structured in (torch.triu, lambda x: x + x.T, lambda x: x.softmax(1), torch.sign):
+        assert classify(structured(one), structured(two), is_state=False)[0] == OWN
+
+
+def test_a_problem_that_raises_is_unsupported(tmp_path: Path) -> None:
+    source = LINEAR.replace("torch.relu", "torch.no_such_function")
+    with pytest.raises(Unsupported, match="no_such_function"):
+        describe(KernelBenchProblem(write(tmp_path, "broken", source)), 1 << 14, 5.0)
+
+
+def test_a_file_without_a_model_is_no_problem(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no class Model"):
+        KernelBenchProblem(write(tmp_path, "other", "x = 1\n"))

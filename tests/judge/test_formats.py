@@ -1,0 +1,94 @@
+"""Problems and solutions in the formats of GPU MODE and FlashInfer-Bench."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fuzz.judge.judgement import RIGHT, WRONG, Judgement
+from fuzz.judge.referee import JudgeOptions, judge
+
+TASK = """
+files:
+  - {name: submission.py, source: "@SUBMISSION@"}
+  - {name: task.py, source: task.py}
+  - {name: reference.py, source: reference.py}
+tests:
+  - {size: 33, seed: 4}
+"""
+REFERENCE = """
+import torch
+from task import input_t
+
+
+def generate_input(size, seed):
+    generator = torch.Generator(device="cuda")
+    generator.manual_seed(seed)
+    x = torch.randn(size, device="cuda", generator=generator)
+    return x, torch.empty(1, device="cuda")
+
+
+def ref_kernel(data: input_t):
+    x, output = data
+    return x.to(torch.float64).sum().to(torch.float32)
+"""
+SUBMISSION = """
+from task import input_t
+
+
+def custom_kernel(data: input_t):
+    x, output = data
+    output[0] BODY
+    return output[0]
+"""
+DEFINITION = {
+    "name": "scaled_sum",
+    "axes": {"rows": {"type": "var"}, "width": {"type": "const", "value": 8}},
+    "inputs": {"x": {"shape": ["rows", "width"], "dtype": "float16"}, "factor": {"shape": None, "dtype": "float32"}},
+    "outputs": {"y": {"shape": ["rows"], "dtype": "float16"}},
+    "reference": "import torch\n\ndef run(x, factor):\n    assert x.shape[1] == 8\n"
+    "    return (x.to(torch.float32).sum(1) * factor).to(x.dtype)\n",
+}
+
+
+def judged_submission(folder: Path, body: str) -> Judgement:
+    task, submission = folder / "task", folder / "submission.py"
+    task.mkdir()
+    files = {"task.yml": TASK, "reference.py": REFERENCE, "task.py": "input_t = tuple\n"}
+    for name, text in files.items():
+        (task / name).write_text(text, encoding="utf-8")
+    submission.write_text(SUBMISSION.replace("BODY", body), encoding="utf-8")
+    return judge(JudgeOptions(task, submission, "gpumode", "cpu", seconds=0))
+
+
+def test_a_submission_that_writes_its_output_is_right(tmp_path: Path) -> None:
+    found = judged_submission(tmp_path, "= x.sum()")
+    assert (found.verdict, found.own_rule) == (RIGHT, True), found.reason
+    assert found.dims["size"][0] < 33 < found.dims["size"][1]
+
+
+def test_a_submission_that_adds_to_unwritten_memory_is_wrong(tmp_path: Path) -> None:
+    assert judged_submission(tmp_path, "+= x.sum()").verdict == WRONG
+
+
+def judged_definition(folder: Path, source: str) -> Judgement:
+    solution = {
+        "name": "s",
+        "spec": {"language": "python", "entry_point": "main.py::run", "destination_passing_style": True},
+        "sources": [{"path": "main.py", "content": source}],
+    }
+    paths = folder / "definition.json", folder / "solution.json"
+    for path, value in zip(paths, (DEFINITION, solution), strict=True):
+        path.write_text(json.dumps(value), encoding="utf-8")
+    return judge(JudgeOptions(*paths, "flashinfer", "cpu", seconds=0))
+
+
+def test_a_solution_of_a_definition_fills_the_outputs_that_it_is_given(tmp_path: Path) -> None:
+    found = judged_definition(tmp_path, "def run(x, factor, y):\n    y.copy_(x.float().sum(1) * factor)\n")
+    assert (found.verdict, found.own_rule) == (RIGHT, True), found.reason
+
+
+def test_small_outputs_that_pass_the_formats_rule_are_wrong(tmp_path: Path) -> None:
+    source = "def run(x, factor, y):\n    y.copy_(x.float().sum(1) * factor + 0.004)\n"
+    found = judged_definition(tmp_path, source)
+    assert (found.verdict, found.own_rule) == (WRONG, True)
