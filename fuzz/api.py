@@ -25,8 +25,11 @@ class Target(spec.Target):
         backend: str = "auto",
         corpus: Path | None = None,
         planted: str | None = None,
+        fail_on: str = "medium",
     ) -> None:
         """Replays this target's saved entries, then fuzzes. AssertionError shows the first that disagrees.
+
+        Findings of a severity below `fail_on`, which is low, medium or high, are saved and do not fail.
 
         Entries are read from `corpus`, by default the folder of that name beside the target's file, and findings are
         saved there; those of a planted bug go to a temporary folder unless `corpus` is given. An open entry fails
@@ -35,7 +38,9 @@ class Target(spec.Target):
         __tracebackhide__ = True
         from fuzz.run.options import RunOptions
 
-        options = RunOptions(qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus)
+        options = RunOptions(
+            qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus, fail_on=fail_on
+        )
         for text in find_failures(self, options):
             raise AssertionError("\n" + text)
 
@@ -46,9 +51,13 @@ def qualified_name(target: spec.Target) -> str:
 
 
 def find_failures(target: spec.Target, options: RunOptions) -> Iterator[str]:
-    """What disagrees, each as one screen: saved entries, then findings of newly drawn cases."""
+    """What disagrees and counts, each as one screen: saved entries, then findings of newly drawn cases."""
+    from fuzz.model.severity import is_at_least
+
     for result in replay_saved(target, options):
-        if result.reproduced and result.entry.status != "accepted" or not result.passed:
+        entry = result.entry
+        counts = entry.status != "accepted" and is_at_least(entry.severity, options.threshold)
+        if result.reproduced and counts or not result.passed:
             yield format_replayed_entry(result)
     yield from fuzz_target(target, options)
 
@@ -71,7 +80,7 @@ def replay_saved(target: spec.Target, options: RunOptions) -> Iterator[ReplayedE
 
 
 def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
-    """The screens of a run's findings, but for accepted ones. Ctrl-C ends the run and goes on to the caller."""
+    """The screens of a run's findings that count. Ctrl-C ends the run and goes on to the caller."""
     from fuzz import corpus
     from fuzz.run import environment
     from fuzz.run.fuzzer import Fuzzer
@@ -89,7 +98,7 @@ def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
         raise KeyboardInterrupt
     for bug in result.bugs:
         entry = corpus.read(Path(bug.path))
-        if entry.status != "accepted":
+        if entry.status != "accepted" and bug.counts(options.threshold):
             yield format_saved_entry(entry, Path(bug.path))
 
 

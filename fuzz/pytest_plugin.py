@@ -7,6 +7,7 @@ entries are replayed and nothing is fuzzed. Without the option nothing is collec
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--fuzz-cases", type=_count, metavar="N", help="fuzz N cases a target; 0 only replays entries")
     group.addoption("--fuzz-corpus", type=Path, metavar="DIR", help="replay the entries in DIR and save findings there")
     group.addoption("--fuzz-backend", default="auto", metavar="NAME", help="auto, cpu or cuda")
+    group.addoption("--fuzz-fail-on", default="medium", metavar="SEVERITY", help="low, medium or high")
     group.addoption("--fuzz-seed", type=int, default=0, metavar="N", help="the seed of the cases")
 
 
@@ -38,6 +40,10 @@ def _count(text: str) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[COLLECTED] = set()
+    if "FUZZ_CACHE" in os.environ:
+        from fuzz.cache import use_cache_folder
+
+        use_cache_folder()
     folder = config.getoption("--fuzz-corpus")
     if folder is None:
         return
@@ -46,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if not folder.is_dir():
         raise pytest.UsageError(f"--fuzz-corpus: {folder} is not a folder")
     config.args.append(str(folder))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if "FUZZ_CACHE" in os.environ and not hasattr(config, "workerinput"):
+        from fuzz.cache import prune_cache
+
+        prune_cache()
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -144,7 +157,10 @@ class FuzzItem(_Item):
 
         option = self.config.getoption
         backend, seed, corpus = option("--fuzz-backend"), option("--fuzz-seed"), option("--fuzz-corpus")
-        options = RunOptions(qualified_name(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus)
+        options = RunOptions(
+            qualified_name(self.target), backend=backend, seed=seed, cases=self.cases, corpus=corpus,
+            fail_on=option("--fuzz-fail-on"),
+        )  # fmt: skip
         if screens := list(fuzz_target(self.target, options)):
             raise DisagreementError("\n\n".join(screens))
 

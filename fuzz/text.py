@@ -28,9 +28,15 @@ def printable_lines(text: str) -> str:
 
 
 def clean_text(text: str, most: int = MAX_TEXT) -> str:
-    """The printable text, cut to `most` characters: what findings and entries may hold."""
+    """The printable text, of at most `most` characters: what findings and entries may hold.
+
+    A longer one is cut between two words, where a word ends in its second half.
+    """
     shown = printable(text[: most + 1])
-    return shown if len(shown) <= most else shown[: most - 3] + " .."
+    if len(shown) <= most:
+        return shown
+    space = shown.rfind(" ", most // 2, most - 2)
+    return shown[: space if space > 0 else most - 3] + " .."
 
 
 def is_storable(text: str) -> bool:

@@ -22,7 +22,7 @@ from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError
 from fuzz.files import read_file
-from fuzz.text import is_storable
+from fuzz.text import is_storable, printable
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
@@ -144,7 +144,7 @@ def parse_config(values: dict[str, Any], source: str = "config") -> CampaignConf
     try:
         return CampaignConfig.model_validate(values)
     except ValidationError as error:
-        raise UsageError(f"{source}: {_describe(error)}") from None
+        raise UsageError(f"{source}: {printable(_describe(error))}") from None
 
 
 def _describe(error: ValidationError) -> str:

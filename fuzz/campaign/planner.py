@@ -20,6 +20,8 @@ FEWEST_CASES = 20
 """Cases of a slice, at least, where a number of cases is the budget."""
 EMPTY_SLICES = 8
 """Slices of a job in a row that end without running a case, after which it is given up."""
+MOST_DOUBLINGS = 5
+"""Times that a job's slice is doubled, at most, because the last one ended before what disagreed was confirmed."""
 SHORTEST_PAUSE, LONGEST_PAUSE = 30.0, 1800.0
 """Seconds that a job waits after a slice whose cases were all refused: twice as long after each such slice in a row."""
 
@@ -57,6 +59,7 @@ class RequestPlanner:
     ending: bool = False
     _empty_slices: dict[int, int] = field(default_factory=dict)
     _rejected_slices: dict[int, int] = field(default_factory=dict)
+    _unsettled_slices: dict[int, int] = field(default_factory=dict)
     _paused_until: dict[int, float] = field(default_factory=dict)
 
     def plan_replays(self) -> None:
@@ -104,7 +107,8 @@ class RequestPlanner:
 
     def _slice(self, index: int, cases: int | None) -> Slice:
         job = self.state.jobs[index]
-        seconds = self.config.slice
+        # Where a slice ended before what disagreed was confirmed, the next one has twice the time, and so on.
+        seconds = self.config.slice * 2 ** min(self._unsettled_slices.get(index, 0), MOST_DOUBLINGS)
         # What is in question at the end has a whole slice, however little is left.
         if self.config.budget.time is not None and not self.ending:
             seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
@@ -126,6 +130,8 @@ class RequestPlanner:
         index, ran = slot.job, self.state.jobs[slot.job].cases > slot.slice.before.cases
         self.state.end_slice(slot.slice, died=died)
         slot.slice, slot.request = None, None
+        unsettled = index in self.state.urgent_jobs()
+        self._unsettled_slices[index] = self._unsettled_slices.get(index, 0) + 1 if unsettled else 0
         self._empty_slices[index] = 0 if ran else self._empty_slices.get(index, 0) + 1
         if self._empty_slices[index] >= EMPTY_SLICES:
             self.state.give_up(index, f"{EMPTY_SLICES} slices in a row ended without a case")

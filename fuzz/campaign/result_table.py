@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -10,9 +11,10 @@ from rich.table import Table
 
 from fuzz.campaign.state import CampaignState, tag
 from fuzz.campaign.store import Job
+from fuzz.model.severity import SEVERITIES, UNGRADED
 
 VERSION = 1
-COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
+COLUMNS = ("target", "cases", "cases/s", "new", "known", "fixed", "severity", "error/bound", "visited")
 
 
 def job_rows(state: CampaignState) -> list[dict[str, Any]]:
@@ -20,11 +22,13 @@ def job_rows(state: CampaignState) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str, str, str], list[Job]] = {}
     for job in state.jobs:
         groups.setdefault((job.target, job.planted, job.backend, job.engine), []).append(job)
-    return [_job_row(state, jobs) for jobs in groups.values()]
+    saved = state.store.findings(campaign=state.campaign.id, limit=1 << 31)
+    severities = {finding.id: finding.severity or UNGRADED for finding in saved}
+    return [_job_row(state, jobs, severities) for jobs in groups.values()]
 
 
-def _job_row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
-    """`visited` is the share of cells, None where nothing ran."""
+def _job_row(state: CampaignState, jobs: Sequence[Job], severities: Mapping[str, str]) -> dict[str, Any]:
+    """`visited` is the share of cells, None where nothing ran; `severities` are by finding."""
     first, tags = jobs[0], {tag(job) for job in jobs}
     cases, seconds = sum(job.cases for job in jobs), sum(job.seconds for job in jobs)
     cells, possible = {cell for job in jobs for cell in job.cells}, max(job.possible for job in jobs)
@@ -32,6 +36,7 @@ def _job_row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
         name: sum(mark in tags for mark in marks.values())
         for name, marks in (("new", state.new), ("known", state.known), ("fixed", state.fixed))
     }
+    found = Counter(severities.get(name) for marks in (state.new, state.known) for name in marks if marks[name] in tags)
     return {
         "target": first.target,
         "planted": first.planted or None,
@@ -42,6 +47,7 @@ def _job_row(state: CampaignState, jobs: Sequence[Job]) -> dict[str, Any]:
         "rejected": sum(job.rejected for job in jobs),
         "cases_per_second": round(cases / seconds, 1) if seconds else 0.0,
         **counts,
+        "severities": {name: found[name] for name in reversed(SEVERITIES)},
         "worst_ratio": max(job.worst for job in jobs),
         "visited": round(len(cells) / possible, 4) if possible else None,
         "deaths": sum(job.deaths for job in jobs),
@@ -60,8 +66,9 @@ def make_table(state: CampaignState) -> Table:
         choices = [part for part in (row["backend"], row["engine"]) if part != "auto"]
         visited = "-" if row["visited"] is None else f"{row['visited']:.0%}"
         counts = [str(row[key]) for key in ("new", "known", "fixed")]
+        severity = ", ".join(f"{count} {name}" for name, count in row["severities"].items() if count)
         rate, worst = f"{row['cases_per_second']:.0f}", f"{row['worst_ratio']:.3f}"
-        result.add_row(" ".join([name, *choices]), str(row["cases"]), rate, *counts, worst, visited)
+        result.add_row(" ".join([name, *choices]), str(row["cases"]), rate, *counts, severity, worst, visited)
     return result
 
 

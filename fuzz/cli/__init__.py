@@ -9,11 +9,12 @@ import traceback
 from io import TextIOWrapper
 from typing import NoReturn
 
+from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process
 from fuzz.errors import FuzzError, one_line
 from fuzz.run import environment
 from fuzz.run.setup import start_worker_server
-from fuzz.worker.process import InternalError
+from fuzz.worker.process import InternalError, restore_server_folder
 
 USAGE, INTERNAL = 2, 3
 
@@ -28,13 +29,16 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
+    restore_server_folder()
     atexit._run_exitfuncs()
+    prune_cache()
     end_process(code)
 
 
 def exit_code(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
     try:
+        use_cache_folder()
         is_run = arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments
         if is_run and not environment.unsupported_reason():
             # The server of workers takes more than a second to start; the commands are imported meanwhile.

@@ -11,20 +11,23 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put_json
-from fuzz.cli.shared_options import Json, JunitFindings, OnlyNew, SarifFindings
+from fuzz.cli.shared_options import FailOn, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.cli.store import require_service_packages
+from fuzz.model.severity import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
 from fuzz.run.replay import load_target_of
 
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
+    from fuzz.campaign.store import Finding
 
 
 def campaign(
     config: Annotated[Path, typer.Argument(help="A YAML file; docs/campaigns.md describes its keys.")],
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last campaign of this name.")] = False,
     only_new: OnlyNew = False,
+    fail_on: FailOn = "medium",
     junit: JunitFindings = None,
     sarif: SarifFindings = None,
     json: Json = False,
@@ -33,6 +36,7 @@ def campaign(
     require_service_packages()
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
+    check_severity(fail_on)
     from fuzz.campaign.config import load_config
     from fuzz.campaign.result_table import campaign_json, make_table
     from fuzz.campaign.runner import run_campaign
@@ -43,17 +47,22 @@ def campaign(
     with state.store:
         if ci_files:
             seconds = sum(job.seconds for job in state.jobs)
-            ci_files.write("fuzz campaign", triage_items(state, only_new), seconds)
+            ci_files.write("fuzz campaign", triage_items(state, only_new, fail_on), seconds)
         if json:
             put_json(campaign_json(state, outcome))
         else:
             errors.print(make_table(state))
             say(f"{outcome}; findings {len(state.new)} new, {len(state.known)} known, {len(state.fixed)} fixed")
-    known = {*state.known, *state.regressed} - state.accepted
-    return int(bool(state.new) or bool(known) and not only_new)
+        found = {*state.new, *(() if only_new else {*state.known, *state.regressed} - state.accepted)}
+        return int(any(counts(state.store.finding(name), fail_on) for name in found))
 
 
-def triage_items(state: CampaignState, only_new: bool) -> list[ReportItem]:
+def counts(finding: Finding | None, fail_on: str) -> bool:
+    """Whether a finding of a campaign is of that severity or above: of a planted bug, any; so is an unknown one."""
+    return finding is None or is_at_least(finding.severity or None, "low" if finding.planted else fail_on)
+
+
+def triage_items(state: CampaignState, only_new: bool, fail_on: str) -> list[ReportItem]:
     """The findings of a campaign, for continuous integration; those fail that the exit code counts."""
     known = dict.fromkeys((*state.regressed, *state.known), "known")
     items = []
@@ -63,7 +72,8 @@ def triage_items(state: CampaignState, only_new: bool) -> list[ReportItem]:
             continue
         path = Path(saved.corpus) / saved.path
         entry = corpus.read(path)
-        result = "accepted" if name in state.accepted else "ok" if kind == "known" and only_new else "failed"
+        passes = kind == "known" and only_new or not counts(saved, fail_on)
+        result = "accepted" if name in state.accepted else "ok" if passes else "failed"
         target = load_target_of(entry, path, "")[1]
         items.append(make_item(entry, target, str(path), result, kind, saved.message))
     return items

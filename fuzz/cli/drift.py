@@ -18,10 +18,9 @@ from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
 from fuzz.model.oracle_specs import INVARIANCE
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
-from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
-from fuzz.sweep.case_filer import CaseFiler
 
 
 def drift(
@@ -55,6 +54,8 @@ def drift(
         save_figure(plot, title, [make_plot(plan, measured)])
     if not json:
         put(format_table(plan, measured))
+    from fuzz.sweep.case_filer import CaseFiler
+
     cases = make_cases(plan, measured)
     filer = CaseFiler(options, loaded, plan.backend, folder, errors)
     result = filer.file(cases, sampled=(INVARIANCE.name,)) if cases else None
@@ -79,5 +80,5 @@ def report_progress(batch: BatchDrift) -> None:
 def exit_code(plan: DriftPlan, batches: list[BatchDrift], result: Result | None) -> int:
     """1 where the promise is broken, unless all of its findings are accepted."""
     if result and result.bugs:
-        return int(any(not bug.accepted for bug in result.bugs))
+        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
     return int(any(breaks_promise(plan, layer) for batch in batches for layer in batch.layers))

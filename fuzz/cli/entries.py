@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,23 +11,31 @@ from fuzz import corpus
 from fuzz.cli.console import put, put_source
 from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
-from fuzz.report.text import format_entry, replay_command
+from fuzz.model.entry import Entry
+from fuzz.report.text import format_entry, replay_command, severity_lines
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, start_worker_server
-from fuzz.run.shrink_entry import improves, replace_entry, shrink_entry
+from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, shrink_entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.loader import load_planted
+from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import OutOfTime
 
 
 def show(
     path: EntryPath,
     script: Annotated[bool, typer.Option("--script", help="Print a stand-alone program that shows it.")] = False,
+    typical: Annotated[bool, typer.Option("--typical", help="The typical case in place of the least one.")] = False,
     good: Annotated[bool, typer.Option("--good", help="In the program, the good kernel for the planted one.")] = False,
     target: EntryTarget = "",
 ) -> int:
     """Show one saved case on one screen, or as a stand-alone program."""
     entry = corpus.read(path)
     repeat = replay_command(path, target)
+    if typical:
+        if entry.typical_entry is None:
+            raise UsageError(f"{path} has no typical case; fuzz shrink looks for one where it is not graded yet")
+        entry = entry.typical_entry
     if not script:
         put(format_entry(entry, str(path), repeat))
         return 0
@@ -41,10 +50,11 @@ def show(
 def shrink(
     path: EntryPath,
     seconds: Annotated[float, typer.Option(help="How long to go on.")] = 60.0,
+    grade: Annotated[bool, typer.Option("--grade", help="Grade it, again if need be, and do not shrink.")] = False,
     backend: BackendName = "auto",
     target: EntryTarget = "",
 ) -> int:
-    """Go on shrinking a saved case; the entry is replaced where a smaller case shows the same."""
+    """Go on shrinking a saved case, and grade it; the entry is replaced where a smaller case shows the same."""
     if seconds <= 0:
         raise UsageError(f"--seconds must be more than 0, not {seconds:g}")
     entry = corpus.read(path)
@@ -53,7 +63,9 @@ def shrink(
     start_worker_server()
     text, loaded = load_target_of(entry, path, target)
     with open_triage(entry, text, loaded, choose_backend(backend)) as triage:
-        bug = shrink_entry(entry, triage, Budget(seconds=seconds))
+        if grade:
+            return save_grade(path, entry, triage, Budget(seconds=seconds))
+        bug = shrink_entry(entry, triage, Budget(seconds=seconds), graded=not entry.planted)
     if bug is None:
         raise UsageError(f"{path} does not disagree here, so that there is nothing to shrink")
     cost = f"{bug.executions} executions" + (f"; {bug.cut_off} was cut off" if bug.cut_off else "")
@@ -61,6 +73,19 @@ def shrink(
         put(f"{replace_entry(path, entry, bug)} replaces {path} ({cost})")
     else:
         put(f"{path} is as small as it gets ({cost})")
+    return 0
+
+
+def save_grade(path: Path, entry: Entry, triage: Triage, budget: Budget) -> int:
+    """Grades an entry in its place."""
+    try:
+        graded = grade_entry(entry, triage, budget)
+    except OutOfTime:
+        raise UsageError(f"{path} is not graded: the time ended; --seconds gives it more") from None
+    if graded is None or graded.grade is None:
+        raise UsageError(f"{path} does not disagree here, so that there is nothing to grade")
+    corpus.write(path, graded)
+    put(f"{path}: " + "\n  ".join(severity_lines(graded.grade)))
     return 0
 
 

@@ -9,6 +9,7 @@ import typer
 
 from fuzz.cli.console import errors, put, put_json, put_source
 from fuzz.cli.shared_options import Json
+from fuzz.cli.target_index import Listing, keep_listing, read_listing
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
@@ -21,6 +22,25 @@ def list_targets(
     json: Json = False,
 ) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
+    listing = read_listing()
+    if listing is None:
+        listing = make_listing()
+        keep_listing(listing)
+    for reason in listing["missing"]:
+        errors.print(reason)
+    if json:
+        put_json(listing["targets"])
+        return 0
+    for fields in listing["targets"]:
+        put(f"{fields['name']}: {fields['doc']}")
+        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
+        put(f"  promises  {fields['promises']}")
+        put(f"  planted   {', '.join(fields['planted']) or 'none'}")
+    return 0
+
+
+def make_listing() -> Listing:
+    """The descriptions of all targets that can be loaded, and why others cannot."""
     targets = [target for path in built_in_files() for target in targets_in(load_module(path)).values()]
     missing: dict[str, str] = {}
     for path in library_files():
@@ -28,18 +48,7 @@ def list_targets(
             targets += targets_in(load_module(path)).values()
         except TargetError as error:
             missing.setdefault(path.parent.name, str(error))
-    for reason in missing.values():
-        errors.print(reason)
-    if json:
-        put_json([describe_target(target) for target in targets])
-        return 0
-    for target in targets:
-        fields = describe_target(target)
-        put(f"{target.name}: {target.doc}")
-        put(f"  outputs   {', '.join(fields['outputs'])}; dtypes {', '.join(fields['dtypes'])}")
-        put(f"  promises  {target.promises()}")
-        put(f"  planted   {', '.join(fields['planted']) or 'none'}")
-    return 0
+    return {"targets": [describe_target(target) for target in targets], "missing": list(missing.values())}
 
 
 def describe_target(target: Target) -> dict[str, Any]:
@@ -52,6 +61,8 @@ def describe_target(target: Target) -> dict[str, Any]:
         "dtypes": list(dict.fromkeys(dtype for value in target.tensors.values() for dtype in value.dtypes)),
         "backends": [name for name, backend in BACKENDS.items() if not backend.unavailable_reason()],
         "planted": list(target.planted_bugs),
+        "doc": target.doc,
+        "promises": target.promises(),
     }
 
 

@@ -11,17 +11,16 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import complain, end_process, errors, put_json
-from fuzz.cli.shared_options import BackendName, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
+from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
 from fuzz.report.json import run_json
 from fuzz.report.notify import NotifyingProgress
-from fuzz.report.progress import summary
+from fuzz.report.progress import profile_table, summary
 from fuzz.run import environment
-from fuzz.run.fuzzer import NOTHING_RAN, Fuzzer, Result
 from fuzz.run.options import RunOptions
+from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
-from fuzz.search.engines import check_engine
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline
@@ -44,14 +43,16 @@ def run(
     workers: Annotated[int, typer.Option(help="Worker processes.")] = 1,
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: OnlyNew = False,
+    fail_on: FailOn = "medium",
     junit: JunitFindings = None,
     sarif: SarifFindings = None,
     notify: Annotated[str, typer.Option(help="Run this command for each new finding, told as JSON on its input.")] = "",
+    profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, activity by activity.")] = False,
     json: Json = False,
 ) -> int:
     """Fuzz one target until a budget ends."""
     budget = seconds, cases, workers, max_findings
-    options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus)
+    options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
     loaded, result = fuzz(options, notify)
@@ -59,14 +60,20 @@ def run(
         items = run_items(result, loaded, only_new=only_new)
         ci_files.write(f"fuzz run {target}", items, result.seconds, examined=result.statistics.oracles)
     if json:
-        put_json(run_json(result))
+        put_json(run_json(result, profile))
     else:
         errors.print(summary(result))
-    return int(any(not bug.accepted and not (bug.known and only_new) for bug in result.bugs))
+        if profile:
+            errors.print(profile_table(result))
+    return int(any(bug.counts(options.threshold) and not (bug.known and only_new) for bug in result.bugs))
 
 
 def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
+    # These import Hypothesis, which takes as long as everything else that the command line needs.
+    from fuzz.run.fuzzer import Fuzzer
+    from fuzz.search.engines import check_engine
+
     process_start = time.monotonic() - environment.process_age()
     deadline, statistics = Deadline.after(options.time_limit, process_start), RunStatistics()
     watcher = NotifyingProgress(errors, notification=notification, deadline=deadline)

@@ -15,6 +15,7 @@ EntryTarget = Annotated[str, typer.Option(help="The file of its target, where it
 EntriesTarget = Annotated[str, typer.Option(help="The file of the entries' target, where it is not beside them.")]
 FindingsFolder = Annotated[Path | None, typer.Option(help="Folder for findings.")]
 OnlyNew = Annotated[bool, typer.Option("--only-new", help="Exit with 1 only for findings not yet saved.")]
+FailOn = Annotated[str, typer.Option(help="Exit with 1 from this severity on: low, medium or high.")]
 JunitFindings = Annotated[Path | None, typer.Option(help="Write findings as JUnit XML into this file.")]
 SarifFindings = Annotated[Path | None, typer.Option(help="Write findings as SARIF 2.1.0 into this file.")]
 StoreUrl = Annotated[str, typer.Option("--store", help="sqlite:///FILE or postgresql://HOST/NAME.")]

@@ -13,11 +13,10 @@ from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.errors import UsageError
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
-from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
-from fuzz.sweep.case_filer import CaseFiler
 from fuzz.sweep.report import fixed_values, format_table, sweep_json
 from fuzz.sweep.runner import file_findings, run_sweep
 from fuzz.sweep.ulp_plots import make_plots
@@ -62,6 +61,8 @@ def sweep(
         save_figure(plot, title, make_plots(plan, counts))
     if not json:
         put(format_table(plan, counts))
+    from fuzz.sweep.case_filer import CaseFiler
+
     result = file_findings(plan, counts, CaseFiler(options, loaded, plan.backend, folder, errors).file)
     if json:
         put_json(sweep_json(plan, counts, result, seconds))
@@ -96,5 +97,5 @@ def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
 def exit_code(counts: SweepCounts, result: Result | None) -> int:
     """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
     if result and result.bugs:
-        return int(any(not bug.accepted for bug in result.bugs))
+        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
     return int(bool(counts.wrong or counts.failed) and not (result and result.unconfirmed))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.model.entry import Entry
+from fuzz.model.severity import UNGRADED
 from fuzz.report.text import format_entry, headline, replay_command
-from fuzz.run.fuzzer import Result
 from fuzz.run.replay import ReplayedEntry
+from fuzz.run.result import Result
 from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
 
@@ -46,6 +47,11 @@ class ReportItem:
         return f"{finding.oracle}/{finding.symptom}" if finding else "seed"
 
     @property
+    def severity(self) -> str:
+        """The severity of a finding; what it counts as where it is not graded."""
+        return self.entry.severity or UNGRADED
+
+    @property
     def name(self) -> str:
         return self.entry.name.removesuffix(".yaml")
 
@@ -74,8 +80,9 @@ def run_items(result: Result, target: Target, *, only_new: bool) -> list[ReportI
     items = []
     for bug in result.bugs:
         entry = bug.to_entry(backend=result.backend, planted=result.options.planted or "")
-        state = "accepted" if bug.accepted else "ok" if bug.known and only_new else "failed"
-        message = headline(bug.least.reported_finding)
+        passes = bug.known and only_new or not bug.counts(result.options.threshold)
+        state = "accepted" if bug.accepted else "ok" if passes else "failed"
+        message = headline(bug.least.reported_finding, entry.also)
         items.append(make_item(entry, target, bug.path, state, "known" if bug.known else "new", message))
     return items
 

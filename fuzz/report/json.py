@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
-from fuzz.run.fuzzer import Result
+from fuzz.model.severity import Grade
+from fuzz.run.result import Result
 from fuzz.triage.bug import Bug
 
 VERSION = 1
 
 
-def run_json(result: Result) -> Mapping[str, Any]:
-    """The value that ``fuzz run --json`` prints."""
+def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
+    """The value that ``fuzz run --json`` prints, with `profile` where the time went."""
     statistics, options = result.statistics, result.options
     return {
         "version": VERSION,
@@ -30,11 +32,17 @@ def run_json(result: Result) -> Mapping[str, Any]:
         "oracles": dict(statistics.oracles),
         "engines": {name: dict(numbers) for name, numbers in result.engines.items()},
         "distribution": statistics.distribution(),
+        **profile_json(result, profile),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
         "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
         "findings": [finding_json(bug) for bug in sorted(result.bugs, key=lambda bug: bug.origin.index)],
     }
+
+
+def profile_json(result: Result, wanted: bool) -> Mapping[str, Any]:
+    """The seconds of each activity, where they are wanted."""
+    return {"profile": {name: round(seconds, 3) for name, seconds in result.profile.items()}} if wanted else {}
 
 
 def finding_json(bug: Bug) -> Mapping[str, Any]:
@@ -46,6 +54,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "oracle": finding.oracle,
         "output": finding.output,
         "symptom": finding.symptom,
+        **severity_json(bug.grade),
         "message": finding.message,
         "also": list(entry.also),
         "seen": "known" if bug.known else "new",
@@ -67,3 +76,15 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
         "witnesses": dict(least.cross_checks),
         "diagnosis": "; ".join(least.diagnosis) or finding.message,
     }
+
+
+def severity_json(grade: Grade | None) -> Mapping[str, Any]:
+    """The fields of a finding's severity; null where it is not graded, or where no drawn input shows it."""
+    if grade is None:
+        return {"severity": None, "input_class": None, "typical": None}
+    typical = grade.typical and {
+        "dims": dict(grade.typical.case.last.dims),
+        "rate": [grade.typical.rate.disagreements, grade.typical.rate.runs],
+        "eager_ratio": grade.eager_ratio if isfinite(grade.eager_ratio or 0.0) else None,
+    }
+    return {"severity": grade.severity, "input_class": grade.input_class, "typical": typical}

@@ -50,6 +50,9 @@ def add_test(suite: Element, item: ReportItem) -> None:
     classname = entry.case.target + (f"[{entry.planted}]" if entry.planted else "")
     attributes = {"classname": clean(classname), "name": clean(item.name), "file": clean(item.source), "time": "0"}
     test = SubElement(suite, "testcase", attributes | {"line": str(item.line)})
+    if entry.severity:
+        properties = SubElement(test, "properties")
+        SubElement(properties, "property", {"name": "severity", "value": entry.severity})
     if item.state == "failed":
         SubElement(test, "failure", {"type": clean(item.rule), "message": clean(item.message)}).text = clean(item.text)
     elif item.state == "accepted":

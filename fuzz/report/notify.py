@@ -18,8 +18,8 @@ from typing import Any
 
 from fuzz.report.json import VERSION, finding_json
 from fuzz.report.progress import TerminalProgress
-from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.deadline import Deadline

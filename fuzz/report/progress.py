@@ -13,15 +13,18 @@ from rich.text import Text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command
-from fuzz.run.fuzzer import Result
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
+from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
 from fuzz.text import printable_lines
 from fuzz.triage.bug import Bug
+from fuzz.triage.severity import GRADING
 
+COMPILING = 0.1
+"""The share of the workers' time from which the line says how much of it is compiling."""
 MOST_CUT_OFF = 3
 """Disagreements that the end of a run cut off and that are shown one by one."""
 
@@ -87,6 +90,8 @@ def progress_line(statistics: RunStatistics, seconds: float, findings: int) -> s
     rate = statistics.cases / seconds if seconds > 0 else 0.0
     symptoms = ", ".join(f"{name} {count}" for name, count in statistics.symptoms.most_common()) or "none"
     line = f"{seconds:6.1f} s  {statistics.cases} cases  {rate:.0f} cases/s  worst error/bound {statistics.worst:.3f}"
+    if statistics.compiling >= COMPILING:
+        line += f"  compiling {statistics.compiling:.0%} of the time"
     return f"{line}  findings {findings} (disagreements: {symptoms})"
 
 
@@ -108,18 +113,30 @@ def summary(result: Result) -> Table:
         seen = "known" if bug.known else "new"
         finding = bug.least.reported_finding
         name = f"{finding.oracle}/{finding.symptom} {finding.output}"
-        table.add_row(f"finding ({seen})", f"{name}: {dims}, {bug.hits} hits")
+        severity = bug.grade.severity if bug.grade else "not graded"
+        table.add_row(f"finding ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits")
     if not result.bugs:
         table.add_row("findings", "none")
     return table
 
 
+def profile_table(result: Result) -> Table:
+    """Where the time went: the seconds of each activity, and their share of all."""
+    table = Table("activity", "seconds", "share", box=None, padding=(0, 2))
+    total = sum(result.profile.values()) or 1.0
+    for name, seconds in sorted(result.profile.items(), key=lambda item: -item[1]):
+        table.add_row(name, f"{seconds:.2f}", f"{seconds / total:.1%}")
+    return table
+
+
 def cut_off_parts(result: Result) -> list[str]:
     """What the end of the run cut off, in words."""
-    unfinished = sum(bool(bug.cut_off) for bug in result.bugs)
+    ungraded = sum(bug.cut_off == GRADING for bug in result.bugs)
+    unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - ungraded
     counts = {
         "killed while they ran: {} calls": result.calls_cut_off,
         "not confirmed: {} disagreements": result.disagreements_cut_off,
         "not yet shrunk: {} findings, with which the next run, or fuzz shrink, goes on": unfinished,
+        "not yet graded: {} findings, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
     }
     return [text.format(count) for text, count in counts.items() if count]

@@ -14,6 +14,8 @@ from fuzz.report.text import replay_command
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "SRCROOT"
+LEVELS = {"high": "error", "medium": "warning", "low": "note"}
+"""The level of each severity."""
 SEED = "seed"
 """The rule of a case that is saved without a finding."""
 
@@ -58,8 +60,12 @@ def result(item: ReportItem, rule_index: int) -> dict[str, Any]:
 
 
 def level(item: ReportItem) -> str:
-    """A reference that is wrong is the target's author's matter, not a fault of the kernel."""
-    return "warning" if item.entry.provenance.adjudication.name == "reference" else "error"
+    """The level of an item's severity. A reference that is wrong is its author's matter, not a fault of the kernel.
+
+    What is not graded, as no case of a planted bug is, is an error.
+    """
+    found = LEVELS[item.entry.severity or "high"]
+    return "warning" if found == "error" and item.entry.provenance.adjudication.name == "reference" else found
 
 
 def location(file: str, line: int) -> dict[str, Any]:
@@ -77,5 +83,6 @@ def artifact(file: str) -> dict[str, str]:
 def properties(item: ReportItem) -> dict[str, Any]:
     entry = item.entry
     optional = {"planted": entry.planted, "verdict": entry.provenance.fields().get("verdict", "")}
+    optional["severity"] = entry.severity or ""
     required = {"repeat": replay_command(item.path), "dims": dict(entry.case.last.dims)}
     return required | {name: text for name, text in optional.items() if text}

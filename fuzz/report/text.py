@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
@@ -11,11 +11,15 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.oracle_specs import ACCURACY, PARITY
 from fuzz.model.provenance import Provenance
-from fuzz.model.recipes import Exact, Patched
+from fuzz.model.recipes import Exact, Patched, Recipe
+from fuzz.model.severity import Grade, describe_eager
 from fuzz.text import printable, shell_quote
 
 SIDES = {"kernel": "the kernel", "reference": "the reference"}
+RESULTS = (ACCURACY.name, PARITY.name)
+"""Oracles whose findings are wrong results, which are the consequence of what other oracles find."""
 MAX_VALUES = 12
 """Values that are listed one by one."""
 
@@ -29,21 +33,26 @@ def format_entry(entry: Entry, path: str, command: str) -> str:
     """The whole entry as text of at most about 40 lines."""
     finding = entry.finding
     head = f"{entry.case.target}" + (f" (planted: {entry.planted})" if entry.planted else "")
-    lines = [f"{head}   {headline(finding)}" if finding else f"{head}   a seed case", ""]
+    lines = [f"{head}   {headline(finding, entry.also)}" if finding else f"{head}   a seed case", ""]
     lines += [f"  {line}" for line in case_lines(entry.case)]
     if finding:
         lines += ["", *(f"  {line}" for line in element_lines(finding))]
         lines += [f"  {line}" for line in verdict_lines(finding, entry.provenance)]
         lines += [f"  {text}" for text in entry.provenance.diagnosis]
+        lines += [f"  {line}" for line in severity_lines(entry.grade)] if entry.grade else []
         lines += [f"  also: {text}" for text in entry.also]
     lines += ["", *(f"  {line}" for line in provenance_lines(entry.provenance))]
     status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
     return "\n".join(map(printable, [*lines, status, f"  saved    {path}", f"  repeat   {command}"]))
 
 
-def headline(finding: Finding) -> str:
-    """Oracle and symptom, then what was seen."""
-    return f"{finding.oracle}/{finding.symptom}: {finding.message}"
+def headline(finding: Finding, also: Sequence[str] = ()) -> str:
+    """Oracle and symptom, then what was seen; before them which results are wrong for that, by the other findings."""
+    others = [other for other in map(Finding.parse_summary, also) if other]
+    wrong = {name: None for other in others if other.oracle in RESULTS for name in other.outputs}
+    consequence = f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong: " if wrong else ""
+    told = f"{finding.oracle}/{finding.symptom}: {finding.message}"
+    return told if finding.oracle in RESULTS else consequence + told
 
 
 def case_lines(case: Case) -> Iterator[str]:
@@ -102,6 +111,36 @@ def verdict_lines(finding: Finding, provenance: Provenance) -> Iterator[str]:
         first = finding.elements[0]
         yield f"{side} is wrong, {_evidence(provenance.adjudication)}:"
         yield f"  {first.output}{list(first.index)} is exactly {first.exact}"
+
+
+def severity_lines(grade: Grade) -> Iterator[str]:
+    """The severity with its reason, eager PyTorch's error, and the typical case."""
+    yield f"severity {grade.severity}: {describe_inputs(grade)}" + (f"; {grade.reason}" if grade.reason else "")
+    if grade.eager_ratio is not None:
+        yield describe_eager(grade.eager_ratio, grade.eager_dtype)
+    if grade.typical:
+        yield "typical case:"
+        yield from (f"  {line}" for line in case_lines(grade.typical.case))
+        yield from (f"  {element_text(element)}" for element in grade.typical.finding.elements[:1])
+
+
+def describe_inputs(grade: Grade) -> str:
+    """Which inputs show a finding, and how many of those that were drawn."""
+    typical = grade.typical
+    if typical is None:
+        return f"no drawn input shows it; its own is {grade.input_class}"
+    call, rate = typical.case.last, typical.rate
+    recipes = {
+        (value.values.name, *value.values.params)
+        for value in call.tensors.values()
+        if isinstance(value.values, Recipe) and value.is_float
+    }
+    values = "randn" if recipes == {("normal", ("exponent", 0))} else grade.input_class
+    dims = " ".join(f"{name}={size}" for name, size in call.dims.items())
+    layouts = [f"{name} {value.layout.kind}" for name, value in call.tensors.items() if value.layout != CONTIGUOUS]
+    where = f" with {', '.join(layouts)}" if layouts else ""
+    share = 100 * rate.disagreements / rate.runs
+    return f"{share:.0f} % of {values} inputs of {dims}{where} show it ({rate.disagreements} of {rate.runs} drawn)"
 
 
 def _evidence(verdict: Verdict) -> str:

@@ -1,49 +1,239 @@
-"""Keeps one bug for each cause: finds the bug that covers a finding, merges bugs, and reads the known ones."""
+"""Keeps one bug for each cause: attributes findings to known bugs, merges bugs, and reads the known ones.
+
+A finding is attributed to a known bug by evidence: at one place of the kernel both are of one class, or the case agrees
+once each trigger of the bug is made false by one edit. Where no trigger of the bug is known, further findings of the
+same oracle, outputs and class of symptom are attributed to it, but some of them are shrunk again to see where they end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections import Counter
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.model.case import Case
+from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding
+from fuzz.model.finding import Finding, Subject
+from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
-from fuzz.triage.bug import Bug, Example, Sighting
-from fuzz.triage.conditions import non_defaults
+from fuzz.triage.bug import REFERENCE, Bug, Example, Sighting
+from fuzz.triage.error_jump import JUMP, ErrorJump
+from fuzz.triage.triage import Triage
+from fuzz.triage.triggers import Trigger, all_hold, departures
+from fuzz.worker.deadline import OutOfTime
+
+ALWAYS_CHECKED, THEN_ONE_IN = 16, 16
+"""Of the findings with one bug's subjects, so many are checked with its triggers made false, then one in so many.
+
+Where each check takes a new process, the first, second, third, fifth, ninth and so on are.
+"""
+SHRUNK_AGAIN = tuple(8**power for power in range(6))
+"""Which findings with the subjects of a bug without known triggers are shrunk, by their number."""
+Subjects = frozenset[Subject]
 
 
-def covering_bug(bugs: Iterable[Bug], finding: Finding, case: Case, target: Target) -> Bug | None:
-    """The first bug that is the cause of a finding in a case; None where there is none."""
-    departures = non_defaults(case, target)
-    return next((bug for bug in bugs if bug.covers(finding, departures, case)), None)
+@dataclass
+class Attribution:
+    """Attributes findings to the known bugs of one target, by running edits of their cases where that is needed."""
+
+    target: Target
+    triage: Triage
+    bugs: list[Bug]
+    counts: Counter[object] = field(default_factory=Counter)
+    errors: dict[int, float] = field(default_factory=dict)
+
+    def attribute(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
+        """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
+
+        Of what bugs explain without evidence a finding is left where it is its turn to be shrunk again.
+        """
+        cause: Bug | None = None
+        left: Finding | None = finding
+        doubt: Finding | None = None
+        for bug in sorted(self.bugs, key=lambda bug: -bug.sought.least_error):
+            if left is not None and (explained := self._explained(bug, case, left)):
+                cause = cause or bug
+                doubt = doubt or self._doubt(bug, case, finding)
+                left = left.restricted_to(left.subjects - explained)
+        return cause, doubt if left is None else left
+
+    def _explained(self, bug: Bug, case: Case, finding: Finding) -> Subjects:
+        """Those of a finding's subjects that a bug explains."""
+        if bug.finding.shares_place(finding) or self._compares_with_wrong_run(bug, case, finding):
+            return finding.subjects
+        if bug.finding.is_other_fault(finding) or finding.error < bug.sought.least_error:
+            return frozenset()
+        finding = replace(finding, least_error=bug.sought.least_error)
+        # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
+        part = finding if bug.stateful else finding.restricted_to(bug.subjects)
+        if part is None and filing_order(bug.finding) < filing_order(finding) and self.triage.find_triggers(bug):
+            part = finding
+        if part is None or not self.triage.find_triggers(bug):
+            return part.subjects if part else frozenset()
+        is_checked = self._is_to_check(bug, part)
+        return self.vanishing(bug, case, part, self.triage.find_triggers(bug)) if is_checked else part.subjects
+
+    def _is_to_check(self, bug: Bug, part: Finding) -> bool:
+        """Whether it is a finding's turn to be checked with a bug's triggers made false, by its number."""
+        like = id(bug), part.oracle if bug.stateful else part.subjects
+        count = self.counts[like]
+        self.counts[like] += 1
+        if bug.needs_clean_workers:
+            return count.bit_count() <= 1
+        return count < ALWAYS_CHECKED or count % THEN_ONE_IN == 0
+
+    def _doubt(self, bug: Bug, case: Case, finding: Finding) -> Finding | None:
+        """What is to be shrunk of a finding although it looks like one of a bug without known triggers."""
+        is_costly = finding.symptom in ("hung", "out-of-memory")
+        if is_costly or bug.triggers or bug.stateful or bug.finding.shares_place(finding):
+            return None
+        self.counts[id(bug)] += 1
+        if bug.rate.certain and (least := self._find_jump(bug, case, finding)):
+            return replace(finding, least_error=least)
+        again = self.counts[id(bug)] - bug.known in SHRUNK_AGAIN
+        return finding if again or self._needs_departure(bug, case, finding) else None
+
+    def _find_jump(self, bug: Bug, case: Case, finding: Finding) -> float:
+        """An error between that of a case and that with one edit, which is far smaller; 0 where there is no such edit.
+
+        Looked for where the error is far larger than any before.
+        """
+        before = self.errors.get(id(bug), min(bug.sought.error, bug.finding.error))
+        if finding.error <= JUMP * before:
+            return 0.0
+        self.errors[id(bug)] = finding.error
+        return ErrorJump(self.target, self.triage, finding).find(case) or 0.0
+
+    def _needs_departure(self, bug: Bug, case: Case, finding: Finding) -> bool:
+        """Whether a case agrees once all is at its default, as no case of a bug does that needs no departure.
+
+        Departures are tried once for each combination of them.
+        """
+        triggers = list(departures(case, self.target))
+        combination = id(bug), frozenset(trigger.name for trigger in triggers)
+        self.counts[combination] += 1
+        if not triggers or self.counts[combination] > 1:
+            return False
+        plain = reduce(lambda edited, trigger: trigger.edit(edited), triggers, case)
+        return self.triage.shown_subjects(plain, finding, bug.rate) == frozenset()
+
+    def vanishing(self, bug: Bug, case: Case, finding: Finding, triggers: Sequence[Trigger]) -> Subjects:
+        """Those of a finding's subjects that a case no longer shows, whichever of a bug's triggers is made false."""
+        # What an earlier case left behind does not stand in the case.
+        if not (bug.stateful or all_hold(triggers, case)):
+            return frozenset()
+        vanishing = finding.subjects
+        for trigger in triggers:
+            shown = self.triage.shown_subjects(trigger.edit(case), finding, bug.rate, clean=bug.needs_clean_workers)
+            vanishing -= vanishing if shown is None else shown
+            if not vanishing:
+                break
+        return vanishing
+
+    def _compares_with_wrong_run(self, bug: Bug, case: Case, finding: Finding) -> bool:
+        """Whether the finding compares the case with a run that may be wrong by a known bug of accuracy.
+
+        The other run has other layouts or other rows, so that triggers about these may hold there.
+        """
+        wrong = {subject[-1] for subject in bug.subjects if subject[0] == ACCURACY.name}
+        if not find_oracle_spec(finding.oracle).compares_runs or not wrong & set(finding.outputs):
+            return False
+        kept = (one for one in self.triage.find_triggers(bug) if not one.name.endswith(" layout"))
+        return all(one.holds(case) for one in kept if one.name != self.target.batch_dim)
+
+    def without_known(self, case: Case, finding: Finding) -> Case:
+        """The case with a trigger of each known bug made false that explains nothing of the finding though all hold."""
+        for bug in self.bugs_near(finding):
+            if bug.may_show_in(case):
+                edits = (trigger.edit(case) for trigger in self.triage.find_triggers(bug))
+                shown = ((one, self.triage.shown_subjects(one, finding, bug.rate)) for one in edits)
+                case = next((one for one, subjects in shown if subjects == finding.subjects), case)
+        return case
+
+    def bugs_near(self, finding: Finding) -> list[Bug]:
+        """The known bugs into which a case with this finding may shrink: they show its subjects as well."""
+        return [
+            bug
+            for bug in self.bugs
+            if finding.subjects & bug.subjects.union(*(other.subjects for other in bug.least.also))
+        ]
+
+    def find_same_cause(self, new: Bug, among: list[Bug]) -> Bug | None:
+        """The first of these bugs that is equal to a new one, or else that has its cause."""
+        equal = (old for old in among if old.is_equal_to(new))
+        return next(equal, None) or next((old for old in among if self.have_same_cause(old, new)), None)
+
+    def have_same_cause(self, old: Bug, new: Bug) -> bool:
+        """Whether both have one place or one least case, either one's triggers explain the other, or nothing speaks
+        against it: one case showed both, and neither needs anything.
+
+        Faults of two kinds, or raised at two places, have two causes.
+        """
+        if old.is_equal_to(new):
+            return True
+        if old.finding.is_other_fault(new.finding):
+            return False
+        if not any([self.triage.find_triggers(old), self.triage.find_triggers(new)]):
+            return old.was_seen_with(new) or new.was_seen_with(old)
+        if new.sought.least_error and new.needs_values_only and old.subjects & new.subjects:
+            # Some values make a larger error of a bug that shows always.
+            return True
+        return self._is_cause_of(old, new) or self._is_cause_of(new, old)
+
+    def _is_cause_of(self, bug: Bug, other: Bug) -> bool:
+        """Whether a bug's triggers explain another, which must need the same values where they are of values alone.
+
+        Plainer values rid a case of many causes; of one cause they do with the same edit, whatever else it may need.
+        """
+        if not self._is_explained(other, bug, bug.triggers or ()):
+            return False
+        if not bug.needs_values_only or bug.finding.oracle != other.finding.oracle:
+            return True
+        names = {trigger.name for trigger in bug.triggers or ()}
+        same = [trigger for trigger in other.triggers or () if trigger.name in names]
+        return len(same) == len(names) and self._is_explained(bug, other, same)
+
+    def _is_explained(self, bug: Bug, by: Bug, triggers: Sequence[Trigger]) -> bool:
+        """Whether a bug's cases, unshrunk and least, agree whichever of these triggers of another is made false."""
+        cases = {case.key: case for case in (bug.origin.case, bug.case)}
+        subjects = bug.sought.subjects
+        return bool(triggers) and all(
+            self.vanishing(by, case, bug.sought, triggers) == subjects for case in cases.values()
+        )
+
+    def merge(self, old: Bug, new: Bug, replaces: bool) -> None:
+        """Merges a new bug into an old one with the same cause, whose example it `replaces`, if it is better.
+
+        The merged bug keeps its path, the entry there is replaced, unless that entry was there before the run. What
+        either does not need is no trigger.
+        """
+        with suppress(OutOfTime):
+            self.triage.keep_triggers_of(old, new.origin.case)
+            if replaces:
+                names = {trigger.name for trigger in old.triggers or ()}
+                old.triggers = tuple(one for one in self.triage.find_triggers(new) if one.name in names)
+        if replaces:
+            old.least, old.sought = new.least, replace(new.sought, least_error=old.sought.least_error)
+            old.path = "" if old.known else old.path
+        old.hits += new.hits
+        old.subjects |= new.subjects
+        old.grade = old.grade or new.grade
+
+    def is_better(self, new: Bug, old: Bug) -> bool:
+        """Whether a new bug's example is the better one of two of one cause: of an earlier oracle, then smaller."""
+        return self._order(new) < self._order(old)
+
+    def _order(self, bug: Bug) -> tuple[object, ...]:
+        return (filing_order(bug.finding), *sort_key(bug.case, self.target.defaults))
 
 
-def merge_bug(bugs: list[Bug], new: Bug, defaults: Mapping[str, object]) -> Bug | None:
-    """Merges a new bug into the first with the same cause, which takes the smaller example of both; None without one.
-
-    The merged bug keeps its path, the entry there is replaced, unless that entry was there before the run.
-    """
-    for old in bugs:
-        explains_values = old.may_hide(new.finding) and new.needs <= old.needs
-        if explains_values or same_cause(old, new):
-            old.value_needs = new.needs if explains_values else old.value_needs
-            old.needs &= new.needs
-            if new.is_smaller_than(old, defaults):
-                old.least = new.least
-                old.path = "" if old.known else old.path
-            old.hits += new.hits
-            old.outputs |= new.outputs
-            return old
-    return None
-
-
-def same_cause(old: Bug, new: Bug) -> bool:
-    """Whether two bugs have one cause: both shrank to one case, or either one's case triggers the other."""
-    alike = old.stateful and new.stateful and old.finding.oracle == new.finding.oracle
-    covered = old.covers(new.finding, new.needs, new.case) or new.covers(old.finding, old.needs, old.case)
-    return alike or old.case.key == new.case.key or covered
+def filing_order(finding: Finding) -> int:
+    """The place of a finding's oracle in the order of filing: what is filed earlier may cause what is filed later."""
+    return ORACLE_NAMES.index(finding.oracle)
 
 
 def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Container[str] = ()) -> list[Bug]:
@@ -55,13 +245,13 @@ def known_bugs(folder: Path, target: Target, planted: str | None, other_than: Co
     paths = [path for path in corpus.entry_files([place]) if str(path) not in other_than] if place.is_dir() else []
     entries = {path: corpus.read(path) for path in paths}
     return [
-        known_bug(path, entry, entry.finding, target)
+        known_bug(path, entry, entry.finding)
         for path, entry in entries.items()
         if entry.finding is not None and entry.status != "fixed" and entry.planted == (planted or "")
     ]
 
 
-def known_bug(path: Path, entry: Entry, finding: Finding, target: Target) -> Bug:
+def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
     """The bug that an entry was saved for."""
     least = Example(
         entry.case,
@@ -72,8 +262,10 @@ def known_bug(path: Path, entry: Entry, finding: Finding, target: Target) -> Bug
     )
     bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"
-    bug.cut_off = entry.provenance.cut_off
+    bug.cut_off, bug.grade = entry.provenance.cut_off, entry.grade
     bug.stateful = len(entry.case.calls) > 1
-    bug.needs = non_defaults(entry.case, target)
-    bug.outputs = set(finding.outputs)
+    if finding.symptom == REFERENCE:
+        # The verdict said so; the oracle may have seen any other symptom.
+        seen = (replace(finding, symptom=symptom) for symptom in SYMPTOMS[finding.oracle])
+        bug.subjects = bug.subjects.union(*(one.subjects for one in seen))
     return bug

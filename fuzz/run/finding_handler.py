@@ -14,8 +14,8 @@ from fuzz.errors import CorpusError, one_line
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.model.oracle_specs import FAULT
-from fuzz.run.deduplicate import covering_bug, known_bugs, merge_bug, same_cause
+from fuzz.model.oracle_specs import FAULT, find_oracle_spec
+from fuzz.run.deduplicate import Attribution, known_bugs
 from fuzz.run.options import RunOptions
 from fuzz.run.shrink_entry import improves, replace_entry, shrink_entry
 from fuzz.run.watcher import Watcher
@@ -24,6 +24,7 @@ from fuzz.target.loader import check_fits
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import cross_check, only_on_cpu
+from fuzz.triage.severity import grade_bug
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
@@ -33,6 +34,8 @@ UNDECIDED = "disagrees by no more than kernel and reference may, by its exact va
 """Why a disagreement is no finding."""
 SHRINK_SHARE = 0.5
 """Shrinking and adjudication may take this share of the run's time before each bug is limited by itself."""
+GRADING_SHARE = 0.25
+"""The share of the run's time that grading one bug may take."""
 LONGEST_SHRINKING = 600.0
 """Seconds of shrinking one bug in a run without a limit of time: only calls that hang or are very slow take so long."""
 VERIFY_SECONDS = 2.0
@@ -73,9 +76,14 @@ class FindingHandler:
     with_cross_checks: bool = True
     deadline: Deadline = field(default_factory=Deadline)
     bugs: list[Bug] = field(default_factory=list)
+    with_grades: bool = True
     unconfirmed: int = 0
     cut_off: int = 0
     seconds: float = 0.0
+    attribution: Attribution = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.attribution = Attribution(self.target, self.triage, self.bugs)
 
     @property
     def hit_bugs(self) -> list[Bug]:
@@ -83,24 +91,24 @@ class FindingHandler:
         return [bug for bug in self.bugs if bug.hits]
 
     def handle(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
-        """Handles the findings under which case number `index` is filed; `history` are cases that ran before it."""
+        """Handles the findings of case number `index`, in the order of filing; `history` are cases that ran before it.
+
+        The case is a hit of each known bug that explains some of them; the first that none explains is a new bug.
+        """
         start = time.monotonic()
-        unknown = (finding for finding in findings if not self._covering(finding, case))
-        seen = Disagreement(index, start - self.process_start, case, next(unknown, findings[0]))
-        if not self._count_known(seen):
+        for finding in findings:
+            seen = Disagreement(index, start - self.process_start, without_later_calls(case, finding), finding)
             try:
-                self.deadline.check()
-                self._examine_unknown(seen, history)
+                left = self._unexplained(seen)
+                if left is not None:
+                    self.deadline.check()
+                    self._take_up(left, history, is_filed_first=left.finding is findings[0])
+                    break
             except OutOfTime:
                 self.cut_off += 1
-                self.watcher.on_cut_off(case, seen.finding, index)
+                self.watcher.on_cut_off(case, finding, index)
+                break
         self.seconds += time.monotonic() - start
-
-    def _examine_unknown(self, seen: Disagreement, history: Sequence[Case]) -> None:
-        self.watcher.on_disagreement(seen.case, seen.finding, seen.index)
-        primary = replace(seen, finding=self.triage.find_primary(seen.case, seen.finding))
-        if primary.finding.oracle == seen.finding.oracle or not self._count_known(primary):
-            self._confirm(primary, history)
 
     def resume(self) -> None:
         """Goes on with what earlier runs saved and had no time to shrink or explain."""
@@ -109,7 +117,7 @@ class FindingHandler:
             with suppress(OutOfTime, CorpusError):
                 entry = corpus.read(Path(bug.path))
                 check_fits(entry.case, self.target, Path(bug.path))
-                again = shrink_entry(entry, self.triage, self._shrink_budget())
+                again = shrink_entry(entry, self.triage, self._shrink_budget(), graded=self._grades)
                 if again is not None and improves(again, entry, self.target):
                     self._replace_known(bug, entry, again)
             self.seconds += time.monotonic() - start
@@ -121,104 +129,142 @@ class FindingHandler:
             if not before.exists():
                 return
             bug.path = str(replace_entry(before, entry, again))
-        bug.least, bug.needs, bug.cut_off = again.least, again.needs, again.cut_off
+        bug.least, bug.triggers, bug.cut_off, bug.grade = again.least, None, again.cut_off, again.grade
         self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
         self.watcher.on_shrunk(bug)
 
-    def _covering(self, finding: Finding, case: Case) -> Bug | None:
-        return covering_bug(self.bugs, finding, case, self.target)
-
-    def _count_known(self, seen: Disagreement) -> bool:
-        """Counts a hit of the bug that covers the finding; False where there is none."""
-        bug = self._covering(seen.finding, seen.case)
+    def _unexplained(self, seen: Disagreement) -> Disagreement | None:
+        """What of a finding no known bug explains; the case is a hit of the first one that explains some of it."""
+        bug, left = self.attribution.attribute(seen.case, seen.finding)
         if bug is not None:
             self.record_hit(bug, seen)
-        return bug is not None
+        return None if left is None else replace(seen, finding=left)
+
+    def _take_up(self, seen: Disagreement, history: Sequence[Case], is_filed_first: bool) -> None:
+        """Shows what no bug explains and confirms it, or what is filed before it where every oracle examines it."""
+        self.watcher.on_disagreement(seen.case, seen.finding, seen.index)
+        primary = self.triage.find_primary(seen.case, seen.finding) if is_filed_first else seen.finding
+        left = seen if primary is seen.finding else self._unexplained(replace(seen, finding=primary))
+        if left is not None:
+            self._confirm(left, history)
 
     def _confirm(self, seen: Disagreement, history: Sequence[Case]) -> None:
-        bug = self.triage.confirm(seen.case, seen.finding, history)
+        finding = seen.finding.of_filed_class
+        bug = self.triage.confirm(self.attribution.without_known(seen.case, finding), finding, history)
         if bug is not None:
             self.add_bug(bug, seen)
             return
         self._drop(seen, NOT_REPRODUCED)
-        if seen.finding.oracle == FAULT.name:
+        if finding.oracle == FAULT.name:
             # Something else ended the worker, before it could say what else there is to the case.
-            other = self.triage.examine(seen.case, seen.finding.oracle, clean=True, everything=True).primary_finding
-            if other and other.oracle != FAULT.name and not self._count_known(replace(seen, finding=other)):
-                self._confirm(replace(seen, finding=other), history)
+            other = self.triage.examine(seen.case, finding.oracle, clean=True, everything=True).primary_finding
+            if other and other.oracle != FAULT.name and (left := self._unexplained(replace(seen, finding=other))):
+                self._confirm(left, history)
 
     def _drop(self, seen: Disagreement, reason: str) -> None:
         self.unconfirmed += 1
         self.watcher.on_unconfirmed(seen.finding, seen.index, reason)
 
     def record_hit(self, bug: Bug, seen: Disagreement) -> None:
-        """Counts a hit; where it links outputs that were not seen together yet, they may allow a smaller case."""
+        """Counts a hit, once for each case."""
         if not bug.hits:
             bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
-        bug.hits += 1
-        outputs = set(seen.finding.outputs)
-        linked = seen.finding.oracle == bug.finding.oracle and not bug.known
-        if linked and outputs & bug.outputs and not outputs <= bug.outputs:
-            bug.outputs |= outputs
-            before = replace(bug)
-            self._shrink(bug)
-            if bug.is_undecided:
-                bug.least = before.least
-            elif bug.is_smaller_than(before, self.target.defaults):
-                self._cross_check(bug)
-            self._absorb_others(bug)
-            self._save(bug)
-
-    def _absorb_others(self, bug: Bug) -> None:
-        """Merges bugs that were added as other causes before this hit showed that they are one."""
-        for other in [other for other in self.bugs if other is not bug and not other.known]:
-            if merge_bug([bug], other, self.target.defaults):
-                self.bugs.remove(other)
-                Path(other.path).unlink(missing_ok=True)
+        if bug.last_hit != seen.index:
+            bug.hits, bug.last_hit = bug.hits + 1, seen.index
 
     def add_bug(self, bug: Bug, seen: Disagreement) -> None:
         """Shrinks and explains a confirmed bug, then merges it with an earlier one or saves it."""
-        bug.origin = replace(bug.origin, index=seen.index, seconds=seen.seconds)
-        bug.outputs = set(seen.finding.outputs)
-        bug.has_nan_cause = any(other.may_hide(seen.finding) for other in self.bugs)
-        self._shrink(bug)
-        if bug.is_undecided:
-            self._drop(seen, UNDECIDED)
-            return
-        defaults = self.target.defaults
-        if not any(same_cause(old, bug) and not bug.is_smaller_than(old, defaults) for old in self.bugs):
-            self._cross_check(bug)
-        with self.file_lock(self.folder / self.target.name):
-            self._merge_or_save(bug, seen.finding)
-
-    def _shrink(self, bug: Bug) -> None:
-        """Shrinks and explains a bug as far as time allows; `cut_off` of the bug says where that ended."""
+        bug.origin, bug.last_hit = replace(bug.origin, index=seen.index, seconds=seen.seconds), seen.index
+        near = self.attribution.bugs_near(bug.sought)
+        bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
         with suppress(OutOfTime):
             self.triage.shrink(bug, self._shrink_budget())
+        bug.keep_shown_subjects()
+        same = self._find_same_cause(bug, self.bugs)
+        is_kept = same is None or self._replaces(bug, same)
+        if is_kept:
+            with suppress(OutOfTime):
+                self.triage.explain(bug)
+            if bug.is_undecided:
+                self._drop(seen, UNDECIDED)
+                return
+        if same is None or not same.grade:
+            self._grade(bug)
+        if is_kept:
+            self._cross_check(bug)
+        with self.file_lock(self.folder / self.target.name):
+            self._merge_or_save(bug, same)
 
-    def _merge_or_save(self, bug: Bug, original: Finding) -> None:
-        duplicate = self._find_duplicate(bug)
+    def _replaces(self, bug: Bug, same: Bug) -> bool:
+        """Whether the entry of a bug with the same cause is to be replaced, or joined by another one."""
+        return self.attribution.is_better(bug, same) and (self.keep_smaller_duplicate or not same.known)
+
+    @property
+    def _grades(self) -> bool:
+        """Whether bugs are graded: planted ones count whatever their severity is."""
+        return self.with_grades and not self.options.planted
+
+    def _grade(self, bug: Bug) -> None:
+        """Grades a bug as far as time allows."""
+        if self._grades:
+            with suppress(OutOfTime):
+                grade_bug(bug, self.triage, self._grading_budget())
+
+    def _merge_or_save(self, bug: Bug, same: Bug | None) -> None:
+        meanwhile = self._saved_meanwhile()
+        self.bugs.extend(meanwhile)
+        duplicate = self._find_same_cause(bug, meanwhile)
         if duplicate is not None:
-            duplicate.hits += bug.hits
-            duplicate.aliases.append((original, bug.origin.case))
+            self.attribution.merge(duplicate, bug, replaces=False)
             return
-        merged = merge_bug(self.bugs, bug, self.target.defaults)
-        if merged is None:
+        if same is None:
+            self._mention_others(bug)
             self.bugs.append(bug)
-            merged = bug
         else:
-            merged.aliases.append((original, bug.origin.case))
-        if not (merged.known and merged.case.key == merged.origin.case.key):
-            self._save(merged)
-            self.watcher.on_shrunk(merged)
+            needed, graded, replaces = same.triggers, same.grade, self._replaces(bug, same)
+            self.attribution.merge(same, bug, replaces)
+            if same.triggers != needed:
+                replaces |= self._absorb_others(same)
+            if not replaces and (same.known or same.grade is graded):
+                return
+        self._save(same or bug)
+        self.watcher.on_shrunk(same or bug)
 
-    def _find_duplicate(self, bug: Bug) -> Bug | None:
-        """The same cause among entries that are not replaced: those that other runs saved meanwhile, or all."""
-        paths = {known.path for known in self.bugs}
-        others = known_bugs(self.folder, self.target, self.options.planted, paths)
-        self.bugs += others
-        kept = others if self.keep_smaller_duplicate else [other for other in self.bugs if other.known]
-        return next((other for other in kept if same_cause(other, bug)), None)
+    def _absorb_others(self, bug: Bug) -> bool:
+        """Merges bugs of this run that were added as other causes before what one needs was known.
+
+        Returns whether the entry of the bug is to be saved again.
+        """
+        others = [other for other in self.bugs if other is not bug and not other.known]
+        absorbed = [other for other in others if self._find_same_cause(other, [bug])]
+        for other in absorbed:
+            self.attribution.merge(bug, other, self._replaces(other, bug))
+            self.bugs.remove(other)
+            Path(other.path).unlink(missing_ok=True)
+        return bool(absorbed) and not (bug.known and bug.path)
+
+    def _find_same_cause(self, bug: Bug, among: list[Bug]) -> Bug | None:
+        """The bug among some that has the cause of another; None, so that both are kept, where time ends before."""
+        try:
+            return self.attribution.find_same_cause(bug, among)
+        except OutOfTime:
+            return None
+
+    def _saved_meanwhile(self) -> list[Bug]:
+        """The bugs that other runs saved since this one read the folder."""
+        return known_bugs(self.folder, self.target, self.options.planted, {known.path for known in self.bugs})
+
+    def _mention_others(self, bug: Bug) -> None:
+        """Says of which known bugs in the same outputs it is not clear that they are others."""
+        names = set(bug.finding.outputs)
+        others = [
+            other
+            for other in self.bugs
+            if names & set(other.finding.outputs) and FAULT.name not in (bug.finding.oracle, other.finding.oracle)
+        ]
+        unclear = [other for other in others if not (bug.triggers and other.triggers)]
+        said = tuple(f"possibly the same cause as {Path(other.path).name}" for other in unclear)
+        bug.least = replace(bug.least, diagnosis=(*bug.least.diagnosis, *said))
 
     def _cross_check(self, bug: Bug) -> None:
         """Runs the bug's least case on the other backends."""
@@ -257,6 +303,11 @@ class FindingHandler:
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.options.time_limit)
         return Budget(seconds=min(seconds, self.deadline.seconds_left - verifying))
 
+    def _grading_budget(self) -> Budget:
+        """What grading one bug may take."""
+        limit = self.options.time_limit
+        return Budget(seconds=LONGEST_SHRINKING if limit is None else GRADING_SHARE * limit)
+
 
 def save_elsewhere(entry: Entry) -> str:
     """Saves an entry in a new temporary folder, and says where; its corpus cannot take it any more."""
@@ -264,3 +315,11 @@ def save_elsewhere(entry: Entry) -> str:
         return f"the finding is kept in {corpus.save_entry(Path(tempfile.mkdtemp(prefix='fuzz-findings-')), entry)}"
     except (CorpusError, OSError) as error:
         return f"nor can the finding be kept elsewhere: {one_line(error)}"
+
+
+def without_later_calls(case: Case, finding: Finding) -> Case:
+    """The case up to the call that shows a finding, where its oracle examines one call after the other."""
+    is_last = finding.call + 1 >= len(case.calls)
+    if is_last or finding.oracle == FAULT.name or find_oracle_spec(finding.oracle).share:
+        return case
+    return replace(case, calls=case.calls[: finding.call + 1], split=None)

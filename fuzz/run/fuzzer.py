@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
@@ -17,6 +17,7 @@ from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.deduplicate import known_bugs
 from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
+from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.triage_queue import TriageQueue, has_spare_processor
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
@@ -36,7 +37,6 @@ from fuzz.worker.precompile import Precompiler
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import HANDLER, ReplicaGroup, Report, WorkerConfig
 
-NOTHING_RAN = "the time ended before the first case had run: starting takes seconds, and more on a busy machine"
 UNGUIDED_ENGINES = ("random", "exhaustive")
 """Engines that do not ask what kernels did, so that nothing counts it."""
 
@@ -63,26 +63,6 @@ class History:
     @property
     def cases(self) -> list[Case]:
         return [self.first, *self.recent] if self.first else []
-
-
-@dataclass
-class Result:
-    """The result of a run: the bugs that it hit, known ones among them, and its statistics.
-
-    `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
-    was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
-    """
-
-    options: RunOptions
-    backend: str
-    statistics: RunStatistics
-    bugs: list[Bug]
-    seconds: float
-    interrupted: bool = False
-    unconfirmed: int = 0
-    calls_cut_off: int = 0
-    disagreements_cut_off: int = 0
-    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass
@@ -113,6 +93,7 @@ class Fuzzer:
     statistics: RunStatistics = field(default_factory=RunStatistics)
     history: History = field(default_factory=History)
     last_rejection: str = ""
+    _seconds_drawing: float = 0.0
 
     def run(self) -> Result:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
@@ -141,6 +122,7 @@ class Fuzzer:
                     groups = self._announce(self.replica_groups(plans))
                     for group, reports in pool.examine(groups):
                         self._learn(group, reports, findings, scheduler, queue)
+                        self.statistics.compiling = compiling_share(pool.profile)
                         self.watcher.on_progress(self.statistics, time.monotonic() - start, len(findings.hit_bugs))
                         if self._is_enough(findings):
                             break
@@ -157,7 +139,10 @@ class Fuzzer:
                 queue.finish()
             self.watcher.on_end(running)
         seconds = time.monotonic() - start
-        return self._result(findings, seconds, interrupted, scheduler, len(running))
+        result = self._result(findings, seconds, interrupted, scheduler, len(running))
+        profile = pool.profile | {"shrinking": queue.seconds_handled}
+        profile["generation"] += self._seconds_drawing
+        return replace(result, profile=profile)
 
     @property
     def _takes_turns(self) -> bool:
@@ -211,9 +196,12 @@ class Fuzzer:
             index += size
 
     def _announce(self, groups: Iterator[ReplicaGroup]) -> Iterator[ReplicaGroup]:
+        start = time.perf_counter()
         for group in groups:
+            self._seconds_drawing += time.perf_counter() - start
             self.watcher.on_group_start(group)
             yield group
+            start = time.perf_counter()
 
     def _learn(
         self,
@@ -227,13 +215,13 @@ class Fuzzer:
         waited, last = queue.seconds_waited, len(reports) - 1
         # Replicas differ in their seeds only; making the case of each would take longer than what is learnt of it.
         begin = 0
-        for number in [number for number, report in enumerate(reports) if report.filed_findings]:
+        for number in [number for number, report in enumerate(reports) if report.findings]:
             self.statistics.learn(group.plan, *reports[begin : number + 1])
             begin = number + 1
             if number:
                 self.history.add(group.plan, number - 1)
             case = group.plan.replica(number)
-            queue.put(group.first + number, case, reports[number].filed_findings, self.history.cases)
+            queue.put(group.first + number, case, reports[number].findings, self.history.cases)
             if self._is_enough(findings):
                 last = number
                 break
@@ -245,7 +233,7 @@ class Fuzzer:
 
     def _is_enough(self, findings: FindingHandler) -> bool:
         most = self.options.max_findings
-        return bool(most) and len(findings.hit_bugs) >= (most or 0)
+        return bool(most) and sum(bug.counts(self.options.threshold) for bug in findings.hit_bugs) >= (most or 0)
 
     def _result(
         self,
@@ -266,3 +254,8 @@ class Fuzzer:
             self.options, self.backend, statistics, findings.hit_bugs, seconds,
             interrupted, findings.unconfirmed, calls_cut_off, findings.cut_off, engines,
         )  # fmt: skip
+
+
+def compiling_share(profile: Mapping[str, float]) -> float:
+    """Of the time in which workers were at work, the share of compiling."""
+    return profile["compile"] / max(sum(profile.values()) - profile["waiting"], 1e-9)

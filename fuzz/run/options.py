@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.errors import UsageError
+from fuzz.model.severity import check_severity
 from fuzz.worker.system import total_memory
 
 DEFAULT_SECONDS = 60.0
@@ -17,8 +18,8 @@ class RunOptions:
     """What one run is to do. A limit of None is no limit; a `corpus` of None is the target's own folder.
 
     `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
-    numbers of the first plan and case: not 0 where the run goes on after an earlier one. Raises UsageError where a
-    value is out of range.
+    numbers of the first plan and case: not 0 where the run goes on after an earlier one. `fail_on` is the severity from
+    which findings count. Raises UsageError where a value is out of range.
     """
 
     target: str
@@ -35,6 +36,7 @@ class RunOptions:
     memory: int = 0
     first_plan: int = 0
     first_case: int = 0
+    fail_on: str = "medium"
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):
@@ -44,6 +46,12 @@ class RunOptions:
             raise UsageError(f"--workers must be at least 1, not {self.workers}")
         if self.seed < 0:
             raise UsageError(f"--seed must not be negative, and is {self.seed}")
+        check_severity(self.fail_on)
+
+    @property
+    def threshold(self) -> str:
+        """The severity from which findings count: of a planted bug, which is not graded, any."""
+        return "low" if self.planted else self.fail_on
 
     @property
     def time_limit(self) -> float | None:

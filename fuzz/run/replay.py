@@ -115,15 +115,19 @@ def own_backend(entry: Entry, other: str) -> str:
 
 
 def reproduces(entry: Entry, name: str, target: Target, backend: str) -> bool:
-    """Whether the entry's case is still filed as the same bug; a seed case, whether anything disagrees."""
+    """Whether a finding of its oracle in one of its outputs still shows in the entry's least or typical case.
+
+    Of a seed case, whether anything disagrees.
+    """
     with open_triage(entry, name, target, backend) as triage:
         if entry.finding is None:
             return triage.examine(entry.case, ACCURACY.name, clean=True).primary_finding is not None
         finding, rate = entry.finding.as_accuracy, entry.provenance.rate or Rate()
         stateful = len(entry.case.calls) > 1
-        return any(
-            triage.reproduce(entry.case, finding, clean=True, stateful=stateful) for _ in range(rate.runs_to_decide)
-        )
+        least, typical = entry.case, entry.grade.typical if entry.grade else None
+        cases = [case for case in (least, typical and typical.case) if case for _ in range(rate.runs_to_decide)]
+        shown = (triage.examine(case, finding.oracle, clean=True).finding_of(finding.oracle) for case in cases)
+        return any(one is not None and (stateful or one.shares_output(finding)) for one in shown)
 
 
 def open_triage(entry: Entry, name: str, target: Target, backend: str) -> Triage:

@@ -12,28 +12,49 @@ from fuzz.model.entry import Entry
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.triage.severity import grade_bug
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime
 
 
-def shrink_entry(entry: Entry, triage: Triage, budget: Budget) -> Bug | None:
-    """The bug of an entry, shrunk and explained as far as time allows; None where the entry does not disagree here.
+def shrink_entry(entry: Entry, triage: Triage, budget: Budget, *, graded: bool = True) -> Bug | None:
+    """The bug of an entry, shrunk, explained and `graded` as far as time allows; None where it does not disagree here.
 
     Raises OutOfTime where the deadline passes before that is known.
     """
     assert entry.finding is not None
     bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
     if bug is not None:
+        bug.grade = entry.grade
         with suppress(OutOfTime):
             triage.shrink(bug, budget)
+            triage.explain(bug)
+            if graded and not (bug.grade or bug.is_undecided):
+                grade_bug(bug, triage, budget)
         bug.least = replace(bug.least, only_on_cpu=entry.finding.only_on_cpu)
     return bug
 
 
+def grade_entry(entry: Entry, triage: Triage, budget: Budget) -> Entry | None:
+    """The entry with its severity and typical case; None where it does not disagree here.
+
+    Raises OutOfTime where the budget ends meanwhile.
+    """
+    assert entry.finding is not None
+    bug = triage.confirm(entry.case, entry.finding.as_accuracy, ())
+    if bug is None:
+        return None
+    bug.least = replace(bug.least, verdict=entry.provenance.adjudication)
+    bug.stateful = len(entry.case.calls) > 1
+    grade_bug(bug, triage, budget)
+    return replace(entry, grade=bug.grade)
+
+
 def improves(bug: Bug, entry: Entry, target: Target) -> bool:
-    """Whether the bug says more than its entry: by a smaller case, or because nothing of it is cut off any more."""
+    """Whether the bug says more than its entry: by a smaller case, its severity, or because nothing is cut off now."""
     smaller = sort_key(bug.case, target.defaults) < sort_key(entry.case, target.defaults)
-    return smaller and not bug.is_undecided or bool(entry.provenance.cut_off) and not bug.cut_off
+    finished = bool(entry.provenance.cut_off) and not bug.cut_off
+    return smaller and not bug.is_undecided or finished or bug.grade != entry.grade
 
 
 def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
@@ -48,5 +69,7 @@ def replace_entry(path: Path, entry: Entry, bug: Bug) -> Path:
     cross_checks = least.cross_checks or entry.provenance.cross_checks
     provenance = replace(provenance, diagnosis=least.diagnosis, cross_checks=cross_checks)
     return corpus.save_in_folder(
-        path.parent, replace(entry, case=bug.case, finding=least.reported_finding, provenance=provenance), path
+        path.parent,
+        replace(entry, case=bug.case, finding=least.reported_finding, provenance=provenance, grade=bug.grade),
+        path,
     )

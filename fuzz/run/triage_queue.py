@@ -30,13 +30,15 @@ class TriageQueue:
     """Calls a handler in a thread of its own; `on_group_done` is called in the caller's, with what is handled.
 
     With `in_turn` everything is handled at once, while the caller waits. Since the order is that of the calls in both,
-    so are the results. What the handler raises is raised by the next call. `seconds_waited` counts the caller's waits.
+    so are the results. What the handler raises is raised by the next call. `seconds_waited` counts the caller's waits,
+    `seconds_handled` the time of the handler.
     """
 
     handle: Handle
     on_group_done: Callable[[ReplicaGroup], None]
     in_turn: bool
     seconds_waited: float = 0.0
+    seconds_handled: float = 0.0
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "triage"))
     _others: list[Future[None]] = field(default_factory=list)
     _of_group: list[Future[None]] = field(default_factory=list)
@@ -56,9 +58,16 @@ class TriageQueue:
 
     def put(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
         """Has the findings of a case of the present group handled."""
-        self._of_group.append(self._thread.submit(self.handle, index, case, findings, history))
+        self._of_group.append(self._thread.submit(self._handle_timed, index, case, findings, history))
         if self.in_turn:
             self._wait(self._of_group)
+
+    def _handle_timed(self, index: int, case: Case, findings: Sequence[Finding], history: Sequence[Case]) -> None:
+        start = time.monotonic()
+        try:
+            self.handle(index, case, findings, history)
+        finally:
+            self.seconds_handled += time.monotonic() - start
 
     def end_group(self, group: ReplicaGroup) -> None:
         """Ends the present group: it is done when all that was put is handled."""

@@ -15,7 +15,10 @@ LARGE = 1 << 16
 
 @dataclass
 class RunStatistics:
-    """Counts over the cases of one run. A case that was rejected or not run counts only as that."""
+    """Counts over the cases of one run. A case that was rejected or not run counts only as that.
+
+    `compiling` is the share of the workers' time that compiling has taken so far.
+    """
 
     cases: int = 0
     rejected: int = 0
@@ -29,6 +32,7 @@ class RunStatistics:
     layouts: Counter[str] = field(default_factory=Counter)
     dims: dict[str, list[int]] = field(default_factory=dict)
     symptoms: Counter[str] = field(default_factory=Counter)
+    compiling: float = 0.0
 
     @property
     def all_rejected(self) -> bool:

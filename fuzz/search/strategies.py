@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import accumulate
-from typing import TypeVar
-
-from hypothesis import strategies as st
+from typing import TYPE_CHECKING, TypeVar
 
 from fuzz.model.case import Argument, Call, Case, Split
 from fuzz.model.dims import Size, resolve
@@ -24,6 +22,9 @@ from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
 from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import make_call_legal
 from fuzz.target.spec import Target, TensorArgument
+
+if TYPE_CHECKING:
+    from hypothesis import strategies as st
 
 T = TypeVar("T")
 Draw = Callable[[int], int]
@@ -51,6 +52,8 @@ def pick(draw: Draw, table: Sequence[tuple[int, T]]) -> T:
 
 def cases(target: Target, budgets: Budgets = BUDGETS) -> st.SearchStrategy[Case]:
     """Cases of a target; each is consistent with its dims, and may be illegal only where a launcher says so."""
+    # Importing it takes as long as everything else that the command line needs.
+    from hypothesis import strategies as st
 
     @st.composite
     def build(draw: st.DrawFn) -> Case:

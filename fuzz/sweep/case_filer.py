@@ -11,8 +11,9 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.report.progress import TerminalProgress
 from fuzz.run import environment
-from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.search.engines import EngineScheduler
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline

@@ -8,7 +8,7 @@ from typing import Any
 from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
-from fuzz.run.fuzzer import Result
+from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import OVER, SweepCounts
 

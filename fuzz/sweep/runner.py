@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from fuzz.model.case import Case
 from fuzz.model.outcome import describe
-from fuzz.run.fuzzer import Result
+from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import SweepCounts, WrongValue
 from fuzz.worker.process import Worker, WorkerCrash

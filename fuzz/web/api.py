@@ -38,6 +38,10 @@ CONFLICT: dict[int | str, dict[str, Any]] = {409: {"description": "Not now; the 
 router = APIRouter(prefix="/api", tags=["api"])
 
 
+RETRY_SECONDS = 3
+"""Seconds until the page of an entry that is not there yet looks again; the corpus is listed again before that."""
+
+
 def get_service(request: Request) -> Service:
     service: Service = request.app.state.fuzz
     return service
@@ -56,9 +60,14 @@ def find_campaign(service: TheService, number: CampaignId) -> Campaign:
 
 
 def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
-    """The entry of that key, or the smaller one that has replaced it. 404 where no folder has it."""
-    index = service.corpus_index
-    entry = index.get(key) or index.get(service.store.current_id(key))
+    """The entry of that key, or the smaller one that has replaced it. 404 where no folder has it.
+
+    Of a finding that the store knows the entry is about to be there, where it is being replaced: a page looks again.
+    """
+    index, current = service.corpus_index, service.store.current_id(key)
+    entry = index.get(key) or index.get(current)
+    if entry is None and (current or service.store.finding(key)):
+        raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
     if entry is None:
         raise HTTPException(404, "no such entry in the corpus")
     return entry

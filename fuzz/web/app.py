@@ -166,7 +166,8 @@ def add_error_handlers(app: FastAPI) -> None:
 
 def error_response(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:
     if wants_page(request):
-        return HTMLResponse(render("error.html", status=status, text=text), status_code=status, headers=headers)
+        page = render("error.html", status=status, text=text, retry_seconds=(headers or {}).get("retry-after"))
+        return HTMLResponse(page, status_code=status, headers=headers)
     return JSONResponse({"detail": text}, status_code=status, headers=headers)
 
 

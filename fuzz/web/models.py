@@ -11,6 +11,7 @@ from fuzz.campaign.store import Finding
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.severity import SEVERITIES
 from fuzz.web.service import CampaignSummary, finite
 
 TEXT = r"^[^\x00-\x08\x0e-\x1f]*$"
@@ -122,6 +123,7 @@ class Filters(Model):
     text: FilterText = ""
     target: FilterText = ""
     oracle: Annotated[str, Field(pattern=f"^({'|'.join(ORACLE_NAMES)})?$")] = ""
+    severity: Annotated[str, Field(pattern=f"^({'|'.join(SEVERITIES)})?$")] = ""
     verdict: Annotated[str, Field(pattern=f"^({'|'.join(VERDICTS)})?$")] = ""
     status: Annotated[str, Field(pattern=f"^({'|'.join(STATUSES)})?$")] = ""
     planted: FilterText = ""

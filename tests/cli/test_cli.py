@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
@@ -14,16 +13,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from commands import Done, fuzz
+from processes import has_ended
+from programs import run_programs
 
-from fuzz import __version__, cli, corpus
+from fuzz import __version__, corpus
 from fuzz.run import environment
 
 FUZZ = Path(sys.executable).with_name("fuzz")
 PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
-CASES = 40
+CASES = 20
 OWN = """from fuzz import size, target, tensor
 
 N = size("N", 1, 8)
@@ -40,41 +41,11 @@ def wrong(x):
 """
 
 
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output, which is one JSON value and nothing else."""
-        return json.loads(self.out)
-
-
 def command(*arguments: object, cwd: Path | None = None) -> Done:
     """The command in a process of its own."""
     line = [str(FUZZ), *map(str, arguments)]
     done = subprocess.run(line, capture_output=True, text=True, timeout=300, cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr)
-
-
-@dataclass
-class Here:
-    """The command in this process."""
-
-    captured: pytest.CaptureFixture[str]
-
-    def __call__(self, *arguments: object) -> Done:
-        self.captured.readouterr()
-        code = cli.exit_code([str(argument) for argument in arguments])
-        told = self.captured.readouterr()
-        return Done(code, told.out, told.err)
-
-
-@pytest.fixture
-def fuzz(capsys: pytest.CaptureFixture[str]) -> Here:
-    return Here(capsys)
 
 
 @dataclass(frozen=True)
@@ -151,7 +122,7 @@ def test_the_seed_comes_first_and_the_first_finding_before_it_is_shrunk(found: R
     assert str(found.path) in "\n".join(lines[shown:]) and "repeat" in "\n".join(lines[shown:])
 
 
-def test_the_same_seed_gives_the_same_findings(found: Run, fuzz: Here, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_findings(found: Run, tmp_path: Path) -> None:
     again = fuzz(*PLANTED, "--cases", CASES, "--corpus", tmp_path, "--json")
     for part in ("cases", "rejected", "oracles", "distribution"):
         assert again.json[part] == found.done.json[part]
@@ -161,29 +132,29 @@ def test_the_same_seed_gives_the_same_findings(found: Run, fuzz: Here, tmp_path:
     assert corpus.read(Path(one[0]["path"])).case == corpus.read(found.path).case
 
 
-def test_another_seed_gives_other_cases(fuzz: Here, tmp_path: Path) -> None:
+def test_another_seed_gives_other_cases(tmp_path: Path) -> None:
     one, other = (
         fuzz("run", "gelu_bw", "--cases", 8, "--seed", seed, "--corpus", tmp_path, "--json") for seed in (0, 1)
     )
     assert other.json["distribution"] != one.json["distribution"]
 
 
-def test_a_good_kernel_exits_with_0(fuzz: Here, tmp_path: Path) -> None:
-    done = fuzz("run", "gelu_bw", "--cases", 40, "--corpus", tmp_path)
+def test_a_good_kernel_exits_with_0(tmp_path: Path) -> None:
+    done = fuzz("run", "gelu_bw", "--cases", 20, "--corpus", tmp_path)
     assert (done.code, done.out) == (0, "")
     assert re.search(r"findings +none", done.err)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_new_findings_count_where_the_caller_says_so(found: Run, fuzz: Here, tmp_path: Path) -> None:
+def test_only_new_findings_count_where_the_caller_says_so(found: Run, tmp_path: Path) -> None:
     shutil.copytree(found.folder, tmp_path / "known")
-    arguments = (*PLANTED, "--cases", CASES, "--corpus", tmp_path / "known", "--json")
+    arguments = (*PLANTED, "--cases", CASES, "--max-findings", 1, "--corpus", tmp_path / "known", "--json")
     plain, only_new = fuzz(*arguments), fuzz(*arguments, "--only-new")
     assert (plain.code, only_new.code) == (1, 0)
     assert only_new.json["findings"][0]["seen"] == "known"
 
 
-def test_a_run_ends_after_max_findings(fuzz: Here, tmp_path: Path) -> None:
+def test_a_run_ends_after_max_findings(tmp_path: Path) -> None:
     done = fuzz(*PLANTED, "--cases", 5000, "--max-findings", 1, "--corpus", tmp_path, "--json")
     assert done.code == 1 and done.json["cases"] < 200
 
@@ -202,14 +173,14 @@ def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
             time.sleep(0.1)
         time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
     assert process.returncode == 1 and "Traceback" not in err
     value = json.loads(out)
     assert value["interrupted"] and Path(value["findings"][0]["path"]).is_file()
 
 
 def test_list_json_has_the_fields_that_scripts_rely_on() -> None:
-    done = command("list", "--json")
+    done = fuzz("list", "--json")
     assert done.code == 0
     by_name = {one["name"]: one for one in done.json}
     assert set(by_name) >= {"gelu_bw", "layernorm_bw"}
@@ -219,13 +190,13 @@ def test_list_json_has_the_fields_that_scripts_rely_on() -> None:
     assert "cpu" in by_name["gelu_bw"]["backends"] and "erf_saturates" in by_name["gelu_bw"]["planted"]
 
 
-def test_list_tells_people_what_targets_promise(fuzz: Here) -> None:
+def test_list_tells_people_what_targets_promise() -> None:
     told = fuzz("list").out
     assert "gelu_bw: GELU backward" in told and "inside the envelope of float32 arithmetic" in told
     assert "rows of M do not depend on their batch" in told and "swapped_param_grads" in told
 
 
-def test_doctor_says_what_this_machine_can_run(fuzz: Here) -> None:
+def test_doctor_says_what_this_machine_can_run() -> None:
     value = fuzz("doctor", "--json").json
     assert set(value) >= {"machine", "python", "packages", "backends", "dtypes", "notes"}
     assert value["backends"]["cpu"] == "ready"
@@ -250,13 +221,13 @@ def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"fuzz {__version__}\n")
 
 
-def test_no_arguments_tell_how_it_is_used(fuzz: Here) -> None:
+def test_no_arguments_tell_how_it_is_used() -> None:
     told = fuzz("--help").out
     for name in ("list", "run", "replay", "shrink", "show", "mark", "new", "doctor"):
         assert re.search(rf"\b{name}\b", told)
 
 
-def test_an_internal_error_exits_with_3_and_keeps_its_traceback(fuzz: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_exits_with_3_and_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> None:
         raise ZeroDivisionError("a bug")
 
@@ -265,7 +236,7 @@ def test_an_internal_error_exits_with_3_and_keeps_its_traceback(fuzz: Here, monk
     assert done.code == 3 and "internal error" in done.err and "ZeroDivisionError: a bug" in done.err
 
 
-def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(fuzz: Here, saved: Path) -> None:
+def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(saved: Path) -> None:
     opened = fuzz("replay", saved.parent, "--json")
     assert opened.code == 0
     assert opened.json == {
@@ -280,7 +251,7 @@ def test_replay_wants_an_open_entry_to_fail_and_a_fixed_one_to_pass(fuzz: Here, 
     assert fuzz("replay", saved).code == 0
 
 
-def test_replay_notices_that_an_open_entry_agrees_now(fuzz: Here, saved: Path) -> None:
+def test_replay_notices_that_an_open_entry_agrees_now(saved: Path) -> None:
     from dataclasses import replace
 
     corpus.write(saved, replace(corpus.read(saved), planted=""))
@@ -295,12 +266,12 @@ def test_replay_notices_that_an_open_entry_agrees_now(fuzz: Here, saved: Path) -
     assert fuzz("replay", saved).code == 0
 
 
-def test_replay_of_an_empty_folder_is_no_green_replay(fuzz: Here, tmp_path: Path) -> None:
+def test_replay_of_an_empty_folder_is_no_green_replay(tmp_path: Path) -> None:
     done = fuzz("replay", tmp_path, "--json")
     assert (done.code, done.out) == (2, "") and f"no entry in {tmp_path}" in done.err
 
 
-def test_replay_goes_on_past_what_it_cannot_run(fuzz: Here, saved: Path, tmp_path: Path) -> None:
+def test_replay_goes_on_past_what_it_cannot_run(saved: Path, tmp_path: Path) -> None:
     from dataclasses import replace
 
     entry = corpus.read(saved)
@@ -315,7 +286,7 @@ def test_replay_goes_on_past_what_it_cannot_run(fuzz: Here, saved: Path, tmp_pat
     assert fuzz("replay", saved.parent).code == 1
 
 
-def test_the_printed_command_repeats_a_planted_bug_of_a_target_of_ones_own(fuzz: Here, tmp_path: Path) -> None:
+def test_the_printed_command_repeats_a_planted_bug_of_a_target_of_ones_own(tmp_path: Path) -> None:
     own = tmp_path / "kernels" / "fuzz_own.py"
     own.parent.mkdir()
     own.write_text(OWN)
@@ -329,7 +300,7 @@ def test_the_printed_command_repeats_a_planted_bug_of_a_target_of_ones_own(fuzz:
         assert fuzz("show", "--script", finding["path"], *arguments).code == 0
 
 
-def test_show_fits_one_screen(fuzz: Here, found: Run) -> None:
+def test_show_fits_one_screen(found: Run) -> None:
     done = fuzz("show", found.path)
     assert done.code == 0
     lines = done.out.splitlines()
@@ -348,27 +319,22 @@ def test_show_fits_one_screen(fuzz: Here, found: Run) -> None:
     assert re.search(r"\(0x[0-9a-f]{8}\)", done.out)
 
 
-@pytest.mark.parametrize(("good", "code"), [(False, 1), (True, 0)])
-def test_the_script_alone_fails_on_the_planted_kernel_only(
-    fuzz: Here, found: Run, tmp_path: Path, good: bool, code: int
-) -> None:
-    text = fuzz("show", found.path, "--script", *(["--good"] if good else [])).out
-    assert "from fuzz import" not in text and "import fuzz\n" not in text
-    path = tmp_path / "alone.py"
-    path.write_text(text)
-    done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == code, done.stderr
-    assert done.stdout.startswith("dx.flatten()[0] is" if code else "as it should be")
+def test_the_script_alone_fails_on_the_planted_kernel_only(found: Run, tmp_path: Path) -> None:
+    texts = [fuzz("show", found.path, "--script", *more).out for more in ((), ("--good",))]
+    assert not any("from fuzz import" in text or "import fuzz\n" in text for text in texts)
+    bad, good = run_programs(tmp_path, texts)
+    assert (bad.code, good.code) == (1, 0)
+    assert bad.out.startswith("dx.flatten()[0] is") and good.out.startswith("as it should be")
 
 
-def test_shrink_says_when_a_case_is_as_small_as_it_gets(fuzz: Here, saved: Path) -> None:
+def test_shrink_says_when_a_case_is_as_small_as_it_gets(saved: Path) -> None:
     before = saved.read_bytes()
-    done = fuzz("shrink", saved, "--seconds", 20)
+    done = fuzz("shrink", saved, "--seconds", 300)
     assert done.code == 0 and "is as small as it gets" in done.out
     assert saved.read_bytes() == before
 
 
-def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
+def test_shrink_replaces_a_larger_case(saved: Path) -> None:
     from dataclasses import replace
 
     from fuzz.model.recipes import Exact
@@ -380,7 +346,7 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     x = large.last.arguments["x"]
     assert isinstance(x.values, Exact)
     path = corpus.save_entry(saved.parent.parent / "large", replace(entry, case=large))
-    done = fuzz("shrink", path, "--seconds", 20)
+    done = fuzz("shrink", path, "--seconds", 300)
     assert done.code == 0 and "replaces" in done.out
     left = list(path.parent.iterdir())
     assert left != [path] and len(left) == 1
@@ -388,12 +354,12 @@ def test_shrink_replaces_a_larger_case(fuzz: Here, saved: Path) -> None:
     # What somebody said of the smaller case stays when a larger one is shrunk to it again.
     corpus.mark(left[0], "accepted", "by design")
     corpus.save_entry(saved.parent.parent / "large", replace(entry, case=large))
-    assert fuzz("shrink", path, "--seconds", 20).code == 0
+    assert fuzz("shrink", path, "--seconds", 300).code == 0
     assert list(path.parent.iterdir()) == left
     assert (corpus.read(left[0]).status, corpus.read(left[0]).why) == ("accepted", "by design")
 
 
-def test_mark_changes_the_entry(fuzz: Here, saved: Path) -> None:
+def test_mark_changes_the_entry(saved: Path) -> None:
     done = fuzz("mark", saved, "fixed", "--why", "since 1.2")
     assert (done.code, done.out) == (0, f"{saved}: fixed, since 1.2\n")
     assert (corpus.read(saved).status, corpus.read(saved).why) == ("fixed", "since 1.2")
@@ -408,7 +374,7 @@ def scale(x, weight, factor=2.0, *, flip=False):
 """
 
 
-def test_a_new_target_runs_once_its_reference_is_filled_in(fuzz: Here, tmp_path: Path) -> None:
+def test_a_new_target_runs_once_its_reference_is_filled_in(tmp_path: Path) -> None:
     (tmp_path / "kernels.py").write_text(KERNELS)
     path = tmp_path / "fuzz_scale.py"
     done = fuzz("new", f"{tmp_path / 'kernels.py'}:scale", "--output", path)
@@ -438,7 +404,7 @@ def noisy(x):
 '''
 
 
-def test_a_run_in_which_every_case_was_refused_says_so(fuzz: Here, tmp_path: Path) -> None:
+def test_a_run_in_which_every_case_was_refused_says_so(tmp_path: Path) -> None:
     path = tmp_path / "refuses.py"
     path.write_text(NOISY.replace('print("while it runs")', 'raise ValueError("never")'))
     done = fuzz("run", path, "--cases", 3)
@@ -480,15 +446,4 @@ def test_a_run_that_is_killed_leaves_no_process_behind(slow_run: subprocess.Pope
         time.sleep(0.1)
     slow_run.kill()
     slow_run.wait()
-    until = time.monotonic() + 10
-    while (left := [pid for pid in family if alive(pid)]) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert len(family) >= 2 and left == []
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert len(family) >= 2 and all(has_ended(pid) for pid in family)

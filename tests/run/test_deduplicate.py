@@ -1,91 +1,223 @@
-"""One cause is one bug, in whatever order its outputs are seen."""
+"""A finding is attributed to a known bug by evidence, and never because it names the same output."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.run.deduplicate import known_bugs, merge_bug
+from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.recipes import recipe
+from fuzz.run.deduplicate import Attribution, known_bugs
 from fuzz.target.spec import Target
+from fuzz.triage.triage import Triage
+from fuzz.triage.triggers import Trigger, departures
+from fuzz.worker.protocol import Report
+
+NAN = replace(wrong_value("dx"), symptom="nonfinite")
+Launcher = Callable[[Case], tuple[Finding, ...]]
 
 
-def test_a_case_that_lacks_what_a_cause_needs_has_another_cause(two_cases: tuple[Case, Case]) -> None:
-    old, new = make_bug(two_cases[0], "dx"), make_bug(two_cases[1], "dx")
-    old.needs, new.needs = frozenset({"x layout"}), frozenset({"eps"})
-    assert old.covers(wrong_value("dx"), frozenset({"x layout", "eps"}))
-    assert not old.covers(wrong_value("dx"), frozenset({"eps"}))
-    assert merge_bug([old], new, {}) is None
-    new.needs = frozenset({"x layout", "eps"})
-    assert merge_bug([old], new, {}) is old and old.needs == {"x layout"}
+class Shown(Triage):
+    """Triage of a launcher that is a function from cases to their findings."""
+
+    launcher: Launcher
+
+    def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+        return Report("returned", False, self.launcher(case), ORACLE_NAMES)
 
 
-def test_a_lesser_case_takes_the_place_of_the_entry_that_the_run_wrote(two_cases: tuple[Case, Case]) -> None:
-    small, large = two_cases
-    old = make_bug(large, "dx", path="larger.yaml")
-    assert merge_bug([old], make_bug(small, "dx"), {}) is old
-    assert (old.case, old.path, old.hits) == (small, "larger.yaml", 2)
+def attribution(target: Target, launcher: Launcher, *bugs: Any) -> Attribution:
+    worker: Any = type("NoWorker", (), {"timeout": 1.0})()
+    triage = Shown(target, worker, ())
+    triage.launcher = launcher
+    return Attribution(target, triage, list(bugs))
 
 
-def test_an_entry_that_was_there_before_stays(two_cases: tuple[Case, Case]) -> None:
-    small, large = two_cases
-    old = make_bug(large, "dx", path="theirs.yaml", known=True)
-    assert merge_bug([old], make_bug(small, "dx"), {}) is old and old.path == ""
+def rows(case: Case) -> int:
+    return case.last.dims["M"]
 
 
-def test_a_larger_case_changes_nothing_but_the_count(two_cases: tuple[Case, Case]) -> None:
-    small, large = two_cases
-    old = make_bug(small, "dx", path="least.yaml")
-    assert merge_bug([old], make_bug(large, "dx", "dweight"), {}) is old
-    assert (old.case, old.path, old.outputs) == (small, "least.yaml", {"dx", "dweight"})
+def few_rows(case: Case) -> Case:
+    return case.with_call(0, replace(case.last, dims={**case.last.dims, "M": 1})) if rows(case) > 1 else case
 
 
-def test_a_cause_of_nan_hides_no_wrong_number_that_needs_more_than_it_does(two_cases: tuple[Case, Case]) -> None:
-    small, large = two_cases
-    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), make_bug(large, "dx")
-    old, number.needs = make_bug(small, "dx", finding=nan), frozenset({"reduction"})
-    assert old.covers(nan, frozenset()) and not old.covers(number.finding, number.needs)
-    assert merge_bug([old], number, {}) is None and number.covers(nan, number.needs)
+MANY_ROWS = Trigger("M", few_rows)
 
 
-def test_a_wrong_number_that_needs_nothing_else_is_of_the_cause_of_nan(two_cases: tuple[Case, Case]) -> None:
-    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), make_bug(two_cases[1], "dx")
-    old = make_bug(two_cases[0], "dx", finding=nan)
-    assert merge_bug([old], number, {}) is old and old.finding is nan
-    assert all(old.covers(replace(nan, symptom=symptom), frozenset()) for symptom in ("value", "sign"))
+@pytest.fixture
+def case(two_cases: tuple[Case, Case]) -> Case:
+    return two_cases[0].with_call(0, replace(two_cases[0].last, dims={"M": 40, "N": 2}))
 
 
-def test_what_a_write_over_an_input_makes_nan_hides_no_wrong_number_either(two_cases: tuple[Case, Case]) -> None:
-    nan, number = Finding("accuracy", ("dx",), "nonfinite", "NaN"), make_bug(two_cases[1], "dx")
-    written = make_bug(two_cases[0], "x", finding=Finding("mutation", ("x",), "written", "x"), also=(nan,))
-    assert written.covers(nan, frozenset()) and not written.covers(number.finding, frozenset())
-    number.needs = frozenset({"reduction"})
-    assert merge_bug([written], number, {}) is None
-    number.needs = frozenset()
-    assert merge_bug([written], number, {}) is written and written.covers(number.finding, frozenset())
+def test_what_vanishes_without_the_trigger_has_the_known_cause(layernorm: Target, case: Case) -> None:
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        return (wrong_value("dx"),) if rows(case) > 1 else ()
+
+    bug = make_bug(case, "dx", triggers=(MANY_ROWS,))
+    assert attribution(layernorm, launcher, bug).attribute(case, wrong_value("dx")) == (bug, None)
 
 
-def test_a_stray_access_does_not_explain_a_write_over_an_input(two_cases: tuple[Case, Case]) -> None:
-    stray, written = Finding("bounds", ("out",), "stray-write", "s"), Finding("mutation", ("x",), "written", "w")
-    both = make_bug(two_cases[1], "out", finding=stray, also=(written, wrong_value("dx")))
-    alone = make_bug(two_cases[0], "x", finding=written)
-    assert both.covers(wrong_value("dx"), frozenset()) and not both.covers(written, frozenset())
-    assert merge_bug([alone], both, {}) is None and merge_bug([both], alone, {}) is None
+def test_what_stays_without_the_trigger_has_another_cause(layernorm: Target, case: Case) -> None:
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),), make_bug(case, "dx", triggers=(MANY_ROWS,)))
+    assert found.attribute(case, wrong_value("dx")) == (None, wrong_value("dx"))
+    assert rows(found.without_known(case, wrong_value("dx"))) == 1
 
 
-def test_a_stray_access_of_long_rows_does_not_explain_what_is_wrong_in_short_ones(two_cases: tuple[Case, Case]) -> None:
-    def sized(columns: int) -> Case:
-        return replace(two_cases[0], calls=(replace(two_cases[0].last, dims={"M": 1, "N": columns}),))
+def test_a_case_without_the_trigger_has_another_cause(layernorm: Target, case: Case) -> None:
+    found = attribution(layernorm, lambda case: (), make_bug(case, "dx", triggers=(MANY_ROWS,)))
+    assert found.attribute(few_rows(case), wrong_value("dx")) == (None, wrong_value("dx"))
 
-    written = Finding("bounds", ("out",), "stray-write", "s")
-    stray = make_bug(sized(64), "out", finding=written, also=(wrong_value("dx"),))
-    assert stray.covers(wrong_value("dx"), frozenset(), sized(65))
-    assert not stray.covers(wrong_value("dx"), frozenset(), sized(2))
-    assert merge_bug([stray], make_bug(sized(2), "dx"), {}) is None
+
+def test_a_bug_that_shows_always_explains_its_own_outputs_and_class_only(layernorm: Target, case: Case) -> None:
+    always = make_bug(case, "dx", triggers=(), also=(NAN, wrong_value("dweight")), known=True)
+    found = attribution(layernorm, lambda case: (wrong_value("dx", "dweight"),), always)
+    assert found.attribute(case, wrong_value("dx")) == (always, None)
+    cause, left = found.attribute(case, wrong_value("dx", "dweight"))
+    assert cause is always and left == wrong_value("dweight")
+    assert found.attribute(case, NAN) == (None, NAN)
+
+
+def test_some_findings_of_a_bug_without_triggers_are_shrunk_again(layernorm: Target, case: Case) -> None:
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),), make_bug(case, "dx", triggers=()))
+    left = [number for number in range(1, 100) if found.attribute(case, wrong_value("dx"))[1]]
+    assert left == [1, 8, 64]
+
+
+def test_a_case_that_agrees_with_all_at_its_default_has_another_cause_than_one_that_needs_nothing(
+    layernorm: Target, case: Case
+) -> None:
+    odd = case.with_call(0, replace(case.last, options={"eps": 1e-12}))
+    assert [trigger.name for trigger in departures(odd, layernorm)][-1] == "eps"
+    bug = make_bug(case, "dx", triggers=(), known=True)
+    found = attribution(layernorm, lambda case: (wrong_value("dx"),) if case == odd else (), bug)
+    assert found.attribute(odd, wrong_value("dx"))[1] == wrong_value("dx")
+
+
+def test_an_error_far_larger_than_that_of_a_bug_that_shows_always_has_another_cause(
+    layernorm: Target, case: Case
+) -> None:
+    """Where few rows have the small error again; and the bug that is then known explains large errors only."""
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        error = 0.5 if rows(case) > 8 else 0.01
+        return (replace(wrong_value("dx"), error=error, ratio=error),)
+
+    (large,), (small,) = launcher(case), launcher(few_rows(case))
+    always = make_bug(few_rows(case), finding=small, triggers=(), known=True)
+    found = attribution(layernorm, launcher, always)
+    assert found.attribute(few_rows(case), small) == (always, None)
+    cause, left = found.attribute(case, large)
+    assert cause is always and left is not None and 0.01 < left.least_error < 0.5
+    other = make_bug(case, finding=left, triggers=(MANY_ROWS,))
+    assert not found.have_same_cause(always, other)
+    found.bugs.append(other)
+    assert found.attribute(case, large) == (other, None) and found.attribute(few_rows(case), small) == (always, None)
+
+
+@pytest.mark.parametrize("is_left_behind", [True, False])
+def test_what_earlier_calls_leave_behind_shows_to_any_oracle_and_is_rarely_checked(
+    layernorm: Target, case: Case, is_left_behind: bool
+) -> None:
+    """In a clean process, where each check takes one."""
+    checked = []
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        checked.append(case)
+        return () if is_left_behind else (NAN,)
+
+    unwritten = Finding("bounds", ("dx",), "unwritten", "u")
+    bug = make_bug(replace(case, calls=case.calls * 2), finding=unwritten, stateful=True)
+    found = attribution(layernorm, launcher, bug)
+    causes = [found.attribute(case, NAN if turn % 2 else wrong_value("dx", "dbias"))[0] for turn in range(20)]
+    assert causes[0] is causes[1] is (bug if is_left_behind else None) or not is_left_behind
+    assert len(checked) == 6 and all(len(one.calls) == 1 for one in checked)
+
+
+def test_a_place_is_evidence_and_another_place_of_a_raise_is_another_bug(layernorm: Target, case: Case) -> None:
+    raised = Finding("fault", ("launcher",), "raised", "raised RuntimeError: a", source_line="a.py:1")
+    bug = make_bug(case, finding=raised, triggers=())
+    found = attribution(layernorm, lambda case: (), bug)
+    assert found.attribute(case, replace(raised, message="raised RuntimeError: b")) == (bug, None)
+    for other in (replace(raised, source_line="a.py:2"), replace(raised, message="raised TypeError: a")):
+        assert found.attribute(case, other) == (None, other)
+        assert not found.have_same_cause(bug, make_bug(case, finding=other, triggers=()))
+
+
+@pytest.mark.parametrize(
+    ("triggers", "other_triggers", "same"), [(1, 0, True), (0, 1, True), (1, 1, True), (0, 0, False)]
+)
+def test_two_bugs_are_one_where_the_triggers_of_either_explain_the_other(
+    layernorm: Target, two_cases: tuple[Case, Case], case: Case, triggers: int, other_triggers: int, same: bool
+) -> None:
+    larger = case.with_call(0, replace(case.last, dims={"M": 41, "N": 2}))
+    one = make_bug(case, "dx", triggers=(MANY_ROWS,) * triggers)
+    other = make_bug(larger, "dweight", triggers=(MANY_ROWS,) * other_triggers)
+    assert attribution(layernorm, lambda case: (), one).have_same_cause(one, other) is same
+
+
+def clipped(most: int) -> Trigger:
+    """A trigger of values, for which the seed of a case's recipe stands."""
+
+    def lower(case: Case) -> Case:
+        value = case.last.tensors["x"]
+        seed = min(value.values.seed, most)  # type: ignore[union-attr]
+        return case.with_call(0, case.last.with_argument("x", replace(value, values=recipe("normal", seed))))
+
+    return Trigger("x large", lower, is_of_values=True)
+
+
+def seeded(case: Case, seed: int, rows: int = 2) -> Case:
+    call = replace(case.last, dims={"M": rows, "N": 2})
+    return case.with_call(0, call.with_argument("x", replace(call.tensors["x"], values=recipe("normal", seed))))
+
+
+def seed_of(case: Case) -> int:
+    return int(case.last.tensors["x"].values.seed)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("limit", "same"), [(6, True), (0, False)])
+def test_plainer_values_are_evidence_only_where_both_bugs_need_the_same(
+    layernorm: Target, case: Case, limit: int, same: bool
+) -> None:
+    """NaN from 7 on, and numbers that are wrong from 7 or from 1 on, of which the latter have a cause of their own."""
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        return (*((NAN,) if seed_of(case) > 6 else ()), *((wrong_value("dx"),) if seed_of(case) > limit else ()))
+
+    nan = make_bug(seeded(case, 9), finding=NAN, triggers=(clipped(6), MANY_ROWS))
+    number = make_bug(seeded(case, limit + 1), "dx", triggers=(clipped(limit),))
+    assert attribution(layernorm, launcher, nan).have_same_cause(nan, number) is same
+
+
+def test_a_bug_whose_least_case_lacks_the_trigger_of_another_has_another_cause(layernorm: Target, case: Case) -> None:
+    """The unshrunk case may lose both with one edit."""
+    one = make_bug(case, "dx", triggers=(MANY_ROWS,))
+    other = make_bug(case, finding=NAN, triggers=())
+    other.least = replace(other.least, case=few_rows(case))
+    found = attribution(layernorm, lambda case: (), one)
+    assert not found.have_same_cause(one, other)
+
+
+def test_a_merged_bug_drops_the_triggers_that_the_other_case_does_not_need(layernorm: Target, case: Case) -> None:
+    old = make_bug(case, "dx", triggers=(MANY_ROWS,))
+    new = make_bug(few_rows(case), "dx", "dweight")
+    attribution(layernorm, lambda case: (), old).merge(old, new, replaces=True)
+    assert (old.triggers, old.hits, old.case) == ((), 2, new.case)
+    assert old.subjects == wrong_value("dx", "dweight").subjects
+
+
+def test_an_entry_that_was_there_before_stays(layernorm: Target, case: Case) -> None:
+    old = make_bug(case, "dx", path="theirs.yaml", known=True, triggers=())
+    attribution(layernorm, lambda case: (), old).merge(old, make_bug(few_rows(case), "dx"), replaces=True)
+    assert old.path == ""
 
 
 def test_an_output_whose_name_holds_a_space_is_read_from_what_else_fires(

@@ -15,17 +15,19 @@ from fuzz import corpus
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
+from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.run.deduplicate import known_bugs
-from fuzz.run.finding_handler import Disagreement, FindingHandler
+from fuzz.run.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
+from fuzz.triage.triage import Triage
 from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.protocol import WorkerConfig
+from fuzz.worker.protocol import Report, WorkerConfig
 
 
 @dataclass(frozen=True)
@@ -38,29 +40,75 @@ class ManualClock(Clock):
         return self.now[0]
 
 
+class NothingSmaller(Triage):
+    """Triage that finds no smaller case, of a launcher that is always wrong."""
+
+    def shrink(self, bug: Bug, budget: Budget) -> None:
+        """Leaves the case as it is."""
+
+    def explain(self, bug: Bug) -> None:
+        """Says nothing."""
+
+    def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+        return Report("returned", False, (wrong_value("dx", "dbias", "dweight"),), ORACLE_NAMES)
+
+
 def make_handler(target: Target, folder: Path, **how: Any) -> FindingHandler:
     """A handler whose triage finds no smaller case."""
-    triage: Any = SimpleNamespace(shrink=lambda bug, budget: None)
+    worker: Any = SimpleNamespace(timeout=1.0)
     config, options = WorkerConfig(target.name, None, "cpu"), RunOptions(target.name, corpus=folder)
-    return FindingHandler(options, target, config, folder, {}, triage, Watcher(), 0.0, with_cross_checks=False, **how)
+    triage = NothingSmaller(target, worker, ())
+    how = {"with_cross_checks": False, "with_grades": False, **how}
+    return FindingHandler(options, target, config, folder, {}, triage, Watcher(), 0.0, **how)
 
 
 def first_seen(bug: Bug) -> Disagreement:
     return Disagreement(0, 0.0, bug.case, bug.finding)
 
 
-def test_other_outputs_are_another_cause_until_they_are_seen_together(
+def test_other_outputs_are_another_bug_and_possibly_the_same_cause_until_they_are_seen_together(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
     small, large = two_cases
     handler = make_handler(layernorm, tmp_path)
-    one, other = make_bug(small, "dbias"), make_bug(large, "dweight")
-    for bug in (one, other):
+    one, other = make_bug(small, "dbias", triggers=()), make_bug(large, "dweight", triggers=())
+    both = make_bug(large, "dx", triggers=(), also=(wrong_value("dbias"),))
+    for bug in (one, other, both):
         handler.add_bug(bug, first_seen(bug))
     assert handler.bugs == [one, other] and len(list(corpus.entry_files([tmp_path]))) == 2
-    handler.record_hit(one, Disagreement(7, 1.0, small, wrong_value("dbias", "dweight")))
-    assert handler.bugs == [one] and one.hits == 3 and one.outputs == {"dbias", "dweight"}
-    assert [str(path) for path in corpus.entry_files([tmp_path])] == [one.path]
+    assert one.subjects == wrong_value("dbias", "dx").subjects and one.hits == 2
+    unclear = make_bug(
+        large, "dbias", "dweight", finding=replace(wrong_value("dbias"), symptom="nonfinite"), triggers=()
+    )
+    handler.add_bug(unclear, first_seen(unclear))
+    assert unclear.least.diagnosis == (f"possibly the same cause as {Path(one.path).name}",)
+
+
+def test_bugs_that_a_later_one_shows_to_be_one_are_merged(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two bugs neither explains the other; a third one, which needs less, explains both."""
+    handler = make_handler(layernorm, tmp_path)
+    bugs = [make_bug(two_cases[number > 0], name, triggers=()) for number, name in enumerate("abc")]
+
+    def same(old: Bug, new: Bug) -> bool:
+        return bool(wrong_value("c").subjects & (old.subjects | new.subjects))
+
+    monkeypatch.setattr(handler.attribution, "have_same_cause", same)
+    monkeypatch.setattr(handler.triage, "keep_triggers_of", lambda bug, case: setattr(bug, "triggers", None))
+    monkeypatch.setattr(handler.triage, "find_triggers", lambda bug: ())
+    for bug in bugs:
+        handler.add_bug(bug, first_seen(bug))
+    assert len(handler.bugs) == 1 == len(list(corpus.entry_files([tmp_path])))
+    assert handler.bugs[0].hits == 3
+
+
+def test_a_case_counts_for_the_call_that_shows_the_finding(two_cases: tuple[Case, Case]) -> None:
+    case = replace(two_cases[0], calls=(two_cases[0].last, two_cases[1].last))
+    found = wrong_value("dx")
+    assert without_later_calls(case, found).calls == case.calls[:1]
+    assert without_later_calls(case, replace(found, call=1)) is case
+    assert without_later_calls(case, Finding("fault", ("launcher",), "hung", "h")) is case
 
 
 @pytest.mark.parametrize("keep_smaller", [True, False])
@@ -132,6 +180,9 @@ class CutOffTriage:
         bug.cut_off = self.step
         if self.step:
             raise OutOfTime
+
+    def explain(self, bug: Bug) -> None:
+        """Says nothing."""
 
 
 class CutOffs(Watcher):
@@ -206,3 +257,29 @@ def test_shrinking_leaves_time_to_verify_before_the_deadline(
     bug = make_bug(RandomEngine(layernorm, 0).case(0), "dx")
     handler.add_bug(bug, first_seen(bug))
     assert clock.monotonic() == 0.0 and seconds == pytest.approx([min(left, limit / 2)])
+
+
+def test_a_bug_is_kept_where_time_ends_while_its_cause_is_looked_for(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def examine(triage: Triage, case: Case, oracle: str, **how: bool) -> Report:
+        raise OutOfTime
+
+    handler = make_handler(layernorm, tmp_path)
+    monkeypatch.setattr(NothingSmaller, "examine", examine)
+    for case, output in zip(two_cases, ("dx", "dweight"), strict=True):
+        bug = make_bug(case, output)
+        handler.add_bug(bug, first_seen(bug))
+    assert len(handler.bugs) == 2 and len(list(corpus.entry_files([tmp_path]))) == 2
+
+
+def test_a_bug_is_graded_before_other_backends_run_its_case(
+    case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr("fuzz.run.finding_handler.grade_bug", lambda *arguments: steps.append("grade"))
+    monkeypatch.setattr("fuzz.run.finding_handler.cross_check", lambda *arguments: steps.append("cross-check") or {})
+    handler = make_handler(gelu, tmp_path, with_cross_checks=True, with_grades=True)
+    bug = make_bug(case, "dx")
+    handler.add_bug(bug, first_seen(bug))
+    assert steps == ["grade", "cross-check"]

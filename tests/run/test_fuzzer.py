@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import pytest
-
 from fuzz import corpus
-from fuzz.run.fuzzer import Fuzzer, Result
+from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.process import preload
 
 HANGS = """
 import time
@@ -29,11 +27,6 @@ def hangs(x):
         time.sleep(0.1)
     return dict(y=x * 2 + (x > 1))
 """
-
-
-@pytest.fixture(scope="module", autouse=True)
-def worker_server() -> None:
-    preload("fuzz.oracles.preload")
 
 
 def fuzz(folder: Path, condition: str, watcher: Watcher, **options: object) -> Result:
@@ -74,6 +67,8 @@ class EndWhenSaved(Watcher):
 
 def test_a_disagreement_at_the_end_is_said_to_be_cut_off(tmp_path: Path) -> None:
     result = fuzz(tmp_path, "False", EndWhenSaved())
+    assert {"starting", "waiting", "generation", "launch", "oracles", "shrinking"} < set(result.profile)
+    assert result.profile["launch"] > 0 and result.profile["generation"] > 0
     assert result.disagreements_cut_off >= 1 and result.bugs == [] and not result.interrupted
 
 
@@ -82,10 +77,10 @@ def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Pa
     path.write_text(HANGS.format(condition="False"))
     results = []
     for in_turn in (True, False):
-        options = RunOptions(str(path), engine="random", cases=40)
+        options = RunOptions(str(path), engine="random", cases=20)
         folder = tmp_path / str(in_turn)
-        fuzzer = Fuzzer(options, load(str(path)), "cpu", folder, Watcher(), {}, in_turn=in_turn)
-        result = fuzzer.run()
+        how = {"in_turn": in_turn, "with_cross_checks": False}
+        result = Fuzzer(options, load(str(path)), "cpu", folder, Watcher(), {}, **how).run()
         bugs = [(bug.case.key, bug.finding, bug.origin.index, bug.hits, bug.cut_off) for bug in result.bugs]
         results.append((result.statistics.cases, result.statistics.distribution(), bugs))
     assert results[0] == results[1] and results[0][2]

@@ -24,6 +24,7 @@ from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
 from fuzz.errors import UsageError, one_line
 from fuzz.files import lock_folder
+from fuzz.text import clean_text
 
 READ_SECONDS = 1.0
 """Seconds that an actor waits for events of its host."""
@@ -190,7 +191,7 @@ class RayHosts(RemoteHosts):
         except self._ray.exceptions.RayError as error:
             if method == "start":
                 self._drop(number)
-            self._events.append((number, HostDied(one_line(error)[:LONGEST_REASON])))
+            self._events.append((number, HostDied(clean_text(one_line(error), LONGEST_REASON))))
             return
         if method == "start":
             self._pids[number] = value

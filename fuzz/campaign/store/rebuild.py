@@ -50,6 +50,8 @@ def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> Finding:
         diagnosis="; ".join(entry.provenance.diagnosis),
         first_seen=wall,
         last_seen=wall,
+        severity=entry.severity or "",
+        input_class=entry.grade.input_class if entry.grade else "",
     )
 
 

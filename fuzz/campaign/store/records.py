@@ -144,7 +144,8 @@ class Statistic:
 class Finding:
     """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
 
-    `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``.
+    `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``. `severity` and
+    `input_class` are empty where it is not graded.
     """
 
     id: str
@@ -165,6 +166,8 @@ class Finding:
     last_seen: float
     hits: int = 0
     replayed: str = ""
+    severity: str = ""
+    input_class: str = ""
 
 
 @dataclass(frozen=True)

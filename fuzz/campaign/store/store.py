@@ -193,7 +193,7 @@ class Store:
     ) -> list[Finding]:
         """Findings, the one seen last first. `text` stands in id, message or diagnosis; `campaign` saw them.
 
-        `equal` may be any of corpus, target, oracle, output, symptom, verdict, status, planted, replayed.
+        `equal` may be any of corpus, target, oracle, output, symptom, severity, verdict, status, planted, replayed.
         """
         order = [FINDINGS.c.last_seen.desc(), FINDINGS.c.id]
         where = _matching(campaign, text, equal)

@@ -17,7 +17,9 @@ from fuzz.model.finding import Element, Finding
 from fuzz.model.layout import Layout
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, Patched, Recipe, Values
+from fuzz.model.severity import INPUT_CLASSES, SEVERITIES, Grade, TypicalCase
 
 ELEMENTS = 1 << 26
 """Stored elements of all tensors of the largest case that is read."""
@@ -32,6 +34,7 @@ REACH = 40
 MAX_LAUNCH_OPTION = (1 << 31) - 1
 EXPRESSION = 200
 """Characters of the longest size expression."""
+RATE = re.compile("([0-9]{1,9})/([1-9][0-9]{0,8})", re.ASCII)
 WORDS = re.compile(r"(0x[0-9a-f]{1,16}( 0x[0-9a-f]{1,16})*)?")
 NUMBER = re.compile(r"-?(inf|nan|[0-9]{1,300}(\.[0-9]{1,300})?(e[+-]?[0-9]{1,4})?)")
 
@@ -47,7 +50,7 @@ def loads(data: bytes, *, digest: bool = True) -> Entry:
 
 
 def _entry(value: Any, digest: bool) -> Entry:
-    allowed = "format target planted status why digest case finding seen"
+    allowed = "format target planted status why digest case finding grade seen"
     fields = mapping(value, "an entry", allowed, needed="target status digest case")
     status = text(fields["status"], "status")
     if status not in STATUSES:
@@ -64,10 +67,36 @@ def _entry(value: Any, digest: bool) -> Entry:
         provenance=Provenance.parse(
             {key: text(value, key) for key, value in mapping(fields.get("seen", {}), "seen").items()}
         ),
+        grade=_grade(fields["grade"], case.target) if "grade" in fields else None,
     )
     if digest and entry.digest != text(fields["digest"], "digest"):
         raise CorpusError(f"digest is {shorten(fields['digest'])}, but the case's bytes give {entry.digest!r}")
     return entry
+
+
+def _grade(value: Any, target: str) -> Grade:
+    keys = "severity input_class typical eager_ratio eager_dtype reason"
+    fields = mapping(value, "grade", keys, needed="severity input_class")
+    severity, input_class = text(fields["severity"], "severity"), text(fields["input_class"], "input_class")
+    for one, known in ((severity, SEVERITIES), (input_class, INPUT_CLASSES)):
+        if one not in known:
+            raise CorpusError(f"{shorten(one)} is not one of {', '.join(known)}")
+    return Grade(
+        severity,
+        input_class,
+        _typical(fields["typical"], target) if "typical" in fields else None,
+        _number(fields["eager_ratio"], "eager_ratio") if "eager_ratio" in fields else None,
+        text(fields.get("eager_dtype", ""), "eager_dtype"),
+        text(fields.get("reason", ""), "reason"),
+    )
+
+
+def _typical(value: Any, target: str) -> TypicalCase:
+    fields = mapping(value, "typical", "rate case finding", needed="rate case finding")
+    case, rate = _case(fields["case"], target), RATE.fullmatch(text(fields["rate"], "rate"))
+    if rate is None or int(rate[1]) > int(rate[2]):
+        raise CorpusError(f"the rate of the typical case is {shorten(fields['rate'])}, not a number of draws, as 37/60")
+    return TypicalCase(case, _finding(fields["finding"], len(case.calls)), Rate(int(rate[1]), int(rate[2])))
 
 
 def _case(value: Any, target: str) -> Case:

@@ -14,7 +14,8 @@ from yaml.constructor import BaseConstructor
 
 from fuzz.errors import CorpusError
 
-FORMAT = "fuzz-case/1"
+FORMAT, GRADED_FORMAT = "fuzz-case/1", "fuzz-case/2"
+"""The format of an entry, and of one with a grade, which versions that know no grades must refuse."""
 UNKNOWN = "unknown"
 """Stands for the digest of what is not kept."""
 LARGEST = 1 << 20
@@ -99,8 +100,10 @@ def fields_of(data: bytes) -> Any:
     if not source.strip():
         raise CorpusError("the file is empty")
     first = source.splitlines()[0]
-    if first != f"format: {FORMAT}":
-        raise CorpusError(f"line 1 is {shorten(first)}, not 'format: {FORMAT}'; a newer version may read it")
+    if first not in (f"format: {FORMAT}", f"format: {GRADED_FORMAT}"):
+        raise CorpusError(
+            f"line 1 is {shorten(first)}, not 'format: {FORMAT}' or {GRADED_FORMAT[-1]}; a newer version may read it"
+        )
     return parse(SURROGATE.sub(lambda escape: "\\" * bool(escape[1]) + escape[0], source), TextLoader)
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-from fuzz.corpus.codec.strict import FORMAT, UNKNOWN
-from fuzz.model.case import Argument, Call, Scalar
+from fuzz.corpus.codec.strict import FORMAT, GRADED_FORMAT, UNKNOWN
+from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dtypes import decimal, hex_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Element
+from fuzz.model.finding import Element, Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Exact, Patched, Values
+from fuzz.model.severity import Grade
 
 COMMENTED = 16
 """Bits whose decimal values are written in a comment."""
@@ -20,7 +21,7 @@ SPECIAL = re.compile(r"[^\w ./+()-]|^[ -]|^$| $", re.ASCII)
 
 def dumps(entry: Entry, *, digest: bool = True) -> str:
     """The entry's text; loads(dumps(entry).encode()) == entry. Without its digest it is text for one run only."""
-    lines = [f"format: {FORMAT}", f"target: {entry.case.target}"]
+    lines = [f"format: {GRADED_FORMAT if entry.grade else FORMAT}", f"target: {entry.case.target}"]
     if entry.planted:
         lines.append(f"planted: {entry.planted}")
     lines += [
@@ -28,19 +29,40 @@ def dumps(entry: Entry, *, digest: bool = True) -> str:
         f"why: {_quote(entry.why)}",
         f"digest: {_quote(entry.digest if digest else UNKNOWN)}",
     ]
-    lines += ["case:", "  calls:"]
-    for call in entry.case.calls:
-        lines += _call_lines(call)
-    if entry.case.split:
-        split = entry.case.split
-        lines.append(
-            f"  split: {{start: {split.start}, length: {split.length}, before: {split.before}, after: {split.after}}}"
-        )
+    lines += _case_lines(entry.case)
     if entry.finding:
-        lines += _finding_lines(entry)
+        lines += _finding_lines(entry.finding)
+        if entry.also:
+            lines.append(f"  also: [{', '.join(_quote(text) for text in entry.also)}]")
+    if entry.grade:
+        lines += _grade_lines(entry.grade)
     if seen := entry.provenance.fields():
         lines += ["seen:", *(f"  {key}: {_quote(value)}" for key, value in seen.items())]
     return "\n".join(lines) + "\n"
+
+
+def _grade_lines(grade: Grade) -> list[str]:
+    lines = ["grade:", f"  severity: {grade.severity}", f"  input_class: {grade.input_class}"]
+    if grade.eager_ratio is not None:
+        lines += [f"  eager_ratio: {grade.eager_ratio!r}", f"  eager_dtype: {grade.eager_dtype}"]
+    if grade.reason:
+        lines.append(f"  reason: {_quote(grade.reason)}")
+    if grade.typical:
+        lines += ["  typical:", f"    rate: {grade.typical.rate}"]
+        lines += [f"    {line}" for line in _case_lines(grade.typical.case) + _finding_lines(grade.typical.finding)]
+    return lines
+
+
+def _case_lines(case: Case) -> list[str]:
+    lines = ["case:", "  calls:"]
+    for call in case.calls:
+        lines += _call_lines(call)
+    if case.split:
+        split = case.split
+        lines.append(
+            f"  split: {{start: {split.start}, length: {split.length}, before: {split.before}, after: {split.after}}}"
+        )
+    return lines
 
 
 def _call_lines(call: Call) -> list[str]:
@@ -86,9 +108,7 @@ def _values_lines(values: Values) -> list[str]:
     return [f'recipe: "{values.text()}"']
 
 
-def _finding_lines(entry: Entry) -> list[str]:
-    finding = entry.finding
-    assert finding is not None
+def _finding_lines(finding: Finding) -> list[str]:
     lines = [
         "finding:",
         f"  oracle: {finding.oracle}",
@@ -105,8 +125,6 @@ def _finding_lines(entry: Entry) -> list[str]:
     if finding.elements:
         lines.append("  elements:")
         lines += [f"  - {_element_text(element)}" for element in finding.elements]
-    if entry.also:
-        lines.append(f"  also: [{', '.join(_quote(text) for text in entry.also)}]")
     return lines
 
 

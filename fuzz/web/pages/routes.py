@@ -16,6 +16,7 @@ from fuzz.errors import CorpusError
 from fuzz.model.entry import STATUSES, Entry
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.severity import SEVERITIES
 from fuzz.report.text import replay_command
 from fuzz.web import api, formatting
 from fuzz.web.api import TheCampaign, TheEntry, TheService
@@ -72,6 +73,7 @@ def findings(request: Request, service: TheService, filters: Annotated[Filters, 
     choices = {
         "target": sorted({finding.target for finding in every}),
         "oracle": [name for name in ORACLE_NAMES if any(finding.oracle == name for finding in every)],
+        "severity": list(reversed(SEVERITIES)),
         "verdict": list(VERDICTS),
         "status": list(STATUSES),
         "planted": sorted({finding.planted for finding in every if finding.planted}),

@@ -11,7 +11,8 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import case_lines, verdict_lines
+from fuzz.report.text import case_lines, severity_lines, verdict_lines
+from fuzz.text import shell_quote
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
@@ -48,6 +49,16 @@ class EntryView:
     @property
     def case(self) -> str:
         return "\n".join(case_lines(self.entry.case))
+
+    @property
+    def severity(self) -> str:
+        """The severity with its reasons and the typical case; empty where it is not graded."""
+        return "\n".join(severity_lines(self.entry.grade)) if self.entry.grade else ""
+
+    @property
+    def typical_command(self) -> str:
+        """The command that prints the program of the typical case."""
+        return f"fuzz show --script --typical {shell_quote(self.path)}"
 
     @property
     def diagnosis(self) -> tuple[str, ...]:

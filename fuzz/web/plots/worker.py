@@ -19,7 +19,7 @@ from fuzz.model.dtypes import Bits, DType, from_bits, to_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.model.outcome import Returned, describe
+from fuzz.model.outcome import NotRun, OutOfMemory, Returned, describe
 from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
@@ -114,7 +114,9 @@ class PlotWorker:
             return PlotResult(why=f"nothing to draw: the case ends its process ({entry.finding.symptom})")
         outcome = run(self.target, self.launcher, entry.case.calls, self.backend)
         if not isinstance(outcome, Returned):
-            return PlotResult(why=f"nothing to draw: {describe(outcome)}")
+            # What a full machine ends may run later.
+            busy = isinstance(outcome, NotRun | OutOfMemory)
+            return PlotResult(why=f"nothing to draw: {describe(outcome)}", failed=busy)
         if self.target.reference is None:
             return PlotResult(why="nothing to draw: the target has no reference")
         try:

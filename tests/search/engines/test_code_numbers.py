@@ -47,7 +47,9 @@ def inner(number):
 
 
 def test_code_is_followed_through_kernels_and_helpers() -> None:
-    assert [function.__name__ for function in find_functions(launches)] == ["launches", "compares", "inner", "helper"]
+    first, *called, last = (function.__name__ for function in find_functions(launches))
+    # Where a comprehension's names stand among the others depends on Python's version.
+    assert (first, sorted(called), last) == ("launches", ["compares", "inner"], "helper")
     assert {LIMIT, 640, 4242, 4097, 1e-8, 1459, 25.5, 0x90, 0x42F6E979, 77.5, 5, 6} <= set(find_numbers(launches))
     assert not {"a", "Takes 17 of them.", 17, True} & {number for number in find_numbers(launches) if number != 1}
 

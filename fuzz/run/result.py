@@ -1,0 +1,34 @@
+"""Holds the result of a run of one target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from fuzz.run.options import RunOptions
+from fuzz.search.statistics import RunStatistics
+from fuzz.triage.bug import Bug
+
+NOTHING_RAN = "the time ended before the first case had run: starting takes seconds, and more on a busy machine"
+
+
+@dataclass
+class Result:
+    """The result of a run: the bugs that it hit, known ones among them, and its statistics.
+
+    `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
+    was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
+    `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
+    """
+
+    options: RunOptions
+    backend: str
+    statistics: RunStatistics
+    bugs: list[Bug]
+    seconds: float
+    interrupted: bool = False
+    unconfirmed: int = 0
+    calls_cut_off: int = 0
+    disagreements_cut_off: int = 0
+    engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    profile: Mapping[str, float] = field(default_factory=dict)

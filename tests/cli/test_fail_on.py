@@ -1,0 +1,74 @@
+"""Which findings make the command end with 1."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bugs import make_bug
+
+import fuzz.cli.run as run_module
+from fuzz.campaign.store.rebuild import finding_of
+from fuzz.cli.campaign import counts
+from fuzz.errors import UsageError
+from fuzz.model.case import Case
+from fuzz.model.entry import Entry
+from fuzz.model.severity import Grade
+from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
+from fuzz.search.statistics import RunStatistics
+from fuzz.target.spec import Target
+
+GRADES = {"high": Grade("high", "ordinary"), "medium": Grade("medium", "layout"), "low": Grade("low", "extreme")}
+
+
+@pytest.mark.parametrize(
+    ("grade", "options", "code"),
+    [
+        ("low", {}, 0),
+        ("medium", {}, 1),
+        ("high", {}, 1),
+        ("", {}, 1),
+        ("low", {"fail_on": "low"}, 1),
+        ("medium", {"fail_on": "high"}, 0),
+        ("", {"fail_on": "high"}, 0),
+        ("high", {"fail_on": "high"}, 1),
+        ("", {"fail_on": "high", "planted": "erf_saturates"}, 1),
+        ("high", {"only_new": True}, 0),
+        ("high", {"accepted": True}, 0),
+    ],
+)
+def test_a_run_ends_with_1_for_findings_at_or_above_the_threshold(
+    case: Case, gelu: Target, grade: str, options: dict[str, Any], code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = "only_new" in options
+    bug = make_bug(case, "dx", known=known, accepted=options.pop("accepted", False), grade=GRADES.get(grade))
+
+    def fuzz(options: RunOptions, notification: str) -> tuple[Target, Result]:
+        return gelu, Result(options, "cpu", RunStatistics(), [bug], 1.0)
+
+    monkeypatch.setattr(run_module, "fuzz", fuzz)
+    assert run_module.run("gelu_bw", **options) == code
+
+
+def test_another_severity_is_refused() -> None:
+    with pytest.raises(UsageError, match="low, medium, high, not 'none'"):
+        RunOptions("gelu_bw", fail_on="none")
+
+
+@pytest.mark.parametrize(
+    ("severity", "planted", "fail_on", "counted"),
+    [
+        ("low", "", "medium", False), ("low", "", "low", True), ("medium", "", "medium", True),
+        ("", "", "medium", True), ("", "", "high", False), ("", "bessel", "high", True),
+    ],
+)  # fmt: skip
+def test_a_campaign_counts_findings_as_a_run_does(
+    entry: Entry, tmp_path: Path, severity: str, planted: str, fail_on: str, counted: bool
+) -> None:
+    grade = Grade(severity, "extreme") if severity else None
+    saved = finding_of(replace(entry, grade=grade, planted=planted), tmp_path / "t" / "x.yaml", tmp_path, 0.0)
+    assert counts(saved, fail_on) == counted
+    assert counts(None, fail_on)
