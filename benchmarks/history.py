@@ -1,6 +1,6 @@
 """Bugs of real releases: the targets of liger-kernel and fla-core against the release that has each and the next.
 
-python benchmarks/history.py [--only ID]... [--seconds N] [--write FILE]
+python -m benchmarks.history [--only ID]... [--seconds N] [--write FILE]
 
 Each release is downloaded once as a wheel and unpacked; the targets import it, since it stands first on PYTHONPATH. A
 bug is found where a finding on the release that has it no longer shows itself on the one that repaired it. The latter
@@ -22,15 +22,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.document import replace_between_marks
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.target.loader import load
-from fuzz.triage.conditions import describe_triggers, non_defaults
+from fuzz.triage.conditions import non_defaults
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".history"
 OTHERS = "Found on the fixed releases as well, each a cause of its own, with what mpmath says of wrong values:\n\n"
-START, END = "<!-- history: written by make history -->", "<!-- /history -->"
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def fuzz(release: Path, *arguments: str) -> Any:
 
 def signature(found: dict[str, Any], target: str) -> tuple[str, ...]:
     """What tells causes apart: the oracle, the outputs, the symptom, and what triggers it."""
-    return found["oracle"], found["output"], found["symptom"], *describe_triggers(case_of(found), load(target))
+    return found["oracle"], found["output"], found["symptom"], *sorted(non_defaults(case_of(found), load(target)))
 
 
 def case_of(found: dict[str, Any]) -> Case:
@@ -195,16 +195,14 @@ def others(rows: list[dict[str, Any]]) -> str:
 
 
 def write(path: Path) -> None:
-    """Puts the table of everything measured so far between the markers of a document."""
+    """Puts the table of everything measured so far into a document."""
     places = [STORE / f"{bug.id}.json" for bug in BUGS]
     rows = [json.loads(place.read_text(encoding="utf-8")) for place in places if place.is_file()]
     found = sum(one["found"] for one in rows)
     times = ", ".join(str(one) for one in sorted({one["seconds"] for one in rows}))
     head = f"{found} of {len(BUGS)} found, {len(rows)} run, for {times} s on the release and as long on the fixed one."
-    before, _, rest = path.read_text(encoding="utf-8").partition(START)
-    after = rest.partition(END)[2]
-    body = "\n\n".join(part for part in (head, table(rows), others(rows)) if part)
-    path.write_text(f"{before}{START}\n\n{body}\n\n{END}{after}", encoding="utf-8")
+    parts = (head, table(rows), others(rows))
+    replace_between_marks(path, "history", "\n\n".join(part for part in parts if part))
 
 
 def main() -> None:

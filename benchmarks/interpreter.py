@@ -51,7 +51,7 @@ def warm_launch(repeats: int) -> float:
 
 def first_launches() -> list[float]:
     """Seconds of the first launch of each built-in target's kernels in this process, imports excluded."""
-    import fuzz.oracles.preload  # noqa: F401
+    import fuzz.oracles.execution.preload  # noqa: F401
     from fuzz.backends import cpu
     from fuzz.target.loader import load
 
@@ -87,7 +87,7 @@ def measure(what: str) -> object:
         return first_launches()
     from fuzz.backends import cpu
 
-    with cpu.active():
+    with cpu.active(), cpu.knobs.set(compiler="optimising"):
         return warm_launch(2003)
 
 

@@ -19,11 +19,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.document import replace_between_marks
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks" / "needles"
 KEPT = ROOT / ".needles"
 ENGINES = ("random", "evolve", "atheris", "auto")
-START, END = "<!-- needles -->", "<!-- end of needles -->"
 
 
 def needles() -> dict[str, str]:
@@ -87,14 +88,6 @@ def missed(results: dict[tuple[str, str], list[dict[str, Any]]], engines: list[s
     return lines
 
 
-def write(path: Path, lines: list[str]) -> None:
-    """Puts the lines between the marks of a document."""
-    text = path.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    path.write_text("\n".join([before + START, "", *lines, "", END + after]), encoding="utf-8")
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
@@ -122,7 +115,7 @@ def main() -> None:
     lines = [how, "", *table(results, engines, names), "", *missed(results, engines, names)]
     print("\n".join(lines))
     if asked.write:
-        write(asked.write, lines)
+        replace_between_marks(asked.write, "needles", "\n".join(lines))
 
 
 if __name__ == "__main__":

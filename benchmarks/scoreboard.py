@@ -28,11 +28,11 @@ from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.oracles import SAMPLED
-from fuzz.oracles.comparison.elements import SAFETY, compare_elements, error_bounds, half_ulp
+from fuzz.oracles.comparison.elements import compare_elements, error_bounds, half_ulp
 from fuzz.oracles.comparison.expected import evaluate_reference, reference_inputs
 from fuzz.oracles.examine import examine
 from fuzz.oracles.execution.examination import Examination
-from fuzz.reference.envelope import Expected
+from fuzz.reference.envelope import SAFETY, Expected
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target

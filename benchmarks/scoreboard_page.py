@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuzz.oracles.comparison.elements import SAFETY
+from fuzz.reference.envelope import SAFETY
 
 if TYPE_CHECKING:
     from scoreboard import Board

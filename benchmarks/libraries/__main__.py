@@ -1,10 +1,10 @@
 """liger-kernel and fla-core through their own launchers on CPU tensors, forward and backward.
 
-python benchmarks/libraries [--library NAME]... [--write FILE]
+python -m benchmarks.libraries [--library NAME]... [--write FILE]
 
 Sweeps every operation of `liger*.py` and `fla*.py` in two processes with an empty Triton cache, then again with that
 cache; runs some of them on Triton's interpreter; prints a table. With `--write` the table takes the place of what
-stands between the markers in FILE.
+stands between the marks in FILE.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from table import between_markers, headline, timings, written
+from benchmarks.document import replace_between_marks
+from benchmarks.libraries.table import headline, timings, written
 
-HERE = Path(__file__).parent
 PACKAGES = {"liger": "liger-kernel", "fla": "fla-core"}
+MEASURE = [sys.executable, "-m", "benchmarks.libraries.measure"]
 PROCESSES = 2
 TIMED = {
     "liger": ("rms_norm", "layer_norm", "softmax", "swiglu", "rope", "cross_entropy", "jsd", "kl_div"),
@@ -38,7 +39,15 @@ def sweep(library: str, folder: Path, cache: Path, *arguments: str, processes: i
     environment = os.environ | {"TRITON_CACHE_DIR": str(cache), "TORCH_COMPILE_DISABLE": "1"} | extra
     started = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "measure.py"), library, str(folder), "--part", f"{part}/{processes}"]
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.libraries.measure",
+                library,
+                str(folder),
+                "--part",
+                f"{part}/{processes}",
+            ]
             + list(arguments),
             env=environment,
             stdout=subprocess.PIPE,
@@ -83,8 +92,7 @@ def main() -> None:
         print(head, body, sep="\n\n", flush=True)
         texts.append(f"{head}\n\n{body}")
     if options.write:
-        text = options.write.read_text(encoding="utf-8")
-        options.write.write_text(between_markers(text, "\n\n".join(texts)), encoding="utf-8")
+        replace_between_marks(options.write, "libraries", "\n\n".join(texts))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from fla.ops import (
     simple_gla,
 )
 from fla_modules import operation
-from operations import Check, Draw, check
+
+from benchmarks.libraries.operations import Check, Draw, check
 
 HALF = (torch.bfloat16, torch.float16)
 

@@ -9,7 +9,8 @@ from fla.modules.norm import fused_norm_gate, l2norm, layernorm, layernorm_gated
 from fla.modules.rotary.ops import rotary_embedding
 from fla.modules.token_shift import token_shift
 from fla.ops.utils import chunk_global_cumsum, chunk_local_cumsum, mean_pooling, softmax_fwd
-from operations import Check, Draw, Registry, check
+
+from benchmarks.libraries.operations import Check, Draw, Registry, check
 
 operation = Registry()
 EPS = 1e-5

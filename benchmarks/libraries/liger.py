@@ -12,7 +12,8 @@ from liger_kernel.ops import swiglu as swiglu_module
 from liger_kernel.ops.mhc import mhc_sinkhorn_bwd
 from liger_kernel.ops.swiglu import LigerFusedGateUpSiLUMulFunction
 from liger_kernel.ops.tiled_mlp import apply_tiled_mlp
-from operations import Check, Draw, Registry, check
+
+from benchmarks.libraries.operations import Check, Draw, Registry, check
 
 operation = Registry()
 EPS = 1e-6

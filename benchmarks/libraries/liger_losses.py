@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from liger import operation, ops
 from liger_kernel.ops.grpo_loss import GrpoLossFunction
-from operations import Check, Draw, check
+
+from benchmarks.libraries.liger import operation, ops
+from benchmarks.libraries.operations import Check, Draw, check
 
 
 def tokens(draw: Draw) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Runs operations of one library in this process and says what happened, one JSON line for each.
 
-python measure.py LIBRARY FOLDER [--part K/N] [--only NAME]... [--dtypes float32,...] [--repeat N] [--limit S]
+python -m benchmarks.libraries.measure LIBRARY FOLDER [--part K/N] [--only NAME]... [--dtypes float32,...]
+    [--repeat N] [--limit S]
 
 Outputs of float32 calls of the first shape are kept in FOLDER, for comparison with the other way of running kernels:
 TRITON_INTERPRET=1 makes this process run Triton's interpreter.
@@ -24,8 +25,8 @@ from typing import Any
 
 import torch
 import triton
-from operations import SHAPES, Check, Draw, Operation
 
+from benchmarks.libraries.operations import SHAPES, Check, Draw, Operation
 from fuzz.backends import cpu
 
 LIBRARIES = {"liger": ("liger", "liger_losses"), "fla": ("fla_modules", "fla_attention")}
@@ -35,7 +36,7 @@ Tensors = list[torch.Tensor]
 
 def operations(library: str) -> list[Operation]:
     """Imports the library: it asks for a device while it does."""
-    registries = [importlib.import_module(module).operation for module in LIBRARIES[library]]
+    registries = [importlib.import_module(f"benchmarks.libraries.{module}").operation for module in LIBRARIES[library]]
     return [one for registry in dict.fromkeys(registries) for one in registry.operations]
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import disagreement
+
+from benchmarks.libraries.measure import disagreement
 
 Found = dict[str, Any]
-START, END = "<!-- libraries: written by make libraries -->", "<!-- /libraries -->"
 
 
 def calls(found: list[Found]) -> list[Found]:
@@ -87,12 +87,3 @@ def timings(fast: list[Found], slow: list[Found]) -> str:
             cells = f"{one['warm'] * 1e3:.2f} | {other * 1e3:.0f} | {other / one['warm']:.0f}"
             lines.append(f"| {one['name']} | {cells} |")
     return "\n".join(lines)
-
-
-def between_markers(text: str, new: str) -> str:
-    """The text with what stands between the markers replaced."""
-    before, _, rest = text.partition(START)
-    _, end, after = rest.partition(END)
-    if not end:
-        raise SystemExit(f"the markers {START} and {END} are missing")
-    return f"{before}{START}\n\n{new}\n\n{END}{after}"

@@ -26,12 +26,12 @@ from queue import Queue
 from statistics import median, median_low
 from typing import Any
 
+from benchmarks.document import replace_between_marks
 from fuzz.target.loader import load
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGETS = ("layernorm_bw", "gelu_bw", "softmax", "rms_norm", "matmul", "silu")
 PEERS = {"unit": "unit test", "properties": "Hypothesis", "coverage": "Atheris", "fuzz": "fuzz run"}
-START, END = "<!-- peers -->", "<!-- end of peers -->"
 Told = dict[str, Any]
 Run = tuple[str, str, str, int]
 """Tool, target, planted bug (empty for the good kernel) and seed."""
@@ -147,12 +147,6 @@ def elements(runs: list[Told]) -> float:
     return median([run["elements"] for run in runs if run["found"] and run.get("alone", True)] or [float("inf")])
 
 
-def write(path: Path, lines: list[str]) -> None:
-    """Puts the lines between the marks of a document."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(START)
-    path.write_text("\n".join([before + START, "", *lines, "", END + rest.partition(END)[2]]), encoding="utf-8")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -181,7 +175,7 @@ def main() -> None:
         lines += ["", beside_the_best(results, [pair for pair in bugs if pair[1]], peers)]
     print("\n".join(lines))
     if asked.write:
-        write(asked.write, lines)
+        replace_between_marks(asked.write, "peers", "\n".join(lines))
 
 
 if __name__ == "__main__":

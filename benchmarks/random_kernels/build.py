@@ -1,5 +1,5 @@
 """From kernels to functions that run them: Triton's front end and the backend's passes and translation for each, then
-one C file and one call of the C compiler for all."""
+one C file and one call of the C compiler for all; with the knob `compiler` at `quick`, each in process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from triton.compiler import ASTSource
 from fuzz.backends.cpu.codegen.prelude import PRELUDE
 from fuzz.backends.cpu.runtime.compiler import build
 from fuzz.backends.cpu.runtime.driver import TARGET
+from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler, make_c, make_ttir
+from fuzz.backends.triton_host.knobs import knobs
 
 from .dtypes import DTYPES
 from .evaluate import Memory
@@ -114,6 +116,10 @@ def load(batch: Sequence[Compiled]) -> None:
 
 def link(batch: Sequence[Compiled]) -> None:
     if not batch:
+        return
+    if knobs.compiler == "quick":
+        for item in batch:
+            item.function = load_kernel(item.kernel.name, item.c)
         return
     with tempfile.NamedTemporaryFile(prefix="random-kernels-", suffix=".so") as file:
         file.write(build(joined(batch), batch[0].kernel.name, max(len(item.c) for item in batch)))

@@ -15,12 +15,13 @@ import resource
 import runpy
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from xml.etree import ElementTree
@@ -43,29 +44,33 @@ LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
 DISK = 24 << 20
+ADDRESS_SPACE = 4 << 30
 HOSTILE_CASES = 60 * 19
 """Cases of the campaign over hostile launchers: enough for each to get one element several times."""
-ATTACKS = 30 * 44
+ATTACKS = 30 * 45
 """Attacks on workers: 30 rounds of the tests that make them."""
 MARK = "FUZZ_FAULTS_MARK"
 """The variable by which processes of a campaign are known that have left it."""
 KINDS = (
     "campaign", "host", "worker", "database",
-    "full disk", "file size limit", "clock", "two campaigns", "kernels", "hostile", "attacks", "node",
+    "locked store", "full disk", "file size limit", "address space", "clock", "two campaigns", "kernels", "hostile",
+    "attacks", "node",
 )  # fmt: skip
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
     "host": "`kill -9` of a host, the process of a slice",
     "worker": "`kill -9` of a worker, in which kernels run",
     "database": "PostgreSQL stopped for a moment, or its connections ended",
+    "locked store": "another process holds the store (SQLite) for up to 20 s",
     "full disk": "a full disk (tmpfs), then room again and `--resume`",
     "file size limit": "no file can grow (RLIMIT_FSIZE), then it can and `--resume`",
+    "address space": "4 GiB of address space for each process (RLIMIT_AS)",
     "clock": "the wall clock jumps by up to 30 years at each look, both ways",
     "two campaigns": "two campaigns on one corpus, at once",
     "node": "`kill -9` of a Ray node, on which the campaign's workers run; another one comes",
     "kernels": "kernels that segfault, leave, hang, fill memory or assert, one of each",
     "hostile": "a campaign over launchers that attack their process, one of each",
-    "attacks": "attacks on a worker, its channel and its parents (tests/worker), 30 rounds of each",
+    "attacks": "attacks on a worker, its channel and its parents (tests/worker)",
 }
 
 
@@ -313,6 +318,24 @@ def run_with_jumping_clock(trial: Trial, counts: FaultCounts) -> None:
     trial.end(counts)
 
 
+def run_in_little_address_space(trial: Trial, counts: FaultCounts) -> None:
+    trial.start("prlimit", f"--as={ADDRESS_SPACE}", FUZZ, "campaign", str(trial.config), "--resume")
+    counts.times += 1
+    trial.end(counts)
+
+
+def lock_store(trial: Trial) -> bool:
+    """Holds the store for some seconds, as another writer does."""
+    store = trial.folder / "store.sqlite"
+    if not store.exists():
+        return False
+    with closing(sqlite3.connect(store, timeout=60, isolation_level=None)) as connection:
+        connection.execute("BEGIN EXCLUSIVE")
+        time.sleep(trial.rng.uniform(1, 20))
+        connection.execute("ROLLBACK")
+    return True
+
+
 def run_two_campaigns(trial: Trial, counts: FaultCounts) -> None:
     other = Trial(trial.folder, trial.store, trial.rng, "other")
     trial.start()
@@ -429,12 +452,15 @@ def inject_kind(kind: str, trial: Trial, counts: FaultCounts, left: int, server:
         inject_faults(trial, counts, left, kill_process(hosts), (1, 12))
     elif kind == "worker":
         inject_faults(trial, counts, left, kill_process(workers), (0.5, 3))
+    elif kind == "locked store":
+        inject_faults(trial, counts, left, lock_store, (1, 8))
     elif server is not None:
         inject_faults(trial, counts, left, interrupt_database(server), (1, 6))
     else:
         others = {
             "full disk": fill_disk,
             "file size limit": forbid_file_growth,
+            "address space": run_in_little_address_space,
             "clock": run_with_jumping_clock,
             "two campaigns": run_two_campaigns,
         }

@@ -256,8 +256,9 @@ def ask(arguments: list[str]) -> str:
 
 def why_broken(code: int, out: str, err: str, *, is_script: bool) -> str:
     if code == 2:
-        told = [line for line in err.splitlines() if line.startswith("fuzz: ")]
-        clear = told and sum(not line.startswith("fuzz: skipped ") for line in told) <= 1 and "Traceback" not in err
+        complaints = [line for line in err.splitlines() if line.startswith("fuzz: ")]
+        lasting = [line for line in complaints if not line.startswith("fuzz: skipped ")]
+        clear = complaints and len(lasting) <= 1 and "Traceback" not in err
         return "" if clear else f"exit 2 without one clear line: {err[-200:]}"
     if code not in (0, 1):
         return f"exit {code}: {err[-400:]}"

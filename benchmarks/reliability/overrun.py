@@ -15,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fuzz.run.fuzzer import NOTHING_RAN
+from fuzz.run.result import NOTHING_RAN
 
 HERE = Path(__file__).parent
 MARKS = "<!-- overrun -->", "<!-- /overrun -->"
@@ -41,13 +42,19 @@ SUBJECTS: tuple[tuple[str, ...], ...] = (
 
 @dataclass(frozen=True)
 class TimedRun:
-    """One run: what ran, the seconds it was given and took, what its JSON says, and processes that outlived it."""
+    """One run: what ran, the seconds it was given and took, what its JSON says, processes that outlived it, and how
+    many processes wanted a processor on average when it ended.
+
+    `gone` is when the last process had ended that the run killed, which may have gigabytes of memory to give back.
+    """
 
     subject: str
     seconds: float
     taken: float
+    gone: float
     value: dict[str, object]
     left: int
+    load: float
 
     @property
     def overrun(self) -> float:
@@ -75,12 +82,18 @@ def run(subject: tuple[str, ...], seconds: float, seed: int, cold: bool) -> Time
         command = [sys.executable, "-m", "fuzz", "run", *subject, "--backend", "cpu", "--json"]
         command += ["--seconds", f"{seconds:g}", "--seed", str(seed), "--corpus", f"{folder}/found"]
         start = time.monotonic()
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        taken = time.monotonic() - start
-        if done.returncode not in (0, 1) and NOTHING_RAN not in done.stderr:
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stderr}")
-        value = json.loads(done.stdout) if done.stdout else {}
-        return TimedRun(" ".join(subject), seconds, taken, value, processes_with(mark))
+        with Path(folder, "out").open("wb") as out, ThreadPoolExecutor(1) as pool:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.PIPE, env=environment, text=True)
+            assert process.stderr
+            # Every process of the run holds the pipe.
+            errors = pool.submit(process.stderr.read)
+            code, taken = process.wait(), time.monotonic() - start
+            text, gone = errors.result(), time.monotonic() - start
+        if code not in (0, 1) and NOTHING_RAN not in text:
+            raise RuntimeError(f"{command} ended with {code}: {text}")
+        result = Path(folder, "out").read_text()
+        value = json.loads(result) if result else {}
+        return TimedRun(" ".join(subject), seconds, taken, gone, value, processes_with(mark), os.getloadavg()[0])
 
 
 def processes_with(mark: str) -> int:
@@ -98,19 +111,24 @@ def line(timed: TimedRun) -> str:
     findings: Any = value.get("findings", [])
     unfinished = sum(bool(found["cut_off"]) for found in findings)
     counts = f"{value.get('cases', 'no')} cases, {len(findings)} findings, {unfinished} not yet shrunk"
-    head = f"{timed.overrun:+7.1%}  {timed.taken:6.1f} s of {timed.seconds:g}  {timed.subject}"
-    return f"{head}: {counts}, cut off {value.get('cut_off')}, processes left {timed.left}"
+    head = f"{timed.overrun:+7.1%}  {timed.taken:6.1f} s ({timed.gone:.1f} s) of {timed.seconds:g}  {timed.subject}"
+    return f"{head}: {counts}, cut off {value.get('cut_off')}, processes left {timed.left}, load {timed.load:.1f}"
 
 
-def write(path: Path, runs: list[TimedRun], load: int) -> None:
+def write(path: Path, runs: list[TimedRun]) -> None:
     """Puts the table into the document, a row for each length of a run."""
-    rows = ["| seconds | runs | median overrun | worst | processes left |", "|---|---|---|---|---|"]
+    head = "| seconds | runs | median overrun | worst | worst until memory was given back | processes left |"
+    rows = [head, "|---|---|---|---|---|---|"]
     for seconds in sorted({timed.seconds for timed in runs}):
-        alike = [timed for timed in runs if timed.seconds == seconds]
-        overruns = [timed.overrun for timed in alike]
-        left = sum(timed.left for timed in alike)
-        rows.append(f"| {seconds:g} | {len(alike)} | {median(overruns):+.1%} | {max(overruns):+.1%} | {left} |")
-    note = f"On {len(os.sched_getaffinity(0))} processors with {load} processes beside that only compute."
+        same = [timed for timed in runs if timed.seconds == seconds]
+        overruns, gone = [timed.overrun for timed in same], max(timed.gone for timed in same) / seconds - 1
+        left = sum(timed.left for timed in same)
+        rows.append(
+            f"| {seconds:g} | {len(same)} | {median(overruns):+.1%} | {max(overruns):+.1%} | {gone:+.1%} | {left} |"
+        )
+    loads = [timed.load for timed in runs]
+    between = f"a load between {min(loads):.1f} and {max(loads):.1f}, in the median {median(loads):.1f}"
+    note = f"On {len(os.sched_getaffinity(0))} processors with other work beside, at {between}."
     text = path.read_text(encoding="utf-8")
     start, end = (text.index(mark) for mark in MARKS)
     path.write_text(f"{text[:start]}{MARKS[0]}\n" + "\n".join([*rows, "", note]) + f"\n{text[end:]}", encoding="utf-8")
@@ -134,7 +152,7 @@ def main() -> int:
     overruns = [timed.overrun for timed in runs]
     print(f"median {median(overruns):+.1%}, worst {max(overruns):+.1%}")
     if asked.write:
-        write(asked.write, runs, asked.load)
+        write(asked.write, runs)
     held = median(overruns) < MOST_MEDIAN and max(overruns) < MOST_WORST and not any(timed.left for timed in runs)
     return int(not held)
 

@@ -161,7 +161,7 @@ def _sent_pickles() -> Iterator[Callable[[Any], bytes]]:
         assert bytes(data) in pickles, "bytes that are no message are unpickled"
         return pickle.loads(data)
 
-    before, channel.pickle = channel.pickle, SimpleNamespace(loads=load)  # type: ignore[attr-defined]
+    before, channel.pickle = channel.pickle, SimpleNamespace(**{**vars(pickle), "loads": load})  # type: ignore[attr-defined]
     try:
         yield frame
     finally:

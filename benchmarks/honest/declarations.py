@@ -1,0 +1,306 @@
+"""Declares targets of torch's operations from the samples of its own test-suite, none of which needs a line here.
+
+Every sample of an operation's OpInfo is a call. Of a call whose tensors are all floating, the tensors become arguments
+over named dims, and everything else stays as it is. A dim is free where the operation takes other sizes of it; the
+shapes of the results are found by running the operation at several sizes. Each declaration becomes a file of targets,
+which loads without torch's test-suite:
+
+python -m benchmarks.honest.declarations FOLDER
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from itertools import product
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+import torch
+
+DTYPES = ("float32", "bfloat16", "float16")
+CALLS = 2
+"""Calls of an operation, at most: those that come first among calls of different forms."""
+SIZES = ((5, 7, 11, 13), (6, 4, 9, 10), (3, 8, 2, 12), (1, 2, 3, 4))
+"""Sizes of the dims at which a call must work for them to be free; the last ones allow a size of 1."""
+LARGEST = 1 << 16
+"""Elements of the largest argument."""
+MOVES = {"mul.Tensor", "copy_", "clone", "contiguous", "_to_copy", "zeros", "ones", "full", "arange", "fill_.Scalar"}
+"""Operations that nearly every call has, so that they are no reason to take a library's kernels for the call."""
+TENSOR, LIST = "tensor", "list"
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """One call of an operation: the dotted name in torch, its arguments, shapes over dims, and its outputs' shapes.
+
+    An argument is a number, a string, None, {"tensor": name} or {"list": arguments}. `outputs` holds the place of each
+    floating output and its shape over the dims; `gradients` says that all of them can be differentiated.
+    """
+
+    name: str
+    function: str
+    args: list[Any]
+    kwargs: dict[str, Any]
+    shapes: dict[str, list[str]]
+    dims: dict[str, tuple[int, int]]
+    outputs: dict[str, list[str]] = field(default_factory=dict)
+    gradients: bool = False
+    dtypes: tuple[str, ...] = DTYPES
+
+
+def find_function(name: str) -> Callable[..., Any] | None:
+    """The function of a dotted name below torch, or a method of its tensors; None where there is none."""
+    for root in (torch, torch.Tensor):
+        found = reduce(lambda place, part: getattr(place, part, None), name.split("."), root)
+        if callable(found):
+            return found
+    return None
+
+
+def rebuild(value: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """A declared argument with its tensors in place."""
+    if isinstance(value, dict):
+        return tensors[value[TENSOR]] if TENSOR in value else [rebuild(one, tensors) for one in value[LIST]]
+    return value
+
+
+def apply(declaration: Declaration, function: Callable[..., Any], tensors: Mapping[str, torch.Tensor]) -> list[Any]:
+    """The results of the call, as a list."""
+    args = [rebuild(value, tensors) for value in declaration.args]
+    kwargs = {name: rebuild(value, tensors) for name, value in declaration.kwargs.items()}
+    result = function(*args, **kwargs)
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+class NotDeclarable(Exception):
+    """A sample holds what a declaration cannot: a tensor that is not floating, or an object."""
+
+
+def abstract(value: Any, shapes: dict[str, Shape]) -> Any:
+    """An argument of a sample as a declaration has it; the shapes of its tensors are collected."""
+    if isinstance(value, torch.Tensor):
+        if value.dtype != torch.float32 or not value.numel() or value.layout != torch.strided:
+            raise NotDeclarable
+        name = f"x{len(shapes)}"
+        shapes[name] = tuple(value.shape)
+        return {TENSOR: name}
+    if isinstance(value, list | tuple):
+        return {LIST: [abstract(one, shapes) for one in value]}
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    raise NotDeclarable
+
+
+def name_dims(shapes: Mapping[str, Shape], apart: bool) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Shapes over dims, and the sizes of the dims: one for each size above 1, or `apart`, for each axis."""
+    if apart:
+        axes = {f"{key}_{axis}": size for key, shape in shapes.items() for axis, size in enumerate(shape) if size > 1}
+        over = {k: [f"{k}_{i}" if size > 1 else "1" for i, size in enumerate(shape)] for k, shape in shapes.items()}
+        return over, axes
+    sizes = sorted({size for shape in shapes.values() for size in shape if size > 1})
+    names = {size: f"D{place}" for place, size in enumerate(sizes)}
+    over = {key: [names.get(size, str(size)) for size in shape] for key, shape in shapes.items()}
+    return over, {name: size for size, name in names.items()}
+
+
+def shape_of(texts: list[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(sizes[text] if text in sizes else int(text) for text in texts)
+
+
+def attempt(declaration: Declaration, sizes: Mapping[str, int], dtype: torch.dtype) -> list[Any] | None:
+    """The results at these sizes; None where the operation refuses them."""
+    function = find_function(declaration.function)
+    assert function is not None
+    if any(math.prod(shape_of(texts, sizes)) > 1 << 20 for texts in declaration.shapes.values()):
+        return None
+    generator = torch.Generator().manual_seed(0)
+    tensors = {
+        name: torch.rand(shape_of(texts, sizes), generator=generator).to(dtype).requires_grad_()
+        for name, texts in declaration.shapes.items()
+    }
+    try:
+        return apply(declaration, function, tensors)
+    except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError):
+        return None
+
+
+def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Of each dim the least and the largest size: where the operation takes no other sizes, the sample's own."""
+    free: dict[str, int] = {}
+    for place, dim in enumerate(sizes):
+        taken = [attempt(declaration, sizes | {dim: other[place % 4]}, torch.float32) for other in SIZES]
+        if all(one is not None for one in taken[:3]):
+            free[dim] = 1 if taken[3] is not None and attempt(declaration, sizes | {dim: 1}, torch.float32) else 2
+    rank = max([sum(text in free for text in texts) for texts in declaration.shapes.values()], default=1)
+    high = round(LARGEST ** (1 / max(rank, 1)))
+    return {dim: (free[dim], high) if dim in free else (size, size) for dim, size in sizes.items()}
+
+
+def free_sizes(dims: Mapping[str, tuple[int, int]], sizes: tuple[int, ...]) -> dict[str, int]:
+    """A size for each dim: one of these, each for itself as far as they reach, where the dim is free."""
+    count = len(sizes)
+    numbers = ((low, high, sizes[place % count] + place // count) for place, (low, high) in enumerate(dims.values()))
+    return {dim: low if low == high else size for dim, (low, high, size) in zip(dims, numbers, strict=True)}
+
+
+def find_shape(seen: list[tuple[Mapping[str, int], tuple[int, ...]]]) -> list[str] | None:
+    """The shape over dims that results of several sizes have; None where no simple expression fits an axis."""
+    if len({len(shape) for _, shape in seen}) != 1:
+        return None
+    dims = list(seen[0][0])
+    single = [str(seen[0][1][axis]) for axis in range(len(seen[0][1]))]
+    multiples = [f"{factor}*{dim}" for dim, factor in product(dims, (2, 3, 4))]
+    shifted = [f"{dim} {sign} {step}" for dim, sign, step in product(dims, "+-", (1, 2, 3, 4))]
+    pairs = [f"{left}{sign}{right}" for left, right, sign in product(dims, dims, "*+")]
+    halves = [f"{dim}//{factor}" for dim, factor in product(dims, (2, 3))]
+    from fuzz.model.dims import evaluate
+
+    texts = []
+    for axis, constant in enumerate(single):
+        candidates = [constant, *dims, *multiples, *shifted, *pairs, *halves]
+        fits = (text for text in candidates if all(evaluate(text, sizes) == shape[axis] for sizes, shape in seen))
+        text = next(fits, None)
+        if text is None:
+            return None
+        texts.append(text)
+    return texts
+
+
+def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> Declaration | None:
+    """The declaration with its dims, dtypes and outputs; None where it cannot be run or its shapes are not simple.
+
+    One dim must be free, and all of them where they are `apart`: equal sizes of a sample are one dim where the
+    operation needs them equal.
+    """
+    dims = free_dims(declaration, sizes)
+    free = [low < high for low, high in dims.values()]
+    if not any(free) or apart and not all(free):
+        return None
+    seen = []
+    for numbers in SIZES[:3]:
+        chosen = free_sizes(dims, numbers)
+        results = attempt(declaration, chosen, torch.float32)
+        if results is None or not all(isinstance(one, torch.Tensor) for one in results):
+            return None
+        seen.append((chosen, results))
+    outputs: dict[str, list[str]] = {}
+    for place, first in enumerate(seen[0][1]):
+        if any(len(results) <= place for _, results in seen) or first.is_complex() or first.layout != torch.strided:
+            return None
+        texts = find_shape([(chosen, tuple(results[place].shape)) for chosen, results in seen])
+        if texts is None:
+            return None
+        if first.is_floating_point():
+            outputs[str(place)] = texts
+    if not outputs or any(first.dtype not in (torch.float32,) for first in seen[0][1] if first.is_floating_point()):
+        return None
+    gradients = all(seen[0][1][int(place)].requires_grad for place in outputs)
+    fits = [name for name in DTYPES if attempt(declaration, seen[0][0], getattr(torch, name)) is not None]
+    fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
+    return Declaration(**fields)
+
+
+def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:
+    """Whether two calls differ, or the call writes into its arguments."""
+    twice = [attempt(declaration, sizes, torch.float32) for _ in range(2)]
+    if None in twice:
+        return True
+    pairs = zip(*twice, strict=True)  # type: ignore[arg-type]
+    return not all(isinstance(a, torch.Tensor) and same(a, b) for a, b in pairs)
+
+
+def same(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two real results have the same values; NaNs are equal."""
+    return (
+        not first.is_complex()
+        and first.layout == torch.strided
+        and torch.allclose(first.detach().double(), second.detach().double(), 0.0, 0.0, equal_nan=True)
+    )
+
+
+def declare(info: Any) -> Iterator[Declaration]:
+    """The declarations of one operation's samples, of calls of different forms."""
+    function, forms, made = find_function(info.name), set[str](), 0
+    if function is None or torch.float32 not in info.dtypes:
+        return
+    variant = f"_{info.variant_test_name}" if info.variant_test_name else ""
+    for sample in info.sample_inputs("cpu", torch.float32, requires_grad=False):
+        shapes: dict[str, Shape] = {}
+        try:
+            args = [abstract(value, shapes) for value in (sample.input, *sample.args)]
+            kwargs = {name: abstract(value, shapes) for name, value in sample.kwargs.items()}
+        except NotDeclarable:
+            continue
+        form = json.dumps([args, kwargs, [len(shape) for shape in shapes.values()]])
+        if form in forms or not shapes or kwargs.get("inplace") or kwargs.get("training"):
+            continue
+        forms.add(form)
+        name = f"{info.name}{variant}".replace(".", "_").replace("-", "_") + (f"_{made + 1}" if made else "")
+        for apart in (True, False):
+            over, sizes = name_dims(shapes, apart)
+            declared = Declaration(name, info.name, args, kwargs, over, {})
+            if not is_random(declared, sizes) and (found := complete(declared, sizes, apart)):
+                yield found
+                made += 1
+                break
+        if made == CALLS:
+            return
+
+
+def declare_all() -> list[Declaration]:
+    """The declarations of all operations that torch's test-suite knows, by name."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    made: dict[str, Declaration] = {}
+    for info in op_db:
+        try:
+            made |= {one.name: one for one in declare(info)}
+        except Exception as error:  # noqa: BLE001  A sample that cannot be made is one operation fewer.
+            print(f"{info.name}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
+    return list(made.values())
+
+
+FILE = '''"""{function} of {library}, as torch's test-suite calls it."""
+
+from benchmarks.honest.operations import declare
+
+globals().update(declare(__name__, "{library}", **{fields}))
+'''
+
+
+def write(folder: Path, declaration: Declaration) -> None:
+    """Writes the files of the targets of one declaration: torch's own operation, and FlagGems' where it has kernels."""
+    from benchmarks.honest.operations import flag_gems_functions, operations_of
+
+    libraries = ["torch"]
+    if importlib.util.find_spec("flag_gems") and operations_of(declaration) & (flag_gems_functions().keys() - MOVES):
+        libraries.append("flag_gems")
+    for library in libraries:
+        place = folder / library / f"{declaration.name}.py"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        text = FILE.format(
+            library=library, function=declaration.function, fields=pformat(asdict(declaration), width=110)
+        )
+        place.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    for declaration in declare_all():
+        write(folder, declaration)
+    (folder / "done").touch()
+
+
+if __name__ == "__main__":
+    main()

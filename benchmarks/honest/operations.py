@@ -1,0 +1,126 @@
+"""Makes targets of a declared operation: PyTorch's own, in every dtype, or a library's kernels behind torch's function.
+
+What an operation of several steps rounds between them is rounded to its inputs' dtype: that is the promise.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes, shape_of
+from fuzz import size, target
+from fuzz.backends import cpu
+from fuzz.target.spec import TensorArgument
+
+
+class Replaced(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Calls functions of a library in place of torch's operations; RuntimeError where it never did."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.functions = functions
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        function = self.functions.get(operation_name(func))
+        self.count += function is not None
+        return (function or func)(*args, **(kwargs or {}))
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if not self.count and error[0] is None:
+            raise RuntimeError("the library has none of the operations that were called")
+
+
+def operation_name(func: Any) -> str:
+    """The name by which libraries register an operation: without the overload where that is the default one."""
+    return str(
+        func._schema.name.split("::")[1] + (f".{func._schema.overload_name}" if func._schema.overload_name else "")
+    )
+
+
+class Recorded(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Collects the names of the operations that run."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.names = set[str]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.add(operation_name(func))
+        return func(*args, **(kwargs or {}))
+
+
+def operations_of(declaration: Declaration) -> set[str]:
+    """The names of the operations that a call of small sizes runs."""
+    function = find_function(declaration.function)
+    assert function is not None
+    sizes = free_sizes(declaration.dims, SIZES[0])
+    tensors = {name: torch.rand(shape_of(texts, sizes)) for name, texts in declaration.shapes.items()}
+    with Recorded() as recorded, torch.no_grad():
+        apply(declaration, function, tensors)
+    return recorded.names
+
+
+@cache
+def flag_gems_functions() -> Mapping[str, Callable[..., Any]]:
+    """FlagGems' functions by operation. It asks for its vendor's GPU when it is imported, and keeps what it tunes."""
+    os.environ.setdefault("GEMS_VENDOR", "nvidia")
+    os.environ.setdefault("FLAGGEMS_DB_URL", "sqlite:///:memory:")
+    with nullcontext() if torch.cuda.is_available() else cpu.active():
+        import flag_gems
+
+    return {entry[0]: entry[1] for entry in flag_gems._FULL_CONFIG}
+
+
+def library_mode(library: str) -> AbstractContextManager[Any]:
+    """The context in which torch's functions run a library's kernels."""
+    return Replaced(flag_gems_functions()) if library == "flag_gems" else nullcontext()
+
+
+def declare(module: str, library: str, **fields: Any) -> dict[str, Any]:
+    """The targets of one declaration, one a dtype, for the module whose names they become."""
+    declaration = Declaration(**fields)
+    return {
+        f"{declaration.name}_{dtype}": declare_one(module, library, declaration, dtype) for dtype in declaration.dtypes
+    }
+
+
+def declare_one(module: str, library: str, declaration: Declaration, dtype: str) -> Any:
+    """The target of one operation in one dtype. A library's kernels are compared without their gradients."""
+    function = find_function(declaration.function)
+    assert function is not None
+    shapes = {name: TensorArgument(tuple(texts)) for name, texts in declaration.shapes.items()}
+    outputs = {f"y{place}": TensorArgument(tuple(texts)) for place, texts in declaration.outputs.items()}
+
+    def compute(mode: AbstractContextManager[Any], tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        # A result in an argument's own memory would be taken for one that nobody computed.
+        own = {name: value * 1 for name, value in tensors.items()}
+        with mode:
+            results = apply(declaration, function, own)
+        return {f"y{place}": results[int(place)] * 1 for place in declaration.outputs}
+
+    def reference(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+        return compute(nullcontext(), tensors)
+
+    def launch(**tensors: torch.Tensor) -> dict[str, torch.Tensor]:
+        return compute(library_mode(library), tensors)
+
+    launch.__module__ = module
+    return target(
+        name=f"{declaration.name}_{dtype}",
+        dtypes=(dtype,),
+        accumulate="inputs",
+        layout="envelope",
+        reference=reference,
+        differentiable=outputs if declaration.gradients and library == "torch" else None,
+        dims=tuple(size(name, *limits) for name, limits in declaration.dims.items()),
+        **shapes,
+    )(launch)

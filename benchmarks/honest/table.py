@@ -1,0 +1,113 @@
+"""The runs of the honest set as Markdown, between marks of a document."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchmarks.document import replace_between_marks
+
+NAME = "honest: written by make honest"
+BY_CLASS = {"ordinary": "high", "special": "medium", "layout": "medium", "extreme": "low"}
+"""Severity by the most ordinary inputs alone: every error of PyTorch's own operations is as large as PyTorch's."""
+GRADES = ("high", "medium", "low", "not graded")
+REPORTED = ("high", "medium", "not graded")
+Run = dict[str, Any]
+Runs = Mapping[tuple[str, str], list[Run]]
+
+
+def write(path: Path, runs: Runs) -> None:
+    """Puts the tables between the marks."""
+    replace_between_marks(path, NAME, page(runs))
+
+
+def page(runs: Runs) -> str:
+    """The sets, what was found, and what could not be run."""
+    return "\n\n".join(filter(None, [sets(runs), gpuemu(runs), findings(runs), refused(runs)]))
+
+
+def gpuemu(runs: Runs) -> str:
+    """How many of the corpus's bugs and of its controls were reported, medium or higher."""
+    lines = []
+    for (backend, name), found in runs.items():
+        if name == "gpuemu" and found:
+            reported = {
+                kernel_of(run["target"]) for run in found for one in distinct(run) if grade(name, one) in REPORTED
+            }
+            kernels = {kernel_of(run["target"]) for run in found}
+            bugs = {kernel for kernel in kernels if kernel.endswith("_buggy")}
+            lines.append(
+                f"gpuemu's corpus on `{backend}`: {len(bugs & reported)} of {len(bugs)} bugs and "
+                f"{len(reported - bugs)} of {len(kernels - bugs)} controls reported."
+            )
+    return "\n".join(lines)
+
+
+def grade(name: str, finding: Mapping[str, Any]) -> str:
+    """The severity of a finding of a set; of PyTorch's own operations by the inputs alone."""
+    severity = finding.get("severity") or "not graded"
+    return BY_CLASS.get(finding.get("input_class") or "", severity) if name == "torch" else severity
+
+
+def kernel_of(target: str) -> str:
+    return target.rpartition(":")[2]
+
+
+def sets(runs: Runs) -> str:
+    """A row for each set and backend; cut off are disagreements that a run had no time to confirm."""
+    lines = [
+        f"| set | backend | kernels | cases | least for one | hours | {' | '.join(GRADES)} | cut off | not run |",
+        "|---" * (8 + len(GRADES)) + "|",
+    ]
+    for (backend, name), found in runs.items():
+        if not found:
+            continue
+        cases: Counter[str] = Counter()
+        for run in found:
+            cases[run["target"]] += run.get("cases", 0)
+        failed = {run["target"] for run in found if "error" in run}
+        ran = {target: count for target, count in cases.items() if target not in failed}
+        grades = Counter(grade(name, one) for run in found for one in distinct(run))
+        hours = sum(run.get("seconds", 0.0) for run in found) / 3600
+        cut_off = sum(run.get("cut_off", {}).get("disagreements", 0) for run in found)
+        counts = f"{len(ran)} | {sum(ran.values()):,} | {min(ran.values(), default=0):,}"
+        head = f"| {name} | {backend} | {counts} | {hours:.2f}"
+        lines.append(f"{head} | {' | '.join(str(grades[one]) for one in GRADES)} | {cut_off} | {len(failed)} |")
+    return "\n".join(lines)
+
+
+def distinct(run: Run) -> list[Run]:
+    """The findings that no earlier run of the target has saved."""
+    return [one for one in run.get("findings", ()) if one["seen"] == "new"]
+
+
+def findings(runs: Runs) -> str:
+    """Every finding, once."""
+    lines = ["| kernel | backend | severity | verdict | what disagrees |", "|---|---|---|---|---|"]
+    for (backend, name), found in runs.items():
+        for run in found:
+            for one in distinct(run):
+                verdict = one.get("verdict") or "-"
+                message = " ".join(one["message"].split()).replace("|", "\\|")[:220]
+                lines.append(
+                    f"| {name} {kernel_of(run['target'])} | {backend} | {grade(name, one)} | {verdict} | {message} |"
+                )
+    return "\n".join(lines) if len(lines) > 2 else "Nothing was found."
+
+
+def refused(runs: Runs) -> str:
+    """Why kernels could not be run, counted."""
+    reasons: Counter[str] = Counter()
+    for found in runs.values():
+        reasons.update(reason(run["error"]) for run in found if "error" in run)
+    if not reasons:
+        return "Every kernel could be run."
+    lines = ["| kernels that were not run | why |", "|---|---|"]
+    return "\n".join(lines + [f"| {count} | {text} |" for text, count in reasons.most_common()])
+
+
+def reason(error: str) -> str:
+    """An error without the names in front of it."""
+    return error.rpartition("target '")[2].partition("': ")[2][:110].replace("|", "\\|") or error[:110]

@@ -1,0 +1,164 @@
+"""Mutants of good kernels, and how many of them a minute of fuzzing kills.
+
+python -m benchmarks.mutations [--only TARGET]... [--seconds N] [--seed N] [--jobs N] [--minutes N] [--write FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.mutations.brute_force import LIVE
+from benchmarks.mutations.mutants import Mutant, draw_mutants, list_mutants, overlay
+from benchmarks.mutations.subjects import SUBJECTS, Subject
+from benchmarks.mutations.table import write
+
+ROOT = Path(__file__).parents[2]
+STORE = ROOT / ".mutations"
+LIVE_EACH, MOST = 10, 60
+"""Live mutants of a kernel that are fuzzed, and mutants that are drawn for them at most."""
+COUNTED = ("high", "medium", None)
+"""Severities that kill; a finding whose grading was cut off has none, and counts as medium."""
+KILLED, STILLBORN, ALARM = "killed", "does not compile", "alarm on the good kernel"
+Row = dict[str, Any]
+
+
+def command(*arguments: str, path: Path | None = None, limit: float = 600.0) -> Row | list[Any]:
+    """The JSON value that a module's command printed, of packages that `path` holds before all others."""
+    before = os.environ.get("PYTHONPATH", "")
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(path or ""), str(ROOT), before]))}
+    line = [sys.executable, "-m", *arguments]
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=limit, cwd=ROOT)
+    if not done.stdout.strip():
+        return {"error": (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]}
+    value: Row | list[Any] = json.loads(done.stdout)
+    return value
+
+
+def record(target: str, place: Path) -> Any:
+    """Keeps what the good kernel does on every case of brute force, and gives the names of the kernels that ran."""
+    return command("benchmarks.mutations.brute_force", target, "--record", str(place))
+
+
+def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, seed: int) -> Row:
+    """Fuzzes one mutant until it is killed or the time ends; what is not killed is judged by brute force.
+
+    RuntimeError where a command that should tell more of it fails.
+    """
+    source = subject.file.read_text(encoding="utf-8")
+    with tempfile.TemporaryDirectory(prefix="fuzz-mutant-") as temporary:
+        folder = Path(temporary)
+        file = overlay(folder, subject.root, subject.file, mutant.apply(source))
+        text, path = (subject.target, folder) if subject.module else (f"{file}:{subject.target}", None)
+        budget = ["--seconds", f"{seconds:g}", "--seed", str(seed), "--max-findings", "1", "--backend", "cpu"]
+        ran: Any = command("fuzz", "run", text, *budget, "--corpus", f"{folder}/found", "--json", path=path)
+        found = [one for one in ran.get("findings", ()) if one.get("severity") in COUNTED]
+        row = {
+            "cases": ran.get("cases", 0),
+            "error": ran.get("error", ""),
+            "low": len(ran.get("findings", ())) - len(found),
+        }
+        if any(one["symptom"] == "compile-error" for one in found) or "not supported" in row["error"]:
+            return row | {"result": STILLBORN}
+        if found:
+            again: Any = command("fuzz", "replay", found[0]["path"], "--target", subject.target, "--json")
+            if "error" in again:
+                raise RuntimeError(f"{subject.target}: {mutant}: its finding cannot be replayed: {again['error']}")
+            result = ALARM if any(entry["reproduced"] for entry in again["entries"]) else KILLED
+            kept = {key: found[0].get(key) for key in ("oracle", "symptom", "severity", "first_seconds", "first_case")}
+            return row | {"result": result} | kept
+        if not recorded.is_file():
+            record(subject.target, recorded)
+        try:
+            judged: Any = command("benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path)
+        except subprocess.TimeoutExpired:
+            judged = {"name": LIVE, "cases": 0, "why": "a call does not end"}
+        if "error" in judged:
+            raise RuntimeError(f"{subject.target}: {mutant}: it cannot be judged: {judged['error']}")
+        return row | {"result": judged["name"], "judged": judged}
+
+
+def drawn_mutants(subject: Subject, seed: int) -> Iterator[tuple[Mutant, Path, Row | None]]:
+    """A kernel's mutants, where the result of each is kept and, if it was measured, the result; up to enough live ones.
+
+    After the first that has no result nothing more is given: whether another one is needed depends on it.
+    """
+    live = 0
+    for mutant in islice(draw_mutants(mutants_of(subject), f"{seed}/{subject.target}"), MOST):
+        place = STORE / subject.label / f"{mutant.digest}.json"
+        row = json.loads(place.read_text(encoding="utf-8")) if place.is_file() else None
+        yield mutant, place, row
+        live += row is not None and row["result"] in (KILLED, LIVE)
+        if row is None or live == LIVE_EACH:
+            return
+
+
+def measure_next(subject: Subject, asked: argparse.Namespace) -> bool:
+    """Measures a kernel's next mutant; False where enough are live, or none is left."""
+    for mutant, place, row in drawn_mutants(subject, asked.seed):
+        if row is None:
+            row = asdict(mutant) | {"target": subject.target, "seconds": asked.seconds}
+            row |= measure(subject, mutant, place.parent / "good.pt", asked.seconds, asked.seed)
+            place.write_text(json.dumps(row), encoding="utf-8")
+            change = f"{mutant.operator}: {mutant.old} -> {mutant.new}"
+            print(f"{subject.target}:{mutant.line} {change}: {row['result']}", file=sys.stderr, flush=True)
+            return True
+    return False
+
+
+def mutants_of(subject: Subject) -> list[Mutant]:
+    """The mutants of the kernels that the target launches; the good kernel's behaviour is recorded the first time."""
+    store = STORE / subject.label
+    names = store / "kernels.json"
+    if not names.is_file():
+        store.mkdir(parents=True, exist_ok=True)
+        names.write_text(json.dumps(record(subject.target, store / "good.pt")), encoding="utf-8")
+    return list_mutants(subject.file.read_text(encoding="utf-8"), set(json.loads(names.read_text(encoding="utf-8"))))
+
+
+def measure_all(subjects: Iterable[Subject], asked: argparse.Namespace) -> None:
+    """Measures the kernels' mutants, one of each in turn, until all are done or the time ends."""
+    end, waiting = time.monotonic() + 60 * asked.minutes, deque(subjects)
+
+    def work() -> None:
+        with suppress(IndexError):
+            while time.monotonic() < end:
+                subject = waiting.popleft()
+                if measure_next(subject, asked):
+                    waiting.append(subject)
+
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        for future in [pool.submit(work) for _ in range(asked.jobs)]:
+            future.result()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=[subject.target for subject in SUBJECTS])
+    parser.add_argument("--seconds", type=float, default=60.0, help="of fuzzing for each mutant")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="kernels at a time, each of which takes two processors")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further mutant is begun")
+    parser.add_argument("--write", type=Path, help="the document whose table is written")
+    asked = parser.parse_args()
+    measure_all([subject for subject in SUBJECTS if subject.target in (asked.only or [subject.target])], asked)
+    if asked.write:
+        drawn = (row for subject in SUBJECTS for _, _, row in drawn_mutants(subject, asked.seed))
+        write(asked.write, [row for row in drawn if row])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Brute force tells a mutant that is wrong from one that rounds otherwise."""
+
+import torch
+
+from benchmarks.mutations.brute_force import EQUIVALENT, LIVE, Behaviour, Judgement, describe_error, judge, record
+from fuzz import size, target, tensor
+
+
+def test_errors_are_compared_with_those_of_the_good_kernel():
+    exact = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    good = torch.tensor([1.0, 2.0 + 2e-6], dtype=torch.float32)
+    assert not describe_error("y", good, good + 5e-6, exact)
+    assert describe_error("y", good, good + 1e-4, exact).startswith("y errs by")
+
+
+def test_an_exact_kernel_may_err_by_some_units_in_the_last_place():
+    exact = torch.tensor([1.0], dtype=torch.float64)
+    good = exact.float()
+    assert not describe_error("y", good, good + 2**-23, exact)
+    assert describe_error("y", good, good + 2**-19, exact)
+
+
+def test_what_is_finite_is_compared():
+    exact, good = torch.tensor([1.0, torch.inf], dtype=torch.float64), torch.tensor([1.0, torch.inf])
+    assert describe_error("y", good, torch.tensor([1.0, 3.0]), exact) == "y is not finite elsewhere"
+    assert describe_error("y", torch.tensor([3]), torch.tensor([4]), torch.tensor([3])) == "y differs"
+
+
+N = size("N", 1, 64)
+
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x + x))
+def double(x):
+    return dict(y=x * 2)
+
+
+@target(name="double", x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x + x))
+def wrong(x):
+    return dict(y=x + x + (1e-3 if len(x) > 7 else 0.0))
+
+
+@target(name="double", x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x + x))
+def written_otherwise(x):
+    return dict(y=x + x)
+
+
+def test_a_mutant_is_judged_by_cases():
+    good = record(double, 40, 60.0)
+    assert {one.kind for one in good} == {"Returned"}
+    assert judge(written_otherwise, good, 60.0) == Judgement(EQUIVALENT, 40)
+    found = judge(wrong, good, 60.0)
+    assert found.name == LIVE
+    assert "y errs by" in found.why
+
+
+def test_another_outcome_is_live():
+    good = [Behaviour("Rejected", {})] * 3
+    assert judge(double, good, 60.0) == Judgement(LIVE, 1, "Returned instead of Rejected")
