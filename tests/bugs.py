@@ -18,4 +18,4 @@ def make_bug(
 ) -> Bug:
     """A bug whose least case is the one that it was first seen in; without a finding, wrong values in the outputs."""
     shown = finding or wrong_value(*outputs)
-    return Bug(Example(case, shown, also), Sighting(case, shown.symptom), outputs=set(outputs), **more)
+    return Bug(Example(case, shown, also), Sighting(case, shown.symptom), **more)

@@ -18,6 +18,7 @@ from fuzz.model.recipes import Exact, recipe
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
+from fuzz.worker.process import CONTEXT
 
 BUILT_IN = ("gelu_bw", "layernorm_bw")
 
@@ -27,6 +28,12 @@ def one_thread() -> Iterator[None]:
     """Tiny tensors: threads only cost."""
     torch.set_num_threads(1)
     yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def imported_once() -> None:
+    """The server that workers are forked from has imported what they need, as in a run; it starts with the first."""
+    CONTEXT.set_forkserver_preload(["fuzz.oracles.execution.preload"])
 
 
 @pytest.fixture(scope="session")

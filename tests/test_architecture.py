@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 
 ORDER = (
     # data, and what a user declares
-    "text", "files", "errors", "model", "target",
+    "text", "files", "errors", "cache", "model", "target",
     # running a case
     "worker", "backends",
     # what is right, and what is wrong
@@ -25,7 +25,7 @@ ORDER = (
     # from cases to bugs
     "corpus", "search", "shrink", "triage", "run", "report",
     # on top of one run
-    "sweep", "drift", "campaign", "web",
+    "sweep", "drift", "coverage_report", "judge", "campaign", "web",
     # what people and scripts use
     "cli", "api", "pytest_plugin", "__main__",
 )  # fmt: skip
@@ -36,7 +36,10 @@ TENSORS = (
     "fuzz.sweep.contract_violations", "fuzz.sweep.correct_rounding", "fuzz.sweep.count_errors",
     "fuzz.sweep.gpu.compiled_functions", "fuzz.sweep.gpu.all_values",
     "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.sweep.worker", "fuzz.drift.measure",
-    "fuzz.web.plots.worker",
+    "fuzz.web.plots.worker", "fuzz.coverage_report.observe",
+    "fuzz.judge.formats.", "fuzz.judge.processes.describe", "fuzz.judge.processes.device",
+    "fuzz.judge.processes.problem_worker", "fuzz.judge.processes.promotion", "fuzz.judge.processes.sandbox",
+    "fuzz.judge.processes.script_worker", "fuzz.judge.processes.solution_worker",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 
@@ -167,3 +170,9 @@ assert codec.loads(codec.dumps(entry).encode()) == entry
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_of_tests_have_names_of_their_own() -> None:
+    """Their folders are no packages, so that pytest takes each file for a module of its bare name."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, count in names.items() if count > 1] == []

@@ -39,6 +39,12 @@ def test_a_long_text_is_cut(text: str) -> None:
     assert clean_text(clean_text(text)) == clean_text(text)
 
 
+def test_a_long_text_is_cut_between_words() -> None:
+    words = "the interpreter cannot compute with operands of this type"
+    assert clean_text(words, 40) == "the interpreter cannot compute with .."
+    assert clean_text(words, len(words)) == words and clean_text("x" + "y" * 99, 10) == "xyyyyyy .."
+
+
 def test_a_storable_text_has_no_control_characters_and_is_unicode() -> None:
     assert is_storable("می‌خواهم 😀") and not any(map(is_storable, ("a\n", "\x1b", os.fsdecode(b"\xe9"))))
 

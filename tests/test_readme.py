@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import inspect
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commands import fuzz
 
 from fuzz.corpus import codec
 from fuzz.target.spec import declare
@@ -30,39 +32,43 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def ran(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    command = [sys.executable, "-m", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+@pytest.fixture
+def in_repository(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(repository)
 
 
 def test_the_target_has_at_most_thirty_lines() -> None:
     assert len(BLOCKS[0].splitlines()) <= 30
 
 
-def test_the_target_runs_and_nothing_is_found(repository: Path) -> None:
-    done = ran(repository, "fuzz", "run", "my_kernels/fuzz_softmax.py", "--cases", "40", "--backend", "cpu")
-    assert done.returncode == 0, done.stderr
+@pytest.mark.usefixtures("in_repository")
+def test_the_target_runs_and_nothing_is_found() -> None:
+    done = fuzz("run", "my_kernels/fuzz_softmax.py", "--cases", 20, "--backend", "cpu")
+    assert done.code == 0, done.err
 
 
-def test_its_planted_mistake_is_found(repository: Path) -> None:
-    planted = ("--planted", "no_max", "--cases", "40", "--max-findings", "1", "--backend", "cpu")
-    done = ran(repository, "fuzz", "run", "my_kernels/fuzz_softmax.py", *planted)
-    assert done.returncode == 1, done.stderr
-    assert "accuracy/nonfinite: out: 1 of 1 elements wrong" in done.stderr
+@pytest.mark.usefixtures("in_repository")
+def test_its_planted_mistake_is_found() -> None:
+    planted = ("--planted", "no_max", "--cases", 40, "--max-findings", 1, "--backend", "cpu")
+    done = fuzz("run", "my_kernels/fuzz_softmax.py", *planted)
+    assert done.code == 1, done.err
+    assert "accuracy/nonfinite: out: 1 of 1 elements wrong" in done.err
 
 
 def test_its_test_function_passes(repository: Path) -> None:
-    done = ran(repository, "pytest", "-q", "test_kernels.py")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "pytest", "-q", "test_kernels.py"]
+    done = subprocess.run(command, cwd=repository, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_the_screen_is_the_one_that_is_shown(tmp_path: Path) -> None:
+def test_the_screen_is_the_one_that_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Versions aside, which are those of the machine that the README was written on."""
-    found = ("--planted", "erf_saturates", "--max-findings", "1", "--corpus", "found", "--backend", "cpu")
-    assert ran(tmp_path, "fuzz", "run", "gelu_bw", *found).returncode == 1
+    monkeypatch.chdir(tmp_path)
+    found = ("--planted", "erf_saturates", "--max-findings", "1", "--corpus", "found")
+    assert fuzz("run", "gelu_bw", *found, "--backend", "cpu", "--cases", "40").code == 1
     (entry,) = (tmp_path / "found").rglob("*.yaml")
-    shown = ran(tmp_path, "fuzz", "show", str(entry.relative_to(tmp_path))).stdout
+    shown = fuzz("show", entry.relative_to(tmp_path)).out
     lines = [line for line in shown.splitlines() if not line.startswith("  seen ")]
     assert [line for line in lines if line not in README] == []
 
@@ -85,6 +91,27 @@ def test_links_between_documents_lead_somewhere(document: str) -> None:
         assert (path.parent / text).exists(), text
 
 
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")))
+FOREIGN = ("my_kernels/", "ops/cross_entropy.py")
+"""A user's own files, and those of a published library."""
+
+
+@pytest.fixture(scope="module")
+def files() -> list[str]:
+    """The paths of the repository, from its root."""
+    folders = ("fuzz", "tests", "targets", "benchmarks", "docs", "corpus", "configs")
+    return [f"/{path.relative_to(ROOT)}" for folder in folders for path in (ROOT / folder).rglob("*.*")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_the_files_that_a_document_names_are_there(document: str, files: list[str]) -> None:
+    """A path may begin at any folder; words in capitals stand for what a reader puts there."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w.*/-]+/[\w.*-]+\.(?:py|c|md|yaml|toml|html|js))[`:]", text))
+    patterns = {path: "*/" + re.sub(r"\b[A-Z]{2,}\b", "*", path) for path in named if not path.startswith(FOREIGN)}
+    assert [path for path, pattern in sorted(patterns.items()) if not fnmatch.filter(files, pattern)] == []
+
+
 def test_every_keyword_of_a_target_is_documented() -> None:
     text = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
     keywords = [name for name, kind in inspect.signature(declare).parameters.items() if kind.kind == kind.KEYWORD_ONLY]
@@ -94,8 +121,9 @@ def test_every_keyword_of_a_target_is_documented() -> None:
 @pytest.mark.parametrize(
     "command", ["run", "replay", "report", "serve", "shrink", "show", "mark", "new", "list", "doctor"]
 )
-def test_every_command_and_option_is_documented(command: str) -> None:
+def test_every_command_and_option_is_documented(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
-    options = set(re.findall(r"--[a-z-]+", ran(ROOT, "fuzz", command, "--help").stdout)) - {"--help"}
+    options = set(re.findall(r"--[a-z-]+", fuzz(command, "--help").out)) - {"--help"}
     assert f"fuzz {command}" in text
     assert [option for option in sorted(options) if option not in text] == []

@@ -151,7 +151,7 @@ def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only
         busy = subprocess.run([FUZZ, "campaign", "c.yaml", "--resume"], cwd=tmp_path, capture_output=True, text=True)
         assert (busy.returncode, busy.stderr) == (2, "fuzz: campaign 'c' is running already\n")
         running.send_signal(signal.SIGTERM)
-        out, stderr = running.communicate(timeout=60)
+        out, stderr = running.communicate(timeout=240)
     assert running.returncode == 0, stderr
     result = json.loads(out)
     assert result["state"] == "stopped" and result["cases"] > 0

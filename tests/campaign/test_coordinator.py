@@ -125,7 +125,7 @@ def test_what_a_slice_leaves_in_question_runs_first_in_the_next_one_and_has_a_wh
     hosts.send = send  # type: ignore[method-assign]
     simulate(tmp_path, hosts, budget={"time": "60s"}, slice="60s")
     assert [len(request.suspects) for request in requests[:2]] == [0, 1]
-    assert (len(requests), requests[1].seconds, requests[1].cases) == (2, 60.0, 1)
+    assert (len(requests), requests[1].seconds, requests[1].cases) == (2, 120.0, 1)
 
 
 def test_a_job_that_ran_no_case_says_so_when_the_campaign_has_finished(tmp_path: Path) -> None:

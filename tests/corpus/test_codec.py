@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import Patched, recipe
+from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.text import format_entry
 from fuzz.search.engines import RandomEngine
 from fuzz.shrink.passes import write_out_small
@@ -54,6 +57,36 @@ def test_drawn_cases_come_back_as_they_were(built_in: Target) -> None:
             assert read == entry
             assert read.case.key == form.key
             assert codec.dumps(read) == text
+
+
+def test_a_grade_comes_back_as_it_was_and_changes_neither_name_nor_digest(entry: Entry) -> None:
+    assert entry.finding is not None
+    rows = Case(entry.case.target, (replace(entry.case.last, dims={"N": 5}),), Split(0, 1, 2, 0))
+    typical = TypicalCase(rows, replace(entry.finding, message="typical: 5"), Rate(37, 60))
+    for grade in (
+        Grade("high", "ordinary", typical, 1.25, "float32"),
+        Grade("low", "extreme", None, inf, "float16", "why: x"),
+    ):
+        graded = replace(entry, grade=grade)
+        text = codec.dumps(graded)
+        assert codec.loads(text.encode()) == graded and text.startswith("format: fuzz-case/2\n")
+        assert (graded.name, graded.digest) == (entry.name, entry.digest)
+        assert codec.dumps(replace(graded, grade=None)) == codec.dumps(entry)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("severity: high", "severity: huge", "'huge' is not one of low, medium, high"),
+        ("input_class: ordinary", "input_class: odd", "'odd' is not one of ordinary"),
+        ("rate: 37/60", "rate: 61/60", "'61/60', not a number of draws"),
+        ("rate: 37/60", "rate: 37", "'37', not a number of draws"),
+    ],
+)
+def test_a_grade_that_makes_no_sense_is_refused(entry: Entry, old: str, new: str, why: str) -> None:
+    assert entry.finding is not None
+    grade = Grade("high", "ordinary", TypicalCase(entry.case, entry.finding, Rate(37, 60)))
+    assert why in refusal(changed(replace(entry, grade=grade), old, new))
 
 
 def test_a_finding_comes_back_as_it_was(entry: Entry) -> None:
@@ -187,7 +220,7 @@ def test_a_file_that_is_too_large_is_refused_unread(entry: Entry) -> None:
     assert "more than the 1048576 bytes" in refusal(text)
 
 
-@pytest.mark.parametrize("version", ["fuzz-case/2", "fuzz-case/10", "fuzz-case/1.0", "x", "fuzz-case/1 "])
+@pytest.mark.parametrize("version", ["fuzz-case/3", "fuzz-case/10", "fuzz-case/1.0", "x", "fuzz-case/1 "])
 def test_another_version_is_refused_with_what_it_says(entry: Entry, version: str) -> None:
     message = refusal(changed(entry, "format: fuzz-case/1", f"format: {version}"))
     assert f"format: {version}" in message and "newer version" in message

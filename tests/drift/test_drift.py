@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commands import fuzz
 
 from fuzz.cli import exit_code
 from fuzz.drift import BatchDrift, make_plan
@@ -19,7 +17,6 @@ from fuzz.drift.runner import breaks_promise, make_cases
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load
 
-FUZZ = [sys.executable, "-m", "fuzz"]
 EAGER = str(Path(__file__).parents[2] / "targets" / "torch_eager" / "feed_forward.py")
 
 
@@ -87,10 +84,10 @@ def test_a_later_layer_is_told_by_the_words_of_its_state() -> None:
 def test_a_broken_promise_is_saved_as_an_ordinary_finding(tmp_path: Path) -> None:
     options = ["--planted", "one_row_by_another_path", "--layers", "2", "--batches", "1,9", "--backend", "cpu"]
     options += ["--set", "K=4", "--set", "N=4"]
-    more = ["--corpus", str(tmp_path), "--json", "--plot", str(tmp_path / "drift.png")]
-    done = subprocess.run([*FUZZ, "drift", "matmul_invariant", *options, *more], capture_output=True, text=True)
-    assert done.returncode == 1, done.stderr
-    value = json.loads(done.stdout)
+    more = ["--corpus", tmp_path, "--json", "--plot", tmp_path / "drift.png"]
+    done = fuzz("drift", "matmul_invariant", *options, *more)
+    assert done.code == 1, done.err
+    value = done.json
     assert (value["target"], value["layers"], value["broken"]) == ("matmul_invariant", 2, True)
     assert [(row["batch"], row["layer"]) for row in value["rows"]] == [(1, 1), (1, 2), (9, 1), (9, 2)]
     assert value["rows"][0]["drift"] == 0 < value["rows"][3]["drift"] < value["rows"][3]["envelope"]

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+from bugs import make_bug
+
+from fuzz.model.case import Case
 from fuzz.model.entry import Entry
-from fuzz.report.items import make_item
+from fuzz.model.severity import Grade
+from fuzz.report.items import make_item, run_items
+from fuzz.run.fuzzer import Result
+from fuzz.run.options import RunOptions
+from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 
 
@@ -31,3 +39,21 @@ def test_a_finding_lies_at_its_access_where_that_is_known_else_at_the_launcher(e
             replace(entry, finding=replace(entry.finding, source_line=place)), gelu, "", "failed", "new", ""
         )
         assert (made.source, made.line) == due
+
+
+@pytest.mark.parametrize(
+    ("grade", "options", "state"),
+    [
+        (Grade("low", "extreme"), {}, "ok"),
+        (Grade("low", "extreme"), {"fail_on": "low"}, "failed"),
+        (Grade("medium", "special"), {}, "failed"),
+        (Grade("medium", "special"), {"fail_on": "high"}, "ok"),
+        (None, {}, "failed"),
+    ],
+)
+def test_an_item_fails_from_the_severity_on_that_counts(
+    case: Case, gelu: Target, grade: Grade | None, options: dict[str, str], state: str
+) -> None:
+    bug = make_bug(case, "dx", grade=grade)
+    result = Result(RunOptions("gelu_bw", **options), "cpu", RunStatistics(), [bug], 1.0)  # type: ignore[arg-type]
+    assert [item.state for item in run_items(result, gelu, only_new=False)] == [state]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
+from fuzz.model.rate import Rate
+from fuzz.model.severity import Grade, TypicalCase
 from fuzz.report.json import finding_json, run_json
-from fuzz.run.fuzzer import Result
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.search.statistics import RunStatistics
 from fuzz.triage.bug import Bug, Example, Sighting
 
@@ -33,3 +37,21 @@ def test_a_runs_json_says_what_was_cut_off_and_orders_findings_by_their_first_ca
     value = run_json(Result(options, "cpu", RunStatistics(), bugs, 1.0, calls_cut_off=2, disagreements_cut_off=3))
     assert value["cut_off"] == {"calls": 2, "disagreements": 3}
     assert [(found["first_case"], found["cut_off"]) for found in value["findings"]] == [(4, "shrinking"), (9, "")]
+
+
+def test_where_the_time_went_is_told_where_it_is_asked_for() -> None:
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, profile={"compile": 0.12345})
+    assert run_json(result, profile=True)["profile"] == {"compile": 0.123}
+    assert "profile" not in run_json(result)
+
+
+def test_a_findings_severity_stands_with_its_typical_case(case: Case, entry: Entry) -> None:
+    assert entry.finding
+    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"))
+    missing = {"severity": None, "input_class": None, "typical": None}
+    assert {key: finding_json(bug)[key] for key in missing} == missing
+    for ratio, told in ((1.25, 1.25), (inf, None), (None, None)):
+        bug.grade = Grade("high", "ordinary", TypicalCase(case, entry.finding, Rate(37, 60)), ratio)
+        value = finding_json(bug)
+        assert (value["severity"], value["input_class"], value["rate"]) == ("high", "ordinary", [1, 1])
+        assert value["typical"] == {"dims": {"N": 2}, "rate": [37, 60], "eager_ratio": told}

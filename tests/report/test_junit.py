@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from xml.etree.ElementTree import fromstring
 
 from fuzz.model.entry import Entry
+from fuzz.model.severity import Grade
 from fuzz.report.items import ReportItem, make_item
 from fuzz.report.junit import junit
 from fuzz.target.spec import Target
@@ -30,3 +32,9 @@ def test_junit_counts_what_failed_and_what_is_accepted(entry: Entry, gelu: Targe
 def test_junit_holds_any_text(hostile: ReportItem) -> None:
     root = fromstring(junit(hostile.message, [hostile], 0.0).encode("utf-8"))
     assert [node.tag for node in root.iter()] == ["testsuites", "testsuite", "testcase", "failure"]
+
+
+def test_junit_tells_the_severity(entry: Entry, gelu: Target) -> None:
+    graded = make_item(replace(entry, grade=Grade("low", "extreme")), gelu, "p.yaml", "ok", "new", "told")
+    (found,) = fromstring(junit("fuzz run gelu_bw", [graded], 1.5)).iter("property")
+    assert found.attrib == {"name": "severity", "value": "low"}

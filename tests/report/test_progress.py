@@ -9,9 +9,9 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.report.progress import TerminalProgress, cut_off_parts, progress_line
-from fuzz.run.fuzzer import Result
+from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line
 from fuzz.run.options import RunOptions
+from fuzz.run.result import Result
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
@@ -46,6 +46,23 @@ def test_progress_names_what_matters(case: Case, entry: Entry) -> None:
     assert line.split() == "2.0 s 1 cases 0 cases/s worst error/bound 0.250 findings 1 (disagreements: sign 1)".split()
 
 
+def test_a_run_that_compiles_says_so() -> None:
+    statistics = RunStatistics(cases=2, compiling=0.456)
+    assert "2 cases/s  worst error/bound 0.000  compiling 46% of the time  findings 0" in progress_line(
+        statistics, 1.0, 0
+    )
+    statistics.compiling = 0.09
+    assert "compiling" not in progress_line(statistics, 1.0, 0)
+
+
+def test_the_profile_names_what_took_longest_first() -> None:
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 4.0, profile={"launch": 1.0, "compile": 3.0})
+    progress, text = watched()
+    progress.console.print(profile_table(result))
+    rows = [line.split() for line in text.getvalue().splitlines()]
+    assert rows == [["activity", "seconds", "share"], ["compile", "3.00", "75.0%"], ["launch", "1.00", "25.0%"]]
+
+
 def test_names_with_brackets_are_no_markup(entry: Entry) -> None:
     progress, text = watched()
     progress.on_disagreement(entry.case, Finding("accuracy", ("dx",), "sign", "dx[0] is [bold]1[/bold]"), 3)
@@ -69,3 +86,10 @@ def test_few_of_the_disagreements_that_were_cut_off_are_shown(entry: Entry) -> N
     for index in range(100):
         progress.on_cut_off(entry.case, entry.finding, index)
     assert text.getvalue().count("the time ended before that was confirmed") == 3
+
+
+def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, entry: Entry) -> None:
+    assert entry.finding
+    bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="grading")
+    (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
+    assert told.startswith("not yet graded: 1 findings, which count as medium")

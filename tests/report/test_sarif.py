@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from urllib.parse import unquote
 
+import pytest
 from sarif_schema import check_sarif, physical_locations
 
 from fuzz.model.entry import Entry
+from fuzz.model.severity import Grade
 from fuzz.report.items import ReportItem, make_item
 from fuzz.report.sarif import sarif
 from fuzz.target.spec import Target
@@ -28,3 +31,13 @@ def test_sarif_without_findings_is_a_run_without_results() -> None:
     log = json.loads(sarif([], "0.1.0"))
     check_sarif(log)
     assert log["runs"][0]["results"] == []
+
+
+@pytest.mark.parametrize(
+    ("severity", "input_class", "level"),
+    [("high", "ordinary", "error"), ("medium", "layout", "warning"), ("low", "extreme", "note")],
+)
+def test_severities_are_levels(entry: Entry, gelu: Target, severity: str, input_class: str, level: str) -> None:
+    graded = replace(entry, grade=Grade(severity, input_class))
+    (found,) = json.loads(sarif([make_item(graded, gelu, "p.yaml", "ok", "new", "")], "0.1.0"))["runs"][0]["results"]
+    assert (found["level"], found["properties"]["severity"]) == (level, severity)

@@ -8,9 +8,12 @@ import pytest
 
 from fuzz.model.case import Case, Split
 from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
-from fuzz.model.recipes import Exact
-from fuzz.report.text import format_entry
+from fuzz.model.rate import Rate
+from fuzz.model.recipes import Exact, recipe
+from fuzz.model.severity import Grade, TypicalCase
+from fuzz.report.text import format_entry, headline
 
 
 def test_a_finding_is_told_on_one_screen(entry: Entry) -> None:
@@ -47,3 +50,32 @@ def test_a_screen_stays_a_screen(case: Case, count: int) -> None:
     made = case.with_call(0, replace(case.last, dims={"N": count}).with_argument("x", large))
     lines = format_entry(Entry(made), "p", "r").splitlines()
     assert len(lines) < 40 and max(map(len, lines)) < 300
+
+
+def test_the_screen_tells_the_severity_beside_the_typical_case(entry: Entry, case: Case) -> None:
+    assert entry.finding
+    values = {name: replace(value, values=recipe("normal")) for name, value in case.last.arguments.items()}
+    randn = case.with_call(0, replace(case.last, dims={"N": 512}, arguments=values))
+    grade = Grade("low", "ordinary", TypicalCase(randn, entry.finding, Rate(37, 60)), 1.31, "float32", "a reason")
+    screen = format_entry(replace(entry, grade=grade), "p.yaml", "fuzz replay p.yaml")
+    assert "severity low: 62 % of randn inputs of N=512 show it (37 of 60 drawn); a reason" in screen
+    assert "torch in float32: 1.3 of the bound" in screen and "  typical case:\n    N=512\n" in screen
+    padded = {**values, "x": replace(values["x"], layout=Layout(pad=1))}
+    sliced = case.with_call(0, replace(randn.last, arguments=padded))
+    shown = replace(grade, input_class="layout", typical=TypicalCase(sliced, entry.finding, Rate(60, 60)))
+    assert "100 % of randn inputs of N=512 with x padded" in format_entry(replace(entry, grade=shown), "p.yaml", "")
+    ones = {name: replace(value, values=recipe("ones")) for name, value in values.items()}
+    scaled = case.with_call(0, replace(randn.last, arguments=ones))
+    grade = replace(grade, input_class="special", typical=TypicalCase(scaled, entry.finding, Rate(1, 60)))
+    assert "2 % of special inputs" in format_entry(replace(entry, grade=grade), "p.yaml", "")
+    assert "no drawn input shows it" in format_entry(replace(entry, grade=replace(grade, typical=None)), "p.yaml", "")
+
+
+def test_the_headline_names_the_wrong_results_before_what_makes_them_wrong() -> None:
+    conflict = Finding("bounds", ("q_ptr",), "write-conflict", "two programs write one place")
+    told = "bounds/write-conflict: two programs write one place"
+    assert headline(conflict) == headline(conflict, ["layout dq drift", "nonsense"]) == told
+    assert headline(conflict, ["accuracy dq value", "layout dq drift"]) == f"dq is wrong: {told}"
+    assert headline(conflict, ["accuracy dq+dk value"]) == f"dq, dk are wrong: {told}"
+    wrong = Finding("accuracy", ("dq",), "value", "dq: 1 of 2 elements wrong")
+    assert headline(wrong, ["parity dk value"]) == "accuracy/value: dq: 1 of 2 elements wrong"

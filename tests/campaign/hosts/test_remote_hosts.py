@@ -82,7 +82,7 @@ class RemoteLocalHosts(RemoteHosts, LocalHosts):
 def run(folder: Path, hosts: RemoteLocalHosts, **keys: object) -> tuple[CampaignState, str, list[str]]:
     lines: list[str] = []
     paths = {"corpus": "corpus", "store": "sqlite:///store.sqlite", "folder": "state"}
-    config = parse_config({"slice": "60s", **paths, **keys})
+    config = parse_config({"slice": "1000s", **paths, **keys})
     return *run_campaign(config, resume=False, say=lines.append, hosts=hosts), lines
 
 

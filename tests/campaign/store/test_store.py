@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +24,7 @@ from fuzz.campaign.store.tables import metadata
 from fuzz.errors import RefusedWrite, StoreError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
+from fuzz.model.severity import Grade
 
 FINDING = Finding(
     "dx-sign-1", "corpus", "t/dx-sign-1.yaml", "t", "accuracy", "dx", "sign", "dx: wrong", "kernel", "open", "",
@@ -128,11 +129,11 @@ def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> N
 def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(
     store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    values = {name: value for name, value in asdict(FINDING).items() if name not in ("severity", "input_class")}
     with monkeypatch.context() as patched:
         patched.setattr("fuzz.campaign.store.schema.NEWEST", "1")
-        patched.setattr("fuzz.campaign.store.store.FORMER_IDS", None)
-        with Store(store_url) as old:
-            old.save_finding(FINDING)
+        with Store(store_url) as old, old.engine.begin() as connection:
+            connection.execute(sa.insert(metadata.tables["findings"]).values(**values))
     with Store(store_url) as store:
         store.save_finding(replace(FINDING, id="smaller"), replaces=FINDING.id)
         assert [found.id for found in store.findings()] == ["smaller"] and store.current_id(FINDING.id) == "smaller"
@@ -240,7 +241,7 @@ def test_processes_that_open_a_new_store_together_make_it_once(store_url: str) -
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    assert [process.communicate(timeout=60) for process in processes] == [("[]\n", "")] * 3
+    assert [process.communicate(timeout=240) for process in processes] == [("[]\n", "")] * 3
 
 
 def test_a_server_that_goes_away_is_one_line_and_comes_back(server: Postgres) -> None:
@@ -325,3 +326,10 @@ def test_a_store_of_which_bytes_are_wrong_or_missing_never_ends_in_a_traceback(t
             store.findings()
             store.save_finding(FINDING, occurrence(FINDING.id, "1"))
             store.occurrences()
+
+
+def test_findings_are_filtered_by_severity(store: Store, entry: Entry, tmp_path: Path) -> None:
+    corpus.save_entry(tmp_path / "corpus", replace(entry, grade=Grade("low", "extreme")))
+    rebuild(store, tmp_path / "corpus")
+    assert [(one.severity, one.input_class) for one in store.findings(severity="low")] == [("low", "extreme")]
+    assert store.findings(severity="high") == [] and store.count_findings(severity="low") == 1

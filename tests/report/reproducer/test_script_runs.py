@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from programs import run_programs
 
 from fuzz.backends import BACKENDS
 from fuzz.backends.execute import run
@@ -60,28 +59,6 @@ TOLD = [
     ("scaled", "overwrites", Finding("autograd", ("before_x",), "beside", "m")),
 ]
 """What ends the process, or is another backend's to see, stands here as the campaign would file it."""
-RUNNER = """
-import contextlib, io, os, runpy, sys
-import torch, triton
-from fuzz.backends import cpu
-cpu.compiler()
-torch.use_deterministic_algorithms(True, warn_only=True)
-for path in sys.argv[1:]:
-    child = os.fork()
-    if child:
-        print(path, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-        continue
-    sys.argv = [path]
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            runpy.run_path(path, run_name="__main__")
-    except SystemExit as error:
-        os._exit(error.code)
-    except BaseException as error:
-        print(path, repr(error), file=sys.stderr, flush=True)
-    os._exit(3)
-"""
-"""A process for each program, which has imported torch and triton already."""
 
 
 def case_of(target: Target, oracle: str) -> Case:
@@ -112,9 +89,8 @@ def finding_of(target: Target, plant: str, case: Case, name: str) -> Finding:
     return found
 
 
-def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Path]]]:
-    """(what was found, its scripts with the planted kernel and with the good one)."""
-    known = {(target, plant, found.oracle, found.symptom): found for target, plant, found in TOLD}
+def programs(known: dict[tuple[str, str, str, str], Finding]) -> Iterator[str]:
+    """For each finding the script with the planted kernel, then the one with the good one."""
     for key in [*FOUND, *known]:
         name, plant, oracle, symptom = key
         target = load(f"{TOYS}:{name}")
@@ -122,28 +98,21 @@ def programs(folder: Path) -> Iterator[tuple[tuple[str, str, str, str], list[Pat
         found = known.get(key) or finding_of(target, plant, case, oracle)
         assert (found.oracle, found.symptom) == (oracle, symptom), found
         entry = Entry(case, found, planted=plant, provenance=Provenance(backend="cpu"))
-        paths = []
-        for kind, chosen in (("bad", load_planted(target, plant)[0]), ("good", None)):
-            paths.append(folder / f"{name}-{plant}-{oracle}-{symptom}-{kind}.py")
-            paths[-1].write_text(script(entry, target, chosen, "fuzz replay x"), encoding="utf-8")
-        yield key, paths
+        for chosen in (load_planted(target, plant)[0], None):
+            yield script(entry, target, chosen, "fuzz replay x")
 
 
 @pytest.fixture(scope="module")
-def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str, str], list[str]]:
-    """What each pair of scripts ends with, all of them run in one process in a folder of their own."""
-    folder = tmp_path_factory.mktemp("alone")
-    made = dict(programs(folder))
-    places = [str(path) for paths in made.values() for path in paths]
-    command = [sys.executable, "-W", "error", "-c", RUNNER, *places]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=300, check=False)
-    ended = dict(line.split(" ", 1) for line in done.stdout.splitlines())
-    assert len(ended) == len(places) and not done.stderr, done.stderr
-    return {key: [ended[str(path)] for path in paths] for key, paths in made.items()}
+def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, str, str], tuple[int, int]]:
+    """What each pair of scripts ends with."""
+    known = {(target, plant, found.oracle, found.symptom): found for target, plant, found in TOLD}
+    ended = run_programs(tmp_path_factory.mktemp("alone"), programs(known))
+    pairs = zip(ended[::2], ended[1::2], strict=True)
+    return {key: (bad.code, good.code) for key, (bad, good) in zip([*FOUND, *known], pairs, strict=True)}
 
 
 @pytest.mark.parametrize("key", [*FOUND, *((name, plant, found.oracle, found.symptom) for name, plant, found in TOLD)])
 def test_a_script_tells_the_planted_kernel_from_the_good_one(
-    key: tuple[str, str, str, str], codes: dict[tuple[str, str, str, str], list[str]]
+    key: tuple[str, str, str, str], codes: dict[tuple[str, str, str, str], tuple[int, int]]
 ) -> None:
-    assert codes[key] == ["1", "0"]
+    assert codes[key] == (1, 0)

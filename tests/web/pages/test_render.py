@@ -15,7 +15,9 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
 from fuzz.model.provenance import Provenance
+from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact
+from fuzz.model.severity import Grade, TypicalCase
 from fuzz.web.pages.render import csp_hash, render_report
 from fuzz.web.pages.views import EntryView
 from fuzz.web.plots.protocol import PlotResult
@@ -130,3 +132,17 @@ def test_an_entry_whose_target_is_missing_is_told_without_plots(
 def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.exit_code(["report", str(tmp_path), "--out", str(tmp_path / "no" / "report.html")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_page_tells_the_severity_and_the_typical_case(saved: Path) -> None:
+    entry = corpus.read(saved)
+    assert entry.finding is not None
+    typical = TypicalCase(
+        entry.case.with_call(0, replace(entry.case.last, dims={"N": 77})), entry.finding, Rate(37, 60)
+    )
+    graded = replace(entry, grade=Grade("medium", "special", typical, 1.31, "float32"))
+    text = render_report("t", [EntryView(graded, "my corpus/p.yaml", "")], {}, ())
+    for told in ("severity-medium", "62 % of special inputs of N=77", "torch in float32: 1.3 of the bound"):
+        assert told in text
+    assert "fuzz show --script --typical &#39;my corpus/p.yaml&#39;" in text
+    assert "Severity" not in render_report("t", [EntryView(entry, "p.yaml", "")], {}, ())

@@ -100,7 +100,7 @@ scaled.planted(
 
 
 @toy(
-    x=tensor(M, N), shift=option(0.0, 1.0), batch=M, linear=("x",), timeout=3.0,
+    x=tensor(M, N), shift=option(0.0, 1.0), batch=M, layout="bitwise", linear=("x",), timeout=3.0,
     reference=lambda x, shift: dict(y=2 * x),
 )  # fmt: skip
 def plain(x, shift):
@@ -122,7 +122,7 @@ for name, oracle, text in (
 
 
 @toy(
-    x=tensor(M, N), batch=M, shifts=("x",), layout="envelope", invariance="envelope",
+    x=tensor(M, N), batch=M, shifts=("x",), invariance="envelope",
     reference=lambda x: dict(y=x - x[:, :1]),
 )  # fmt: skip
 def differences(x):

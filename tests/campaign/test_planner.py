@@ -1,0 +1,39 @@
+"""How long the slices of a job are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fuzz.campaign.planner import MOST_DOUBLINGS, RequestPlanner, WorkerSlot
+from fuzz.campaign.protocol import Slice
+
+
+def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() -> None:
+    job = SimpleNamespace(
+        target="t", backend="cpu", planted="", engine="auto", seed=0, plan=0, cases=5, slices=1, deaths=0,
+        recent=0.0, discoveries=0, note="", seconds=1.0, share=1.0, rate=0.0,
+    )  # fmt: skip
+    urgent: set[int] = set()
+    state = SimpleNamespace(
+        jobs=[job], elapsed=0.0, corpus=Path("corpus"), urgent_jobs=lambda: urgent, end_slice=lambda *_, **how: None,
+        begin_slice=lambda index: SimpleNamespace(before=SimpleNamespace(cases=0)),
+        journal=lambda index: Path("journal"), select_suspects=lambda index: ("suspect",) if urgent else (),
+    )  # fmt: skip
+    budget = SimpleNamespace(time=None, cases=None)
+    config = SimpleNamespace(slice=2.0, budget=budget, memory=1, workers=1)
+    planner, slot = RequestPlanner(cast(Any, config), cast(Any, state)), WorkerSlot(0)
+
+    def seconds(*, unconfirmed: bool) -> float:
+        """The length of the next slice, which leaves something unconfirmed or not."""
+        request = planner.assign(slot, [slot])
+        assert isinstance(request, Slice)
+        urgent.clear()
+        urgent.update({0} if unconfirmed else ())
+        planner.end_slice(slot)
+        return request.seconds
+
+    assert [seconds(unconfirmed=True) for _ in range(3)] == [2.0, 4.0, 8.0]
+    assert [seconds(unconfirmed=False) for _ in range(2)] == [16.0, 2.0]
+    assert max(seconds(unconfirmed=True) for _ in range(20)) == 2.0 * 2**MOST_DOUBLINGS
