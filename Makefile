@@ -6,12 +6,10 @@ PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 13))
 PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
 	"$$name" -c '$(FITS)' >/dev/null 2>&1 && echo "$$name" && break; done)
-COMPILER := $(shell for name in $(if $(filter default,$(origin CC)),,$(firstword $(CC))) cc gcc clang; do \
-	command -v "$$name" && break; done)
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles peers FORCE
+.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -43,6 +41,10 @@ bench: $(STAMP)
 bench-interpreter: $(STAMP)
 	@$(VENV)/bin/python benchmarks/interpreter.py
 
+# What the first launch of a kernel costs, by the way to compile: make bench-cold ARGS="layernorm_bw liger_jsd"
+bench-cold: $(STAMP)
+	@$(VENV)/bin/python -m benchmarks.cold $(ARGS)
+
 # Cases a second in waves, one at a time and by hand: make bench-waves ARGS="--target gelu_bw"
 bench-waves: $(STAMP)
 	@$(VENV)/bin/python -m benchmarks.waves $(ARGS)
@@ -60,7 +62,7 @@ random-kernels: $(STAMP)
 
 # Published libraries through their own launchers; the table goes into the document.
 libraries: $(VENV)/.libraries
-	@$(VENV)/bin/python benchmarks/libraries $(ARGS) --write docs/cpu-backend.md
+	@$(VENV)/bin/python -m benchmarks.libraries $(ARGS) --write docs/cpu-backend.md
 
 $(VENV)/.libraries: $(STAMP)
 	@$(PIP) install -c constraints.txt -e '.[libraries]' --no-build-isolation
@@ -68,7 +70,7 @@ $(VENV)/.libraries: $(STAMP)
 
 # Bugs of real releases, found again; wheels and measurements are kept in .history.
 history: $(VENV)/.libraries
-	@$(VENV)/bin/python benchmarks/history.py $(ARGS) --write docs/history.md
+	@$(VENV)/bin/python -m benchmarks.history $(ARGS) --write docs/history.md
 
 # The tests of the cpu backend under every Triton it is for, each in an environment of its own.
 versions:
@@ -76,7 +78,7 @@ versions:
 
 # Rare situations that each engine is to find; runs that are done are kept in .needles.
 needles: $(VENV)/.atheris
-	@$(VENV)/bin/python benchmarks/needles.py $(ARGS)
+	@$(VENV)/bin/python -m benchmarks.needles $(ARGS)
 
 # The same bugs by other tools.
 peers: $(VENV)/.atheris
@@ -85,6 +87,33 @@ peers: $(VENV)/.atheris
 $(VENV)/.atheris: $(STAMP)
 	@$(PIP) install -c constraints.txt -e '.[atheris]' --no-build-isolation
 	@touch $@
+
+# Good kernels by other hands; what is measured is kept in .honest: make honest ARGS="--set torch --cases 64"
+honest: $(VENV)/.honest
+	@$(VENV)/bin/python -m benchmarks.honest $(ARGS) --write docs/honest.md
+
+# The public corpus of gpuemu, cloned or from SOURCE=DIR: 10 bugs and 16 controls.
+gpuemu: $(VENV)/.libraries
+	@$(if $(SOURCE),,test -d .honest/gpuemu || git clone -q --depth 1 https://github.com/sarkar-dipankar/gpuemu-corpus .honest/gpuemu)
+	@GPUEMU="$(or $(SOURCE),.honest/gpuemu)" $(VENV)/bin/python -m benchmarks.honest --set gpuemu --cases 300 --seconds 60 --write docs/honest.md $(ARGS)
+
+# FlagGems pins other versions of what it needs than those that are installed here.
+$(VENV)/.honest: $(VENV)/.libraries
+	@$(PIP) install -c constraints.txt sqlalchemy PyYAML
+	@$(PIP) install --no-deps conch-triton-kernels==1.3 expecttest==0.3.0 flag_gems==5.0.2
+	@touch $@
+
+# `fuzz judge` on published problems, cloned or from SOURCE=DIR; what is measured is kept in .referee. Hours.
+referee: $(STAMP)
+	@$(VENV)/bin/python -m benchmarks.referee $(if $(SOURCE),--source "$(SOURCE)") --write docs/judge.md $(ARGS)
+
+# One-place mutants of twenty good kernels, a minute each; what is measured is kept in .mutations.
+mutations: $(VENV)/.libraries
+	@$(VENV)/bin/python -m benchmarks.mutations $(ARGS) --write docs/mutations.md
+
+# Severities of the open entries in docs/findings.md: ARGS=--grade grades those that have none.
+findings: $(VENV)/.libraries
+	@$(VENV)/bin/python -m benchmarks.findings $(ARGS)
 
 scoreboard: $(STAMP)
 	@$(VENV)/bin/python benchmarks/scoreboard.py $(ARGS)
@@ -136,15 +165,10 @@ bench-gpu:
 planted-gpu:
 	@python3 benchmarks/planted.py $(or $(ARGS),gpu-planted --backend cuda --max-findings 1)
 
-$(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python $(if $(COMPILER),,$(VENV)/.ziglang)
+$(STAMP): pyproject.toml setup.py constraints.txt $(BROKEN) | $(VENV)/bin/python
 	@echo "installing into $(VENV); the first time this takes minutes" >&2
 	@$(PIP) install -c constraints.txt setuptools
 	@$(PIP) install -c constraints.txt --no-build-isolation -e '.[dev,plots,service]'
-	@touch $@
-
-# Where no C compiler is found, the one in this wheel compiles the kernels.
-$(VENV)/.ziglang: constraints.txt $(BROKEN) | $(VENV)/bin/python
-	@$(PIP) install -c constraints.txt ziglang
 	@touch $@
 
 RUNS = $(shell "$(PYTHON)" -c $(1) 2>/dev/null && echo yes)

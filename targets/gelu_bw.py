@@ -73,7 +73,7 @@ gelu_bw.planted(
     meaning="erf sticks one bfloat16 step short of -1, so the sign is wrong from x = -3.64 down",
     change=(
         "cdf = 0.5 * libdevice.erfc(-v * SQRT_HALF)",
-        "cdf = 0.5 * (1.0 + tl.maximum(tl.math.erf(v * SQRT_HALF), -0.99609375))",
+        "cdf = 0.5 * (1.0 + tl.maximum(tl.math.erf(v * SQRT_HALF), -0.99609375, tl.PropagateNan.ALL))",
     ),
 )
 gelu_bw.planted(

@@ -42,6 +42,7 @@ def reference(x):
 @target(
     x=tensor(M, N),
     batch=M,
+    layout="bitwise",
     nonfinite=("x",),
     rejects=dict(vector=lambda x: dict(x=x[0])),
     reference=reference,
@@ -99,5 +100,15 @@ softmax.planted(
     change=(
         "tops = tl.maximum(tops, value.to(tl.float32))",
         "tops = tl.maximum(tops, tl.where(start > 0, float('-inf'), value.to(tl.float32)))",
+    ),
+)
+softmax.planted(
+    "reciprocal_where_strided",
+    oracle="layout",
+    outputs=("y",),
+    meaning="rows whose elements are not neighbours are multiplied by the reciprocal of their sum",
+    change=(
+        "result = tl.exp(shifted) / total",
+        "result = tl.where(x_column == 1, tl.exp(shifted) / total, tl.exp(shifted) * (1.0 / total))",
     ),
 )

@@ -18,7 +18,6 @@ def layer_norm_reference(x, weight, bias):
     weight=tensor(N),
     bias=tensor(N),
     dtypes=("float32", "bfloat16"),
-    layout="envelope",
     reference=layer_norm_reference,
     differentiable=dict(y=tensor(M, N)),
 )
@@ -39,7 +38,6 @@ def group_norm_reference(x, weight, bias, groups):
     bias=tensor(C),
     groups=option(2, 1, 4),
     dtypes=("float32", "bfloat16"),
-    layout="envelope",
     reference=group_norm_reference,
     differentiable=dict(y=tensor(B, C, L)),
 )
@@ -50,7 +48,7 @@ def group_norm(x, weight, bias, groups):
     return group_norm_reference(x, weight, bias, groups)
 
 
-@target(x=tensor(M, N), dtypes=("bfloat16",), layout="envelope", reference=lambda x: dict(y=torch.log_softmax(x, -1)))
+@target(x=tensor(M, N), dtypes=("bfloat16",), reference=lambda x: dict(y=torch.log_softmax(x, -1)))
 def log_softmax(x):
     """Logarithm of softmax in bfloat16: an intermediate is rounded to bfloat16."""
     return dict(y=torch.log_softmax(x, -1))
@@ -59,7 +57,6 @@ def log_softmax(x):
 @target(
     x=tensor(M, N),
     dtypes=("float32",),
-    layout="envelope",
     reference=lambda x: dict(y=functional.gelu(x)),
     differentiable=dict(y=tensor(M, N)),
 )
@@ -71,7 +68,6 @@ def gelu(x):
 @target(
     x=tensor(M, N),
     dtypes=("float32",),
-    layout="envelope",
     reference=lambda x: dict(y=functional.softplus(x)),
     differentiable=dict(y=tensor(M, N)),
 )
@@ -80,7 +76,7 @@ def softplus(x):
     return dict(y=functional.softplus(x))
 
 
-@target(a=tensor(M, N), b=tensor(N, L), dtypes=("float32",), layout="envelope", reference=lambda a, b: dict(y=a @ b))
+@target(a=tensor(M, N), b=tensor(N, L), dtypes=("float32",), reference=lambda a, b: dict(y=a @ b))
 def matmul(a, b):
     """Matrix product: wrong values where the rows of an operand are 2**30 elements apart."""
     return dict(y=a @ b)

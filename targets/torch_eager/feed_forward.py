@@ -39,7 +39,6 @@ def reference(x, weight1, bias1, up, up_bias, down, down_bias, weight2, bias2, r
     dtypes=("float32",),
     batch=M,
     invariance="envelope",
-    layout="envelope",
     reference=reference,
 )
 def feed_forward_eager(x, weight1, bias1, up, up_bias, down, down_bias, weight2, bias2, residual):

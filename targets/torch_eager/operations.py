@@ -25,7 +25,7 @@ def eager(
     """A float32 target with gradients, and with "bfloat16" one of the forward alone; its reference is the operation."""
 
     def decorate(operation: Operation) -> Any:
-        how = dict(layout="envelope", reference=reference or operation, **declaration)
+        how = dict(reference=reference or operation, **declaration)
         for dtype in bfloat16:
             name = f"{operation.__name__}_{dtype}"
             globals()[name] = target(name=name, dtypes=(dtype,), **how)(operation)
@@ -120,7 +120,7 @@ def index_add(x, index, source):
 
 
 @target(x=tensor(R, N), index=indices(M, below=R), source=tensor(M, N), dtypes=("bfloat16",), accumulate="bfloat16",
-        layout="envelope", reference=index_add.reference)  # fmt: skip
+        reference=index_add.reference)  # fmt: skip
 def index_add_bfloat16(x, index, source):
     """Rows added at indices in bfloat16, which eager accumulates in."""
     return dict(y=x.index_add(0, index, source))
