@@ -9,9 +9,9 @@ import typer
 
 from fuzz.cli.console import errors, put, put_json, put_source
 from fuzz.cli.shared_options import Json
-from fuzz.cli.target_index import Listing, keep_listing, read_listing
 from fuzz.errors import TargetError, UsageError
 from fuzz.run import environment
+from fuzz.run.target_index import Listing, keep_listing, read_listing
 from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
 from fuzz.target.skeleton import skeleton
 from fuzz.target.spec import Target

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 class Blocker:
     """Something never tried: its kind, its place, what it is, and what it needs to be tried.
 
-    `behind` counts the lines that cannot run without it. `reason` is why the target's author leaves it out; empty where
+    `lines` are those that cannot run without it. `reason` is why the target's author leaves it out; empty where
     none is given.
     """
 
@@ -20,7 +20,7 @@ class Blocker:
     line: int
     what: str
     needs: str
-    behind: int = 0
+    lines: frozenset[int] = frozenset()
     reason: str = ""
 
     @property
@@ -28,15 +28,20 @@ class Blocker:
         """The text that the patterns of a target's `unreached=` are compared with."""
         return f"{self.kind} {self.what}"
 
+    @property
+    def behind(self) -> int:
+        """How many lines cannot run without it."""
+        return len(self.lines)
+
 
 def merge(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
     """The blockers, one for those that are the same but for their lines: at the first line, with what is behind all."""
-    alike: dict[tuple[str, str, str], list[Blocker]] = {}
+    groups: dict[tuple[str, str, str], list[Blocker]] = {}
     for blocker in blockers:
-        alike.setdefault((blocker.kind, blocker.file, blocker.what), []).append(blocker)
-    for group in alike.values():
+        groups.setdefault((blocker.kind, blocker.file, blocker.what), []).append(blocker)
+    for group in groups.values():
         first = min(group, key=lambda blocker: blocker.line)
-        yield replace(first, behind=sum(blocker.behind for blocker in group))
+        yield replace(first, lines=frozenset[int]().union(*(blocker.lines for blocker in group)))
 
 
 def explain(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[Blocker]:

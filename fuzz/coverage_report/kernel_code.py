@@ -56,7 +56,8 @@ def find_constant_blockers(function: Function, node: Definition, compiled: Itera
         outcomes = {_evaluate(statement.test, constants, parameters) for constants in values}
         if len(outcomes) == 1 and None not in outcomes:
             (outcome,) = outcomes
-            behind, other = len(lines_of(statement.orelse if outcome else statement.body)), str(not outcome).lower()
+            behind = frozenset(lines_of(statement.orelse if outcome else statement.body))
+            other = str(not outcome).lower()
             what = f"{function.name}: `{ast.unparse(statement.test)}` is never {other}"
             yield Blocker("constexpr", function.file, statement.lineno, what, f"a case in which it is {other}", behind)
 

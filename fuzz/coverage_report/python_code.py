@@ -74,7 +74,7 @@ def find_python_blockers(function: Function, node: Definition, measured: Measure
     """The blockers of one function: it was never called, or branches and lines of it never ran."""
     if measured.lines and measured.lines == measured.missing_lines:
         what = f"{function.name} is never called"
-        yield Blocker("function", function.file, node.lineno, what, "a case that calls it", len(measured.lines))
+        yield Blocker("function", function.file, node.lineno, what, "a case that calls it", measured.lines)
         return
     explained: set[int] = set()
     for start, end in sorted(measured.missing_branches):
@@ -84,11 +84,11 @@ def find_python_blockers(function: Function, node: Definition, measured: Measure
         explained |= behind
         condition, outcome = _describe(node, start, end)
         what = f"{function.name}: {condition} is never {outcome}"
-        yield Blocker("branch", function.file, start, what, f"a case in which it is {outcome}", len(behind))
+        yield Blocker("branch", function.file, start, what, f"a case in which it is {outcome}", behind)
     for first, last in _runs(measured.missing_lines - explained, measured.lines):
         text = f"line {first} never runs" if first == last else f"lines {first} to {last} never run"
-        count = len(measured.missing_lines.intersection(range(first, last + 1)))
-        yield Blocker("line", function.file, first, f"{function.name}: {text}", "a case that reaches it", count)
+        behind = measured.missing_lines.intersection(range(first, last + 1))
+        yield Blocker("line", function.file, first, f"{function.name}: {text}", "a case that reaches it", behind)
 
 
 def _runs(missing: Set[int], lines: Set[int]) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from fuzz.backends.base import portable_path
 from fuzz.coverage_report.blockers import Blocker, explain, merge
 from fuzz.coverage_report.collect import Collected
-from fuzz.coverage_report.definitions import Definition, definition, lines_of
+from fuzz.coverage_report.definitions import Definition, definition
 from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
 from fuzz.coverage_report.parameters import find_configuration_blockers, find_parameter_blockers
 from fuzz.coverage_report.protocol import Function, Observations
@@ -116,12 +116,7 @@ def _count_kernel(kernel: Function, node: Definition, blockers: list[Blocker]) -
     """Lines of a kernel count as run but for those behind a constant of compilation that had one value only."""
     lines = {part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node}
     inside = [each for each in blockers if each.file == kernel.file and each.line in lines]
-    behind = {
-        line
-        for part in ast.walk(node) if isinstance(part, ast.If)
-        for each in inside if each.kind == "constexpr" and each.line == part.lineno
-        for line in lines_of(part.orelse if each.what.endswith("false") else part.body)
-    }  # fmt: skip
+    behind = {line for each in inside if each.kind == "constexpr" for line in each.lines}
     conditions = sum(isinstance(part, ast.If | ast.While | ast.For) for part in ast.walk(node))
     never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside)
     return Ran(len(lines - behind), len(lines)), Ran(max(2 * conditions - never, 0), 2 * conditions)

@@ -13,7 +13,7 @@ from fuzz.judge.input_domain import declared_case, ordinary_case
 from fuzz.judge.judgement import HISTORY, Evidence
 from fuzz.judge.problem import OWN, ProblemDescription
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import Comparison, SolutionReport, TensorWords
+from fuzz.judge.processes.requests import Comparison, SolutionReport, same_words
 from fuzz.model.case import Call, Case
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe
@@ -93,7 +93,8 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
         alone = worker.run(single)
         if not isinstance(alone, SolutionReport) or has_finding(worker, single, alone):
             continue
-        stale = next((n for n in range(index) if steps[n].call != step.call and alike(ran.outputs[n], outputs)), None)
+        earlier = (number for number in range(index) if steps[number].call != step.call)
+        stale = next((number for number in earlier if same_words(ran.outputs[number], outputs)), None)
         symptom, text = "state", f"it is wrong after earlier calls: {compared.finding.message}"
         if stale is not None:
             symptom, text = "stale", f"it returns what call {stale + 1} gave ({step.meaning})"
@@ -109,13 +110,3 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
 def has_finding(worker: IsolatedWorker, case: Case, ran: SolutionReport) -> bool:
     compared = worker.compare(case, ran.outputs[-1])
     return not isinstance(compared, Comparison) or compared.finding is not None
-
-
-def alike(first: dict[str, TensorWords] | object, other: dict[str, TensorWords] | object) -> bool:
-    """Whether outputs have the same words."""
-    if not isinstance(first, dict) or not isinstance(other, dict) or set(first) != set(other):
-        return False
-    return all(
-        first[name].words.shape == other[name].words.shape and (first[name].words == other[name].words).all()
-        for name in first
-    )

@@ -31,6 +31,7 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     SolutionReport,
     TensorWords,
+    same_words,
 )
 from fuzz.judge.target import make_target
 from fuzz.model.case import Call, Case
@@ -386,7 +387,4 @@ def with_one_dtype(call: Call, target: Target) -> Call:
 
 def same_outputs(first: SolutionReport, other: SolutionReport) -> bool:
     """Whether two runs give the same words."""
-    pairs = zip(first.outputs, other.outputs, strict=True)
-    return all(
-        set(one) == set(two) and all((one[name].words == two[name].words).all() for name in one) for one, two in pairs
-    )
+    return all(same_words(one, two) for one, two in zip(first.outputs, other.outputs, strict=True))

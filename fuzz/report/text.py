@@ -51,8 +51,8 @@ def headline(finding: Finding, also: Sequence[str] = ()) -> str:
     others = [other for other in map(Finding.parse_summary, also) if other]
     wrong = {name: None for other in others if other.oracle in RESULTS for name in other.outputs}
     consequence = f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong: " if wrong else ""
-    told = f"{finding.oracle}/{finding.symptom}: {finding.message}"
-    return told if finding.oracle in RESULTS else consequence + told
+    text = f"{finding.oracle}/{finding.symptom}: {finding.message}"
+    return text if finding.oracle in RESULTS else consequence + text
 
 
 def case_lines(case: Case) -> Iterator[str]:

@@ -93,8 +93,8 @@ class Triage:
         self.worker.timeout = timeout
         if not all(examines(report, finding.oracle) for report in reports):
             return None
-        alike = (one for report in reports for one in report.findings if one.shows_symptom_of(finding))
-        return frozenset[Subject]().union(*(one.subjects & finding.subjects or finding.subjects for one in alike))
+        similar = (one for report in reports for one in report.findings if one.shows_symptom_of(finding))
+        return frozenset[Subject]().union(*(one.subjects & finding.subjects or finding.subjects for one in similar))
 
     def find_triggers(self, bug: Bug) -> tuple[Trigger, ...]:
         """What the bug needs; found at the first call."""

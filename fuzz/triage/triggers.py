@@ -148,8 +148,8 @@ def _size_trigger(least: Case, unshrunk: Case, target: Target, dim: Size, agrees
 
         @cache
         def shows_at(size: int) -> bool:
-            alike = (with_size(target, dim.name, (size,), case) for case in (least, unshrunk))
-            return size == own or not all(agrees(case) for case in alike)
+            resized = (with_size(target, dim.name, (size,), case) for case in (least, unshrunk))
+            return size == own or not all(agrees(case) for case in resized)
 
         edited = partial(with_size, target, dim.name, tuple(sizes))
         yield Trigger(dim.name, edited, lambda case: shows_at(case.last.dims[dim.name]))

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+from fuzz.corpus.codec.strict import LARGEST, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
+from fuzz.files import read_file
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
 from fuzz.judge.formats.solution import Solution, load_module
 from fuzz.judge.problem import Setting, Unsupported, fill_slots
@@ -28,10 +29,10 @@ NAMES = [f"data{index}" for index in range(64)]
 def read_task(folder: Path) -> Mapping[str, Any]:
     """What task.yml says. Raises UsageError where it cannot be read."""
     try:
-        task = yaml.safe_load((folder / "task.yml").read_text(encoding="utf-8"))
+        task = parse(decode(read_file(folder / "task.yml", LARGEST + 1)), TypedLoader)
         if not isinstance(task, dict) or not task.get("tests") or "files" not in task:
             raise ValueError("it has no files or no tests")
-    except (OSError, ValueError, yaml.YAMLError) as error:
+    except (OSError, ValueError) as error:
         raise UsageError(f"{folder} is no task of GPU MODE: {one_line(error)}") from None
     return task
 

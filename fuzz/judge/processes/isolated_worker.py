@@ -23,9 +23,9 @@ from fuzz.judge.processes.requests import (
 )
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.finding import Finding, Verdict, finding_order
+from fuzz.model.finding import Verdict, finding_order
 from fuzz.model.outcome import NotRun, Rejected, Returned
-from fuzz.model.recipes import Exact, Values, exact
+from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
@@ -196,6 +196,3 @@ def raise_refusal(answer: Any) -> None:
     kinds = {error.__name__: error for error in (NotComparable, Unsupported)}
     if isinstance(answer, Refusal) and answer.kind in kinds:
         raise kinds[answer.kind](answer.text)
-
-
-__all__ = ["Exact", "Finding", "IsolatedWorker", "ProblemProcess", "RunLog", "as_values", "start_solution"]

@@ -85,6 +85,11 @@ class TensorWords:
 Outputs = Mapping[str, TensorWords]
 
 
+def same_words(first: Outputs, other: Outputs) -> bool:
+    """Whether outputs have the same names, and the same shape and words under each."""
+    return set(first) == set(other) and all(np.array_equal(first[name].words, other[name].words) for name in first)
+
+
 @dataclass(frozen=True)
 class Compare:
     """To the problem: compare the outputs of a case's last call with the reference. The response is a Comparison."""

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.cli import target_index
-from fuzz.cli.target_index import fingerprint, index_path, keep_listing, read_listing
+from fuzz.run import target_index
+from fuzz.run.target_index import fingerprint, index_path, keep_listing, read_listing
 
 LISTING = {"targets": [{"name": "one"}], "missing": ["two is not installed"]}
 
