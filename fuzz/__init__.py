@@ -1,10 +1,10 @@
 """Differential fuzzing of Triton kernels against float64 references."""
 
 from fuzz.api import Target, target
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.contract import ulps
 from fuzz.target.indices import indices
 from fuzz.target.locations import locations
-from fuzz.target.spec import option, size, tensor
 
 __all__ = ["Target", "indices", "locations", "option", "size", "target", "tensor", "ulps"]
 __version__ = "0.1.0"

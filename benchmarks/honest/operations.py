@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.honest.declarations import SIZES, Declaration, apply, find_function, free_sizes, shape_of
 from fuzz import size, target
 from fuzz.backends import cpu
-from fuzz.target.spec import TensorArgument
+from fuzz.target.arguments import TensorArgument
 
 
 class Replaced(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -113,7 +113,7 @@ def launch(
         raise InputsDoNotFit(NotRun(message) if external else Rejected(message)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
-    scalars = {**call.options, **{name: call.dims[dim] for name, dim in target.passed_sizes.items()}}
+    scalars = target.scalars(call)
 
     def launch_with(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
         return check_outputs(target, launcher(**make_writable(tensors, target.in_place), **scalars))

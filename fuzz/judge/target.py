@@ -10,7 +10,8 @@ from typing import Any
 from fuzz.judge.problem import OWN, ProblemDescription
 from fuzz.model.case import Argument, Call
 from fuzz.model.recipes import Recipe, Values, recipe
-from fuzz.target.spec import FLOATS, Target, TensorArgument
+from fuzz.target.arguments import TensorArgument
+from fuzz.target.spec import FLOATS, Target
 
 MakeOwn = Callable[[str, Mapping[str, int], int], Values]
 """(argument, dims, seed) -> the values that the problem makes."""

@@ -19,7 +19,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, bits_of
 
-Scalar = bool | int | float | str
+Scalar = bool | int | float | str | None
 SEED_STRIDE = 1 << 16
 """From one replica's seeds to the next one's: more than any seed that is drawn."""
 MAX_MATERIALISED = 1 << 12
@@ -84,7 +84,10 @@ class LaunchOptions:
 
 @dataclass(frozen=True, eq=True)
 class Call:
-    """One call of the launcher. Dims stand in the order in which the target declares them."""
+    """One call of the launcher. Dims and arguments stand in the order in which the target declares them.
+
+    A declared argument that is not among them is None.
+    """
 
     dims: Mapping[str, int]
     arguments: Mapping[str, Argument]
@@ -108,6 +111,10 @@ class Call:
         if name.startswith("grad "):
             return replace(self, cotangents={**self.cotangents, name.removeprefix("grad "): value})
         return replace(self, arguments={**self.arguments, name: value})
+
+    def without_argument(self, name: str) -> Call:
+        """The call in which an argument is None."""
+        return replace(self, arguments={key: value for key, value in self.arguments.items() if key != name})
 
     def key(self) -> tuple[object, ...]:
         """A hashable value that is equal for equal calls."""

@@ -75,8 +75,7 @@ class Rejects(Oracle):
         buffers = {
             key: allocate_buffer(key, value, call.dims, device, exam.words(key)) for key, value in call.tensors.items()
         }
-        inputs = {key: buffers[key].tensor for key in call.arguments} | dict(call.options)
-        inputs |= {key: call.dims[dim] for key, dim in exam.target.passed_sizes.items()}
+        inputs = {key: buffers[key].tensor for key in call.arguments} | exam.target.scalars(call)
         with exam.backend.session(None) as session, GuardedAllocations(session.on_operation) as allocations:
             try:
                 changed = spoil(**inputs)

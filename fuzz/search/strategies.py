@@ -19,9 +19,10 @@ from fuzz.model.dims import Size, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
+from fuzz.target.arguments import TensorArgument
 from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import make_call_legal
-from fuzz.target.spec import Target, TensorArgument
+from fuzz.target.spec import Target
 
 if TYPE_CHECKING:
     from hypothesis import strategies as st
@@ -40,6 +41,8 @@ OCTAVES = ((4, 0), (2, 1), (1, 2), (1, 3))
 """(weight, powers of two that a long dim lies below the longest)."""
 COPIES, COPY_REMAINDER = 8, 5
 """One argument in so many, by the remainder of its seed, has the values of an earlier one of its shape and dtype."""
+ABSENT = 3
+"""One in so many arguments that may be None is."""
 HUGE_REACH = 30
 """A huge layout's slowest stride, 2**30 elements: an int32 offset overflows at the third row."""
 
@@ -87,6 +90,8 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
     first = draw(1 << 16)
     arguments: dict[str, Argument] = {}
     for name, declared in target.tensors.items():
+        if declared.optional and draw(ABSENT) == 0:
+            continue
         choice = first if uniform else draw(1 << 16)
         value = draw_argument(draw, target, name, declared, dims, choose_dtype(declared.dtypes, choice))
         arguments[name] = copy_earlier_values(target, name, value, arguments)
@@ -174,7 +179,7 @@ def draw_size(draw: Draw, dim: Size, most: int, extreme: int) -> int:
 
 
 def draw_argument(
-    draw: Draw, target: Target, name: str, declared: TensorArgument, dims: dict[str, int], dtype: str
+    draw: Draw, target: Target, name: str, declared: TensorArgument, dims: Mapping[str, int], dtype: str
 ) -> Argument:
     layout = draw_layout(draw, resolve(declared.shape, dims))
     return Argument(declared.shape, dtype, draw_values(draw, target, name, declared, dtype), layout)

@@ -20,8 +20,9 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Exact
 from fuzz.sweep.ranks import bits_at, count_strata, rank_of, sample_all_strata, sample_with_edges
 from fuzz.sweep.sweep_counts import BOUNDS
+from fuzz.target.arguments import OptionArgument
 from fuzz.target.indices import IndexArgument
-from fuzz.target.spec import OptionArgument, Target
+from fuzz.target.spec import Target
 
 DTYPES = ("bfloat16", "float16", "float32")
 PART = 1 << 16

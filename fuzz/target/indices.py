@@ -14,7 +14,7 @@ from fuzz.model.dims import Expression, Size, evaluate
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, recipe
-from fuzz.target.spec import OptionArgument, TensorArgument, tensor
+from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
 
 DTYPES = ("int64", "int32")
 MAX_BOUND = 1 << 31

@@ -174,9 +174,10 @@ def _execute(name: str, file: str, source: str) -> ModuleType:
 def check_fits(case: Case, target: Target, path: Path) -> None:
     """CorpusError where an entry's case has other arguments, options or dims than its target, which may be newer."""
     dims = {dim.name for dim in target.sizes}
+    needed = {name for name, declared in target.tensors.items() if not declared.optional}
     for call in case.calls:
         pairs = [
-            ("arguments", set(call.arguments), set(target.tensors)),
+            ("arguments", set(call.arguments), {*needed, *(set(target.tensors) & set(call.arguments))}),
             ("options", set(call.options), set(target.options)),
             ("dims", set(call.dims), dims),
         ]

@@ -15,7 +15,7 @@ from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Expression, Size, evaluate, resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Patched, Recipe, Values, recipe
-from fuzz.target.spec import OptionArgument, TensorArgument, tensor
+from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
 
 RECIPES = ((5, "locations"), (9, "location_edges"), (3, "location_outside"), (1, "zeros"), (1, "ones"))
 """(weight, name) of the recipes that locations are drawn from."""

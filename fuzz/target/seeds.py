@@ -13,8 +13,9 @@ from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import to_bits
 from fuzz.model.recipes import Values, exact, recipe
+from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
-from fuzz.target.spec import Target, TensorArgument
+from fuzz.target.spec import Target
 
 
 def seed_cases(target: Target) -> tuple[Case, ...]:
@@ -33,7 +34,11 @@ def _case(target: Target, name: str, seed: Mapping[str, Any]) -> Case:
     dims = {key: int(seed.get(key, dim.clamp(dim.low))) for key, dim in sizes.items()}
     options = {key: seed.get(key, option.choices[0]) for key, option in target.options.items()}
     try:
-        arguments = {key: _argument(spec, dims, seed.get(key)) for key, spec in target.tensors.items()}
+        arguments = {
+            key: _argument(spec, dims, seed.get(key))
+            for key, spec in target.tensors.items()
+            if not spec.optional or seed.get(key) is not None
+        }
         gradients = {key: _argument(target.cotangents[key], dims, seed.get(text)) for text, key in cotangents.items()}
     except (ValueError, TypeError) as error:
         raise TargetError(f"{where}: {one_line(error)}") from None

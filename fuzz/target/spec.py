@@ -6,65 +6,18 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from fuzz.errors import TargetError
-from fuzz.model.case import Argument, Call, Scalar
-from fuzz.model.dims import Expression, Size, evaluate, names
-from fuzz.model.dtypes import DTYPES
+from fuzz.model.case import Call, Scalar
+from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.recipes import Values
+from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes
 from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
 WORKING = ("float32", "float64", "float16", "bfloat16", "inputs")
-
-
-@dataclass(frozen=True)
-class TensorArgument:
-    """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
-
-    A kind of argument whose values have a meaning of their own, such as indices, is a subclass.
-    """
-
-    shape: tuple[str, ...]
-    dtypes: tuple[str, ...] = ()
-    sizes: tuple[Size, ...] = field(default=(), compare=False)
-
-    fill: ClassVar[int] = 1
-    """A number that is legal for every element."""
-
-    @property
-    def recipes(self) -> tuple[tuple[int, str], ...]:
-        """(weight, name) of the recipes that its values are drawn from; empty where every recipe of the dtype fits."""
-        return ()
-
-    @property
-    def drawn_parameters(self) -> Mapping[str, tuple[str, int, int]]:
-        """For some of those recipes a parameter to draw: (name, least value, number of values)."""
-        return {}
-
-    @property
-    def expressions(self) -> tuple[str, ...]:
-        """All size expressions of the declaration."""
-        return self.shape
-
-    def legal_values(self, value: Argument, call: Call) -> Values:
-        """The argument's values, changed as little as makes them legal for the dims and options of this call."""
-        return value.values
-
-    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
-        """TargetError where the declaration does not fit the smallest dims or the target's options."""
-        if any(evaluate(text, least) < 0 for text in self.shape):
-            raise TargetError(f"argument {name!r} would have a negative size at the smallest dims")
-
-
-@dataclass(frozen=True)
-class OptionArgument:
-    """A value drawn from `choices`, the default first."""
-
-    choices: tuple[Scalar, ...]
 
 
 @dataclass(frozen=True)
@@ -163,6 +116,11 @@ class Target:
         dtypes = {name: argument.dtypes[0] for name, argument in self.tensors.items()}
         return {**dtypes, **{name: option.choices[0] for name, option in self.options.items()}}
 
+    def scalars(self, call: Call) -> dict[str, Scalar]:
+        """What the launcher is called with beside a call's tensors: options, sizes, None for tensors that it lacks."""
+        sizes = {name: call.dims[dim] for name, dim in self.passed_sizes.items()}
+        return {**call.options, **sizes, **{name: None for name in self.tensors if name not in call.arguments}}
+
     def planted(
         self,
         name: str,
@@ -195,29 +153,6 @@ class Target:
     def __call__(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
         """Calls the launcher, as if it had not been decorated."""
         return self.launcher(*args, **kwargs)
-
-
-def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Size:
-    """A named dim between low and high, both included. TargetError where no size is possible."""
-    if not name.isidentifier():
-        raise TargetError(f"dim name {name!r} must be an identifier")
-    if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
-        raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
-    return Size(name, low, high, multiple_of)
-
-
-def tensor(*shape: Expression | int, dtypes: Iterable[str] = ()) -> TensorArgument:
-    """A tensor argument over named dims, with dtypes of its own where they differ from the target's."""
-    sizes = tuple(dim for dim in shape if isinstance(dim, Size))
-    texts = tuple(dim.text if isinstance(dim, Expression) else str(dim) for dim in shape)
-    return TensorArgument(texts, _known_dtypes(dtypes), sizes)
-
-
-def option(*choices: Scalar) -> OptionArgument:
-    """An option drawn from these values, the default first."""
-    if not choices:
-        raise TargetError("option() needs at least one value")
-    return OptionArgument(choices)
 
 
 def declare(
@@ -257,7 +192,7 @@ def declare(
     label = name or launcher.__name__
     if isinstance(differentiable, bool):
         raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
-    plain = _known_dtypes(dtypes)
+    plain = known_dtypes(dtypes)
     tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
     declared = cls(
@@ -291,13 +226,6 @@ def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[st
     }
 
 
-def _known_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
-    for name in (names_in_order := tuple(dtypes)):
-        if name not in DTYPES:
-            raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
-    return names_in_order
-
-
 def _sizes(
     tensors: Mapping[str, TensorArgument], arguments: Mapping[str, object], extra: Iterable[Size]
 ) -> tuple[Size, ...]:
@@ -326,6 +254,10 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     if target.accumulate not in WORKING or target.dot not in ("ieee", "tf32"):
         raise TargetError(f"{where}: accumulate is one of {', '.join(WORKING)}, dot is 'ieee' or 'tf32'")
     _check_promises(target, where)
+    if any(value.optional for value in target.cotangents.values()) or all(
+        value.optional for value in target.tensors.values()
+    ):
+        raise TargetError(f"{where}: one of its tensors at least, and each cotangent, is never None")
     least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
     for key, tensor_argument in target.tensors.items():
         try:

@@ -13,6 +13,7 @@ from fuzz.triage.triggers import (
     Edit,
     drop_launch_option,
     keep_last_call,
+    leave_out,
     set_contiguous,
     set_dtype,
     set_option,
@@ -49,6 +50,7 @@ def non_defaults(case: Case, target: Target) -> frozenset[str]:
     for call in case.calls:
         for name, value in call.arguments.items():
             names |= {f"{name} dtype"} if value.dtype != target.defaults.get(name, value.dtype) else set()
+        names |= {f"{name} given" for name in call.arguments if target.tensors[name].optional}
         names |= {f"{name} layout" for name, value in call.tensors.items() if value.layout != CONTIGUOUS}
         names |= {name for name, option in call.options.items() if option != target.defaults.get(name, option)}
         names |= {f"launch {name}" for name in (call.launch.as_dict() if call.launch else ())}
@@ -63,6 +65,8 @@ def _departures(case: Case, target: Target) -> Iterator[tuple[str, list[Alternat
         yield f"after {before}", [("alone", keep_last_call)], True
     for name, value in case.last.tensors.items():
         declared = target.tensors.get(name)
+        if declared and declared.optional:
+            yield f"where {name} is given", [("where it is None", partial(leave_out, name))], True
         if declared and value.dtype != declared.dtypes[0]:
             dtypes = [dtype for dtype in declared.dtypes if dtype != value.dtype]
             tried = [(f"in {dtype}", partial(set_dtype, target, name, dtype)) for dtype in dtypes]

@@ -21,8 +21,9 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import CURRENT, Recipe, recipe
 from fuzz.search.strategies import draw_dims, draw_layout, draw_split, draw_values, largest_within
+from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_call_legal
-from fuzz.target.spec import Target, TensorArgument
+from fuzz.target.spec import Target
 
 Numbers = Mapping[str, int]
 Variant = tuple[str, Numbers]

@@ -14,7 +14,7 @@ from functools import cache, partial
 import numpy as np
 
 from fuzz.model import edit
-from fuzz.model.case import Argument, Call, Case
+from fuzz.model.case import Argument, Call, Case, Scalar
 from fuzz.model.dims import Size
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
@@ -81,6 +81,9 @@ def departures(case: Case, target: Target) -> Iterator[Trigger]:
     """One candidate for everything that is off its default in a case."""
     if len(case.calls) > 1:
         yield EARLIER_CALLS
+    for name in case.last.arguments:
+        if target.tensors[name].optional:
+            yield Trigger(f"{name} given", partial(leave_out, name))
     for name, value in case.last.tensors.items():
         default = target.defaults.get(name)
         if default is not None and value.dtype != default:
@@ -102,6 +105,11 @@ def keep_last_call(case: Case) -> Case:
 EARLIER_CALLS = Trigger("earlier calls", keep_last_call)
 
 
+def leave_out(name: str, case: Case) -> Case:
+    """The case with an argument at None in its last call."""
+    return case.with_call(len(case.calls) - 1, case.last.without_argument(name))
+
+
 def set_dtype(target: Target, name: str, dtype: str, case: Case) -> Case:
     """The case with an argument in another dtype."""
     return _edit_argument(case, target, name, lambda call, value: edit.with_dtype(value, dtype))
@@ -112,7 +120,7 @@ def set_contiguous(target: Target, name: str, case: Case) -> Case:
     return _edit_argument(case, target, name, lambda call, value: edit.with_layout(value, CONTIGUOUS, call))
 
 
-def set_option(target: Target, name: str, choice: bool | int | float | str, case: Case) -> Case:
+def set_option(target: Target, name: str, choice: Scalar, case: Case) -> Case:
     """The case with another choice of an option."""
     for index in range(len(case.calls)):
         case = edit.with_option(case, index, name, choice)

@@ -17,7 +17,8 @@ from fuzz.model.case import Argument, Call
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.outcome import CompileError, NotRun, Outcome, OutOfMemory, Raised, Rejected, Returned
 from fuzz.model.recipes import recipe
-from fuzz.target.spec import Launcher, Target, declare, option, size, tensor
+from fuzz.target.arguments import option, size, tensor
+from fuzz.target.spec import Launcher, Target, declare
 
 N = size("N", 1, 64)
 USABLE = [name for name, one in BACKENDS.items() if not one.unavailable_reason()]

@@ -18,7 +18,8 @@ from fuzz.coverage_report.observe import Observer
 from fuzz.coverage_report.protocol import Observations, TensorKind
 from fuzz.coverage_report.report import CoverageReport, make_report
 from fuzz.model.outcome import Rejected, Returned
-from fuzz.target.spec import declare, size, tensor
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import declare
 
 LIBRARY = """
 from functools import wraps

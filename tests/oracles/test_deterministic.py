@@ -15,7 +15,8 @@ from fuzz.model.recipes import recipe
 from fuzz.oracles.deterministic import Deterministic
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.replicas import CaseRunner
-from fuzz.target.spec import Launcher, declare, size, tensor
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import Launcher, declare
 
 Outputs = Mapping[str, torch.Tensor]
 N = size("N", 1, 64)

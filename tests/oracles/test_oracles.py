@@ -28,7 +28,8 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.script_check import SavedFinding
 from fuzz.report import sarif
 from fuzz.search.engines import RandomEngine
-from fuzz.target.spec import Launcher, Target, declare, size, tensor
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import Launcher, Target, declare
 from fuzz.worker.protocol import Examine, Report
 
 Outputs = dict[str, torch.Tensor]

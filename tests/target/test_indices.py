@@ -18,10 +18,11 @@ from fuzz.model.recipes import Exact, recipe
 from fuzz.search.engines.random import RandomEngine
 from fuzz.shrink.passes import COARSE, FINE, write_out_small
 from fuzz.shrink.shrinker import Budget, Shrinker
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.indices import IndexArgument, indices
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import load
-from fuzz.target.spec import Target, declare, option, size, tensor
+from fuzz.target.spec import Target, declare
 
 N, V = size("N", 1, 64), size("V", 1, 1000)
 

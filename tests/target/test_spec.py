@@ -14,8 +14,9 @@ from fuzz.model.dims import Size
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.oracles.execution.probe import probe_reference
 from fuzz.search.engines import RandomEngine
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.loader import load, load_planted
-from fuzz.target.spec import Target, declare, option, size, tensor
+from fuzz.target.spec import Target, declare
 
 M, N = size("M", 1, 8), size("N", 2, 16, multiple_of=2)
 

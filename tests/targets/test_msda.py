@@ -12,10 +12,11 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.recipes import generate, recipe
 from fuzz.search.engines.random import RandomEngine
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import load
 from fuzz.target.locations import ON_GRIDS, locations
-from fuzz.target.spec import Target, declare, option, size, tensor
+from fuzz.target.spec import Target, declare
 
 H, W, P = size("H", 1, 9), size("W", 1, 9), size("P", 1, 9)
 

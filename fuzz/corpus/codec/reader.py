@@ -246,6 +246,8 @@ def _number(value: Any, what: str) -> float:
 def _scalar(value: Any, what: str) -> Scalar:
     if text(value, what) in ("true", "false"):
         return bool(value == "true")
+    if value == "none":
+        return None
     if value.startswith("str "):
         return str(value[4:])
     number = _number(value, what)

@@ -138,7 +138,7 @@ def _element_text(element: Element) -> str:
 def _scalar(value: Scalar) -> str:
     if isinstance(value, str):
         return _quote(f"str {value}")
-    return str(value).lower() if isinstance(value, bool) else repr(value)
+    return str(value).lower() if value is None or isinstance(value, bool) else repr(value)
 
 
 def _quote(text: str) -> str:

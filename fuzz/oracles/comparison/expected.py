@@ -9,7 +9,7 @@ import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, UsageError, one_line
-from fuzz.model.case import Argument
+from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
@@ -24,7 +24,7 @@ STAGES = (2, 8, 20, 80)
 """Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
 THOROUGH = 20
 """Members from which a stage also evaluates what can only widen the envelope: range, and the error of float64."""
-Inputs = dict[str, torch.Tensor | float | int | bool | str]
+Inputs = dict[str, torch.Tensor | Scalar]
 
 
 ExpectedOutputs = Mapping[str, Expected]
@@ -120,8 +120,7 @@ def _inputs(exam: Examination, index: int, make_tensor: MakeTensor) -> tuple[Inp
     call = exam.case.calls[index]
     tensors = {name: make_tensor(name, value, call.dims) for name, value in call.tensors.items()}
     inputs: Inputs = {name: tensors[name] for name in call.arguments}
-    inputs.update(call.options)
-    inputs.update({name: call.dims[dim] for name, dim in exam.target.passed_sizes.items()})
+    inputs.update(exam.target.scalars(call))
     return inputs, {name: round_cotangent(exam, index, name, tensors[f"grad {name}"]) for name in call.cotangents}
 
 

@@ -45,7 +45,7 @@ def call_lines(calls: Sequence[Call], target: Target) -> Iterator[str]:
     for index, call in enumerate(calls):
         yield from function_lines(f"arguments_{index}", call.arguments, call)
         yield from function_lines(f"cotangents_{index}", call.cotangents, call)
-        scalars = {**call.options, **{key: call.dims[dim] for key, dim in target.passed_sizes.items()}}
+        scalars = target.scalars(call)
         yield f"options_{index} = dict({', '.join(f'{key}={scalar_text(value)}' for key, value in scalars.items())})"
         yield ""
         yield ""

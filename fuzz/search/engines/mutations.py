@@ -18,9 +18,10 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import base_recipe, largest_tensor, with_argument, with_option, with_values
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, recipe
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.strategies import draw_layout, draw_split, draw_values
+from fuzz.search.strategies import draw_argument, draw_layout, draw_split, draw_values
+from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
-from fuzz.target.spec import Target, TensorArgument
+from fuzz.target.spec import Target
 
 MAX_TENSOR = 1 << 17
 """Elements of the largest tensor that a mutation may make."""
@@ -166,9 +167,27 @@ def other_layout(case: Case, context: MutationContext) -> Case | None:
 
 
 def other_option(case: Case, context: MutationContext) -> Case | None:
-    """One option at another of its choices."""
+    """One option at another of its choices, or an argument that may be None the other way."""
     options = [(name, choice) for name, option in context.target.options.items() for choice in option.choices]
-    return with_option(case, -1, *context.random.choice(options)) if options else None
+    optional = [(name, None) for name, declared in context.target.tensors.items() if declared.optional]
+    if not options and not optional:
+        return None
+    name, choice = context.random.choice([*options, *optional])
+    return (
+        toggle_argument(case, context, name) if name in context.target.tensors else with_option(case, -1, name, choice)
+    )
+
+
+def toggle_argument(case: Case, context: MutationContext, name: str) -> Case:
+    """The case with an argument that may be None the other way."""
+    call, target = case.last, context.target
+    if name in call.arguments:
+        return case.with_call(len(case.calls) - 1, call.without_argument(name))
+    declared, draw = target.tensors[name], context.random.randrange
+    value = draw_argument(draw, target, name, declared, call.dims, declared.dtypes[0])
+    given = {**call.arguments, name: fit_argument(value, call.dims)}
+    call = replace(call, arguments={key: given[key] for key in target.tensors if key in given})
+    return case.with_call(len(case.calls) - 1, call)
 
 
 def other_split(case: Case, context: MutationContext) -> Case | None:

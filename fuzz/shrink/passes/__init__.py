@@ -3,6 +3,7 @@
 from fuzz.shrink.passes.base import Pass
 from fuzz.shrink.passes.calls import fewer_calls
 from fuzz.shrink.passes.defaults import (
+    fewer_arguments,
     later_layouts,
     plain_dtypes,
     plain_everything,
@@ -33,6 +34,7 @@ from fuzz.shrink.passes.values import (
 
 COARSE: tuple[Pass, ...] = (
     fewer_calls,
+    fewer_arguments,
     plain_everything,
     rows_as_neighbours,
     smaller_dims,
@@ -49,6 +51,7 @@ COARSE: tuple[Pass, ...] = (
 )
 """Passes over a case whose values are recipes, in the order in which they are tried."""
 FINE: tuple[Pass, ...] = (
+    fewer_arguments,
     drop_slices,
     smallest_values,
     zero_chunks,

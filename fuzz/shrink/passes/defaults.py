@@ -25,6 +25,18 @@ def plain_everything(case: Case, target: Target) -> Iterator[Case]:
     yield plainer
 
 
+def fewer_arguments(case: Case, target: Target) -> Iterator[Case]:
+    """Every argument that may be None at None, then one of them."""
+    optional = [name for name, declared in target.tensors.items() if declared.optional]
+    without_all = case
+    for index, call in enumerate(case.calls):
+        for name in optional:
+            if name in call.arguments:
+                without_all = without_all.with_call(index, without_all.calls[index].without_argument(name))
+                yield case.with_call(index, call.without_argument(name))
+    yield without_all
+
+
 def plain_layouts(case: Case, target: Target) -> Iterator[Case]:
     """One argument's layout at its default, or simpler of its kind."""
     for index, name, value in tensors_of(case):

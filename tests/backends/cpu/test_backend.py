@@ -21,7 +21,8 @@ from fuzz.model.outcome import Access, CallResult, Returned
 from fuzz.model.recipes import recipe
 from fuzz.oracles.bounds import Bounds
 from fuzz.oracles.execution.examination import Examination
-from fuzz.target.spec import declare, size, tensor
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import declare
 
 Outputs = dict[str, torch.Tensor]
 

@@ -26,8 +26,9 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.reference import exact
 from fuzz.reference.envelope import Expected, make_precision
 from fuzz.reference.exact import evaluate_exact
+from fuzz.target.arguments import size, tensor
 from fuzz.target.contract import ulps
-from fuzz.target.spec import declare, size, tensor
+from fuzz.target.spec import declare
 
 CPU = make_precision("libm")
 N = size("N", 1, 64)

@@ -18,7 +18,8 @@ from fuzz.model.recipes import Exact
 from fuzz.oracles.accuracy import Accuracy
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.execution.examination import Examination
-from fuzz.target.spec import declare, tensor
+from fuzz.target.arguments import tensor
+from fuzz.target.spec import declare
 
 UNLIKE = {"constants", "casts", "factories", "complex_free_rope"}
 """Formulas with float64 constants or casts of their own: in float32 they are other formulas."""

@@ -19,7 +19,8 @@ from fuzz.errors import BackendError
 from fuzz.model.case import Argument, Call
 from fuzz.model.outcome import NotRun, Outcome
 from fuzz.model.recipes import recipe
-from fuzz.target.spec import declare, size, tensor
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import declare
 
 ARITHMETIC = """
 float steps(float x, float y) { float s = 0; for (int i = 1; i < 40; i++) s = s * x + y / i - x * y; return s; }

@@ -1,0 +1,98 @@
+"""Declares the arguments of a target: dims, tensors over them, and options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+from fuzz.errors import TargetError
+from fuzz.model.case import Argument, Call, Scalar
+from fuzz.model.dims import Expression, Size, evaluate
+from fuzz.model.dtypes import DTYPES
+from fuzz.model.recipes import Values
+
+
+@dataclass(frozen=True)
+class TensorArgument:
+    """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
+
+    One that is `optional` may be None. A kind of argument whose values have a meaning of their own, such as indices, is
+    a subclass.
+    """
+
+    shape: tuple[str, ...]
+    dtypes: tuple[str, ...] = ()
+    sizes: tuple[Size, ...] = field(default=(), compare=False)
+    optional: bool = field(default=False, kw_only=True)
+
+    fill: ClassVar[int] = 1
+    """A number that is legal for every element."""
+
+    def __or__(self, other: None) -> Self:
+        """The argument, which may be None as well: ``tensor(N) | None``."""
+        return replace(self, optional=True)
+
+    def __ror__(self, other: None) -> Self:
+        return self.__or__(other)
+
+    @property
+    def recipes(self) -> tuple[tuple[int, str], ...]:
+        """(weight, name) of the recipes that its values are drawn from; empty where every recipe of the dtype fits."""
+        return ()
+
+    @property
+    def drawn_parameters(self) -> Mapping[str, tuple[str, int, int]]:
+        """For some of those recipes a parameter to draw: (name, least value, number of values)."""
+        return {}
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        """All size expressions of the declaration."""
+        return self.shape
+
+    def legal_values(self, value: Argument, call: Call) -> Values:
+        """The argument's values, changed as little as makes them legal for the dims and options of this call."""
+        return value.values
+
+    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
+        """TargetError where the declaration does not fit the smallest dims or the target's options."""
+        if any(evaluate(text, least) < 0 for text in self.shape):
+            raise TargetError(f"argument {name!r} would have a negative size at the smallest dims")
+
+
+@dataclass(frozen=True)
+class OptionArgument:
+    """A value drawn from `choices`, the default first."""
+
+    choices: tuple[Scalar, ...]
+
+
+def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Size:
+    """A named dim between low and high, both included. TargetError where no size is possible."""
+    if not name.isidentifier():
+        raise TargetError(f"dim name {name!r} must be an identifier")
+    if low < 0 or multiple_of < 1 or high // multiple_of * multiple_of < low:
+        raise TargetError(f"dim {name!r}: no multiple of {multiple_of} lies between {low} and {high}")
+    return Size(name, low, high, multiple_of)
+
+
+def tensor(*shape: Expression | int, dtypes: Iterable[str] = ()) -> TensorArgument:
+    """A tensor argument over named dims, with dtypes of its own where they differ from the target's."""
+    sizes = tuple(dim for dim in shape if isinstance(dim, Size))
+    texts = tuple(dim.text if isinstance(dim, Expression) else str(dim) for dim in shape)
+    return TensorArgument(texts, known_dtypes(dtypes), sizes)
+
+
+def option(*choices: Scalar) -> OptionArgument:
+    """An option drawn from these values, the default first."""
+    if not choices:
+        raise TargetError("option() needs at least one value")
+    return OptionArgument(choices)
+
+
+def known_dtypes(dtypes: Iterable[str]) -> tuple[str, ...]:
+    for name in (names_in_order := tuple(dtypes)):
+        if name not in DTYPES:
+            raise TargetError(f"unknown dtype {name!r}; known: {', '.join(DTYPES)}")
+    return names_in_order
