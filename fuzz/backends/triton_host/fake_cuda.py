@@ -13,12 +13,12 @@ from typing import Any
 
 import torch
 
+from fuzz.backends.triton_host import autocast, generators
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
 WARP = 32
 real_is_available, real_synchronize = torch.cuda.is_available, torch.cuda.synchronize
-real_get_rng_state, real_set_rng_state = torch.cuda.get_rng_state, torch.cuda.set_rng_state
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,24 @@ def synchronize(device: Any = None) -> None:
         real_synchronize()
 
 
-def get_rng_state(device: Any = "cuda") -> torch.Tensor:
-    """`torch.compile` saves and restores it; without a GPU it is empty."""
-    return real_get_rng_state(device) if real_is_available() else torch.empty(0, dtype=torch.uint8)
+class DeviceContext:
+    """`torch.cuda.device`: the only device stays the current one."""
+
+    def __init__(self, device: Any = None) -> None:
+        self.idx, self.prev_idx = 0, -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = 0
+
+    def __exit__(self, *_: Any) -> None:
+        """The device was current before."""
 
 
-def set_rng_state(state: torch.Tensor, device: Any = "cuda") -> None:
-    if state.numel():
-        real_set_rng_state(state, device)
+class Graph:
+    """`torch.cuda.CUDAGraph`: a recording of launches, which is refused."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise NotImplementedError("CUDA graphs are not supported by the cpu backend")
 
 
 def null_context(*_: Any) -> contextlib.AbstractContextManager[None]:
@@ -163,19 +173,24 @@ REPLACEMENTS: dict[str, Any] = {
     "mem_get_info": lambda device=None: (knobs.total_memory, knobs.total_memory),
     "empty_cache": do_nothing,
     "synchronize": synchronize,
-    "get_rng_state": get_rng_state,
-    "set_rng_state": set_rng_state,
-    "device": null_context,
-    "device_of": null_context,
+    "device": DeviceContext,
+    "device_of": DeviceContext,
+    "_exchange_device": lambda device: 0,
+    "_maybe_exchange_device": lambda device: 0,
+    "CUDAGraph": Graph,
     "stream": null_context,
     "set_stream": do_nothing,
     "Stream": Stream,
     "Event": Event,
     "current_stream": Stream,
     "default_stream": Stream,
+    **generators.REPLACEMENTS,
 }
 PATCHES = [
     *(Patch(torch.cuda, name, value) for name, value in REPLACEMENTS.items()),
     Patch(torch.Tensor, "is_cuda", property(is_cuda)),
     Patch(torch.Tensor, "cuda", return_self),
+    Patch(torch.Tensor, "pin_memory", return_self),
+    Patch(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
+    *autocast.PATCHES,
 ]

@@ -339,8 +339,8 @@ class Parser:
             return parse_number(token.text)
         if token.kind == "word":
             return token.text
-        if token.kind == "alias" and self.tokens.next.text == "<":
-            return f"{token.text}<{tokens.balanced('<', '>')}>"
+        if token.kind == "alias":
+            return f"{token.text}<{tokens.balanced('<', '>')}>" if tokens.next.text == "<" else token.text
         raise UnsupportedOperation(f"attribute value {token.text!r}")
 
     def location(self) -> Location:

@@ -14,6 +14,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.instruments import device_name
+from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
@@ -22,6 +23,8 @@ from fuzz.backends.triton_host.patching import Patch
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30
+REGISTERS = 32
+"""Of a thread: launchers divide by this number."""
 load_unpatched = CompiledKernel._init_handles
 
 
@@ -42,7 +45,7 @@ class Utilities:
     def load_binary(self, name: str, kernel: bytes, shared: int, device: Any) -> tuple[Any, Any, int, int, int]:
         """Loads a kernel's C: (module, function, registers, spills, threads at most)."""
         function = load_kernel(name, kernel.decode())
-        return function, function, 0, 0, UNLIMITED
+        return function, function, REGISTERS, 0, UNLIMITED
 
     def unload_module(self, module: Any) -> None:
         """A kernel of the GPU that ends while this driver is active; Triton 3.9 asks the active driver."""
@@ -52,15 +55,19 @@ class Utilities:
 
 def load(kernel: CompiledKernel) -> None:
     """Loads a kernel that no driver is to unload: when it ends, another one may be active."""
+    is_first = kernel.module is None
     try:
         load_unpatched(kernel)
+        if is_first and knobs.gpu_limits and not isinstance(kernel.asm, Texts):
+            check_gpu_limits(kernel)
     except Exception:
         # Triton takes a kernel that has its launcher for loaded.
-        kernel._run = None
+        kernel.module = kernel._run = None
         raise
     kernel._module_pid = None
     if isinstance(kernel.asm.get("c"), bytes):
         kernel.asm["c"] = c_source(kernel)
+        kernel.asm = Texts(kernel)
 
 
 def c_source(compiled: Any) -> str:

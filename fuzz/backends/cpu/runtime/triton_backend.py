@@ -10,6 +10,7 @@ from typing import Any
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
 
+from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.compiler import source_hash
 from fuzz.backends.cpu.runtime.observation import current_instruments
@@ -111,6 +112,8 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         """TTIR needs no dialect of its own."""
 
     def add_stages(self, stages: dict[str, Any], options: CPUOptions, language: Any = None) -> None:
+        if getattr(language, "name", "TRITON") != "TRITON":
+            raise UnsupportedOperation(f"the language {language.name.capitalize()}")
         stages["ttir"] = make_ttir
         stages["c"] = make_c
 

@@ -196,3 +196,17 @@ def test_several_early_returns():
     x, out = torch.tensor([-5, 20, 5], dtype=torch.int32), torch.zeros(3, dtype=torch.int32)
     many_returns[(3,)](x, out)
     assert out.tolist() == [1, 2, 3]
+
+
+@triton.jit
+def sum_below(out, n):
+    total = 0
+    for i in tl.range(0, n, disable_licm=True):
+        total += i
+    tl.store(out, total)
+
+
+def test_hints_for_loops_change_nothing():
+    out = torch.zeros(1, dtype=torch.int32)
+    sum_below[(1,)](out, 5)
+    assert out.item() == 10

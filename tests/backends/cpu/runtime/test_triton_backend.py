@@ -173,6 +173,20 @@ def assembly(x, B: tl.constexpr):
     tl.store(x + i, b)
 
 
+def test_gluon_is_refused_by_name():
+    gluon = pytest.importorskip("triton.experimental.gluon")
+    gl = gluon.language
+
+    @gluon.jit
+    def add_one(x, B: gl.constexpr):
+        layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+        i = gl.arange(0, B, layout=layout)
+        gl.store(x + i, gl.load(x + i) + 1)
+
+    with pytest.raises(cpu.UnsupportedOperation, match="the language Gluon"):
+        add_one[(1,)](torch.zeros(128), 128)
+
+
 def test_what_is_not_supported_is_named():
     with pytest.raises(cpu.UnsupportedOperation) as caught:
         assembly[(1,)](torch.zeros(8), B=8)

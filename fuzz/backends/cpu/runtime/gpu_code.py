@@ -1,0 +1,49 @@
+"""Compiles a kernel for a GPU as well, by Triton's own backend, where somebody reads its texts or asks for its limits.
+
+No GPU is needed for that: Triton's wheel holds LLVM and ptxas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import AsmDict, CompiledKernel
+from triton.runtime.errors import OutOfResources
+
+from fuzz.backends.triton_host.knobs import knobs
+
+WARP = 32
+TEXTS = ("ttgir", "llir", "ptx", "cubin", "sass")
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg", "debug")
+"""Of a launch: those that a GPU's compiler gets as well."""
+
+
+def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
+    """The kernel for the capability of the knobs, not loaded. Raises what Triton raises where a GPU refuses it."""
+    major, minor = knobs.capability
+    options = {name: getattr(kernel.metadata, name) for name in OPTIONS}
+    target = GPUTarget("cuda", 10 * major + minor, WARP)
+    return triton.compile(kernel.src, target=target, options={k: v for k, v in options.items() if v is not None})
+
+
+class Texts(AsmDict):  # type: ignore[misc]
+    """The texts of a compiled kernel; those of a GPU are made when they are read."""
+
+    def __init__(self, kernel: CompiledKernel) -> None:
+        super().__init__(kernel.asm)
+        self.kernel = kernel
+
+    def __missing__(self, key: str) -> Any:
+        if key not in TEXTS:
+            raise KeyError(f"Unknown key: '{key}'")
+        self[key] = compile_for_gpu(self.kernel).asm[key]
+        return self[key]
+
+
+def check_gpu_limits(kernel: CompiledKernel) -> None:
+    """Raises what a GPU would raise: a CompilationError or an AssertionError by its compiler, or OutOfResources."""
+    shared = compile_for_gpu(kernel).metadata.shared
+    if shared > knobs.max_shared_mem:
+        raise OutOfResources(shared, knobs.max_shared_mem, "shared memory")

@@ -1,0 +1,42 @@
+"""Texts and limits of a GPU, by Triton's own compiler for it."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from fuzz.backends import cpu
+
+
+@triton.jit
+def product(out, N: tl.constexpr):
+    a = tl.full((N, N), 1.0, tl.float16)
+    tl.store(out, tl.sum(tl.dot(a, a)))
+
+
+@triton.jit
+def add_one(x):
+    tl.store(x, tl.load(x) + 1)
+
+
+def test_texts_are_made_when_they_are_read():
+    kernel = add_one[(1,)](torch.zeros(1))
+    assert kernel.n_regs > 0
+    assert "ptx" not in kernel.asm
+    assert ".target sm_90" in kernel.asm["ptx"]
+    assert "tt.func" in kernel.asm["ttgir"]
+    with pytest.raises(KeyError):
+        kernel.asm["amdgcn"]
+
+
+def test_limits_of_a_gpu_are_those_of_its_compiler():
+    out = torch.zeros(1)
+    add_one[(1,)](out, num_warps=3)
+    with cpu.knobs.set(gpu_limits=True):
+        with pytest.raises(AssertionError, match="power of 2"):
+            add_one[(1,)](out, num_warps=5)
+        with pytest.raises(Exception, match="Input shapes should have"):
+            product[(1,)](out, 4)
+        add_one[(1,)](out, num_warps=2)
+    product[(1,)](out, 2)
+    assert out.item() == 8

@@ -1,0 +1,27 @@
+"""What launchers ask of torch.cuda."""
+
+import pytest
+import torch
+
+from fuzz.backends import cpu
+
+
+def test_devices_and_streams_have_numbers():
+    with cpu.active():
+        with torch.cuda.device(torch.device("cuda", 0)) as nothing, torch.cuda.device_of(torch.ones(1)):
+            assert nothing is None
+        assert torch.cuda.device(0).idx == 0
+        assert torch._C._cuda_getCurrentRawStream(0) == 0
+        assert torch.cuda._exchange_device(0) == 0
+    assert torch.cuda.device(0).idx == 0
+
+
+def test_pinned_memory_is_memory():
+    with cpu.active():
+        x = torch.ones(1)
+        assert x.pin_memory() is x
+
+
+def test_graphs_are_refused():
+    with cpu.active(), pytest.raises(NotImplementedError, match="CUDA graphs"):
+        torch.cuda.CUDAGraph()
