@@ -16,9 +16,9 @@ from fuzz.model.edit import map_tensors, with_layout
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.rate import Rate
-from fuzz.model.recipes import Recipe, recipe
+from fuzz.model.recipes import Exact, Recipe, recipe
 from fuzz.target.legal import make_call_legal
-from fuzz.target.spec import Target
+from fuzz.target.spec import FLOATS, Target
 
 SEVERITIES = ("low", "medium", "high")
 DECLARED, ORDINARY, SPECIAL, LAYOUT = "declared", "ordinary", "special", "layout"
@@ -101,3 +101,19 @@ def ordinary_variants(case: Case, target: Target, description: ProblemDescriptio
     dims = {size.name: min(max(4 * case.last.dims[size.name], 33), 129) for size in target.sizes}
     larger = replace(case.last, dims=dims)
     yield ordinary_case(target, description, larger, SEEDS, ORDINARY_RECIPES[0])
+
+
+def without_expansion(call: Call) -> Call:
+    """The call in which values that only the problem makes, which fill a tensor, lie in memory of their own."""
+    for name, value in call.arguments.items():
+        if isinstance(value.values, Exact) and value.layout.expand:
+            call = call.with_argument(name, replace(value, layout=replace(value.layout, expand=())))
+    return call
+
+
+def with_one_dtype(call: Call, target: Target) -> Call:
+    """The call whose arguments that are declared in float32 all have the dtype of the first of them."""
+    names = [name for name, one in target.tensors.items() if one.dtypes == FLOATS[:1]]
+    for name in names:
+        call = call.with_argument(name, replace(call.arguments[name], dtype=call.arguments[names[0]].dtype))
+    return call

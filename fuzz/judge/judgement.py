@@ -11,6 +11,10 @@ from fuzz.model.rate import Rate
 RIGHT, WRONG, CHEAT = "RIGHT", "WRONG", "CHEAT"
 NOT_COMPARABLE, UNSUPPORTED = "NOT COMPARABLE", "UNSUPPORTED"
 EXIT_CODES = {RIGHT: 0, WRONG: 1, CHEAT: 1, NOT_COMPARABLE: 2, UNSUPPORTED: 2}
+PROBLEM, SOLUTION, MACHINE = "problem", "solution", "machine"
+"""Why a solution cannot be judged: because of the problem, of the solution itself, or of the machine that judges."""
+ODD_VALUES, PROGRAM_INPUTS = "odd values and layouts", "the program's own inputs"
+"""Kinds of cases: the last stage of a judgement, and what a program is judged by that has no reference."""
 HISTORY, LAUNCHES, CONDUCT = "history", "launches", "conduct"
 """What a solution's behaviour between calls, its launches, and its conduct beside computing are filed under."""
 
@@ -44,7 +48,12 @@ class Evidence:
 
 @dataclass
 class Judgement:
-    """The result of judging one solution of one problem. `own_rule` is what the format's own rule says, if asked."""
+    """The result of judging one solution of one problem. `own_rule` is what the format's own rule says, if asked.
+
+    `cause` says why it could not be judged, empty where it was. `refused` counts the inputs that the problem's own code
+    takes, contiguous and in its own dtype, and the solution refuses. `is_slow` says that it did not return in time at
+    the dims of the first case.
+    """
 
     verdict: str
     reason: str
@@ -61,6 +70,9 @@ class Judgement:
     notes: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     command: str = ""
+    cause: str = ""
+    refused: int = 0
+    is_slow: bool = False
 
     @property
     def severity(self) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.errors import UsageError
+from fuzz.judge.judgement import MACHINE, PROBLEM
 from fuzz.model.dims import Size
 from fuzz.model.recipes import Exact, Recipe
 
@@ -83,9 +84,19 @@ class WordValues(Exact):
 class NotComparable(UsageError):
     """There is nothing that a solution of this problem could be compared with; the text is the reason."""
 
+    cause = PROBLEM
+
 
 class Unsupported(UsageError):
     """The problem or the solution needs something that cannot be run here; the text is the reason."""
+
+    cause = PROBLEM
+
+
+class UnsupportedHere(Unsupported):
+    """This machine lacks what the problem or the solution needs; on another one they may run."""
+
+    cause = MACHINE
 
 
 def fill_slots(value: Any, tensors: Mapping[str, Any]) -> Any:

@@ -9,19 +9,29 @@ from pathlib import Path
 
 from fuzz.backends import backend as named_backend
 from fuzz.judge.history import examine_history
-from fuzz.judge.input_domain import ORDINARY_RECIPES, Grade, declared_case, grade, ordinary_case
+from fuzz.judge.input_domain import (
+    ORDINARY_RECIPES,
+    Grade,
+    declared_case,
+    grade,
+    ordinary_case,
+    with_one_dtype,
+    without_expansion,
+)
 from fuzz.judge.judgement import (
     CHEAT,
     CONDUCT,
     LAUNCHES,
+    MACHINE,
     NOT_COMPARABLE,
+    ODD_VALUES,
     RIGHT,
     UNSUPPORTED,
     WRONG,
     Evidence,
     Judgement,
 )
-from fuzz.judge.problem import OWN, NotComparable, ProblemDescription, Unsupported
+from fuzz.judge.problem import OWN, NotComparable, ProblemDescription, Unsupported, UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
 from fuzz.judge.processes.requests import (
     Describe,
@@ -34,10 +44,10 @@ from fuzz.judge.processes.requests import (
     same_words,
 )
 from fuzz.judge.target import make_target
-from fuzz.model.case import Call, Case
+from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracle_specs import ACCURACY
-from fuzz.model.recipes import Exact, Values, recipe
+from fuzz.model.oracle_specs import ACCURACY, FAULT
+from fuzz.model.recipes import Values, recipe
 from fuzz.search.engines.random import RandomEngine
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import FLOATS, Target
@@ -113,9 +123,9 @@ def judge(options: JudgeOptions) -> Judgement:
         referee = Referee(options, worker, judgement, start)
         referee.run()
     except NotComparable as error:
-        judgement.verdict, judgement.reason = NOT_COMPARABLE, str(error)
+        judgement.verdict, judgement.reason, judgement.cause = NOT_COMPARABLE, str(error), error.cause
     except Unsupported as error:
-        judgement.verdict, judgement.reason = UNSUPPORTED, str(error)
+        judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, str(error), error.cause
     finally:
         problem.worker.stop()
         solution.stop()
@@ -183,9 +193,20 @@ class Referee:
             case = declared_case(self.target(), self.description, dims, self.seed())
             if self.examine(case, own_rule=True) is not None:
                 break
+            self.judgement.is_slow = True
             dims = {name: size if size <= 16 else max(size // 2, 16) for name, size in dims.items()}
         for trial in range(1, OWN_TRIALS):
             self.examine(declared_case(self.target(), self.description, dims, self.seed(trial)), own_rule=True)
+        self.check_refusals()
+
+    def check_refusals(self) -> None:
+        """A solution has to take what the problem itself makes; at smaller dims it need not."""
+        log = self.worker.log
+        if log.returned or not log.rejected:
+            return
+        if self.judgement.notes:
+            raise UnsupportedHere(f"it refuses other dims, and {self.judgement.notes[0]}: {log.rejection}")
+        self.accuse(FAULT.name, "raised", f"it refuses the inputs that the problem itself makes: {log.rejection}")
 
     def note_scaling(self, dims: Mapping[str, int]) -> None:
         smaller = [f"{name}={size}" for name, size in dims.items() if self.description.own_dims[name] != size]
@@ -225,14 +246,14 @@ class Referee:
         if not log.launches:
             if log.kernels_defined and log.trouble:
                 if log.trouble.startswith(UNSUPPORTED_ERRORS):
-                    raise Unsupported(f"a kernel cannot be run here: {log.trouble}")
+                    raise UnsupportedHere(f"a kernel cannot be run here: {log.trouble}")
                 self.accuse(LAUNCHES, "fallback", f"its kernels raise, it goes on without them: {log.trouble}")
             elif log.kernels_defined:
                 self.accuse(LAUNCHES, "unused", "it defines kernels and never launches one")
             return
         with_launches, without = self.worker.run(case), self.worker.run(case, launch=False)
         if isinstance(with_launches, SolutionReport) and isinstance(without, SolutionReport):
-            if with_launches.launches and same_outputs(with_launches, without):
+            if with_launches.launches and all(map(same_words, with_launches.outputs, without.outputs)):
                 self.accuse(LAUNCHES, "independent", "its result is the same where its kernels are not launched")
 
     def examine_history(self) -> None:
@@ -256,7 +277,8 @@ class Referee:
     def examine_random(self) -> None:
         """Any values, layouts and accepted dtypes, until the time ends."""
         dtypes = (FLOATS[0], *(name for name in FLOATS[1:] if self.accepts(name)))
-        self.judgement.kinds.append("odd values and layouts")
+        if self.options.seconds > 0:
+            self.judgement.kinds.append(ODD_VALUES)
         if len(dtypes) > 1:
             self.judgement.kinds.append(f"dtypes {', '.join(dtypes)}")
         engine = RandomEngine(self.target(*dtypes), self.options.seed)
@@ -288,7 +310,10 @@ class Referee:
     def examine(self, case: Case, *, own_rule: bool = False) -> Report | None:
         """Examines a case, and grades what disagrees; None where the solution did not return in time."""
         self.judgement.cases += 1
+        refused = self.worker.log.rejected
         ran = self.worker.run(case)
+        if ODD_VALUES not in self.judgement.kinds:
+            self.judgement.refused += self.worker.log.rejected - refused
         report = ran if isinstance(ran, Report) else self.worker.report(case, ran, by_own_rule=own_rule)
         if own_rule and self.worker.last.own_rule is not None:
             self.judgement.own_rule = self.worker.last.own_rule and self.judgement.own_rule is not False
@@ -360,31 +385,10 @@ class Referee:
         counting = [one for one in judgement.evidence if one.counts]
         if not counting:
             judgement.reason = f"nothing is wrong in {judgement.cases} cases"
-            if not any(log.dims) and not log.calls:
-                judgement.verdict, judgement.reason = UNSUPPORTED, "no case could be run"
+            if not log.returned:
+                judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, "no case could be run", MACHINE
             return
         worst = counting[-1]
         cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in ("stale", "counted")
         judgement.verdict = CHEAT if cheats else WRONG
         judgement.reason = worst.message
-
-
-def without_expansion(call: Call) -> Call:
-    """The call in which values that only the problem makes, which fill a tensor, lie in memory of their own."""
-    for name, value in call.arguments.items():
-        if isinstance(value.values, Exact) and value.layout.expand:
-            call = call.with_argument(name, replace(value, layout=replace(value.layout, expand=())))
-    return call
-
-
-def with_one_dtype(call: Call, target: Target) -> Call:
-    """The call whose arguments that are declared in float32 all have the dtype of the first of them."""
-    names = [name for name, one in target.tensors.items() if one.dtypes == FLOATS[:1]]
-    for name in names:
-        call = call.with_argument(name, replace(call.arguments[name], dtype=call.arguments[names[0]].dtype))
-    return call
-
-
-def same_outputs(first: SolutionReport, other: SolutionReport) -> bool:
-    """Whether two runs give the same words."""
-    return all(same_words(one, two) for one, two in zip(first.outputs, other.outputs, strict=True))

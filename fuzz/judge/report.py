@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fuzz.judge.judgement import Evidence, Judgement
+from fuzz.judge.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.report.text import case_lines
 from fuzz.text import printable
@@ -21,6 +22,8 @@ def judgement_json(judgement: Judgement) -> Mapping[str, Any]:
         "verdict": judgement.verdict,
         "reason": judgement.reason,
         "severity": judgement.severity,
+        "score": score(judgement),
+        "codes": reason_codes(judgement),
         "problem": judgement.problem,
         "solution": judgement.solution,
         "backend": judgement.backend,
@@ -88,6 +91,8 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield ""
     if judgement.cases:
         yield from (f"  {line}" for line in summary_lines(judgement))
+    if judgement.refused:
+        yield f"  refuses   {judgement.refused} of these, which the problem's own code takes"
     for note in judgement.notes:
         yield f"  note      {note}"
     if judgement.command:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from fuzz.judge.judgement import RIGHT, UNSUPPORTED, WRONG, Evidence, Judgement
+from fuzz.judge.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.model.finding import Finding, finding_order
 from fuzz.model.outcome import describe
@@ -32,6 +32,7 @@ def judge_file(path: Path, seconds: float = SECONDS) -> Judgement:
         report = worker.call(RunScript())
         if isinstance(report, WorkerCrash):
             judgement.verdict, judgement.reason = UNSUPPORTED, f"the program {describe(report.outcome)}"
+            judgement.cause = SOLUTION
         else:
             conclude(judgement, report, worker)
     judgement.seconds = time.monotonic() - start
@@ -41,7 +42,7 @@ def judge_file(path: Path, seconds: float = SECONDS) -> Judgement:
 def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None:
     """Writes what was seen into a judgement."""
     judgement.cases, judgement.calls, judgement.launches = 1, 1, len(report.kernels)
-    judgement.kinds = ["the program's own inputs"]
+    judgement.kinds = [PROGRAM_INPUTS]
     places: dict[str, Finding] = {}
     for finding in report.findings:
         if finding.symptom not in IGNORED:
@@ -58,8 +59,10 @@ def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None
         judgement.verdict, judgement.reason = WRONG, counting[0].message
     elif report.raised:
         judgement.verdict, judgement.reason = UNSUPPORTED, f"the program raises {report.raised}"
+        judgement.cause = SOLUTION
     elif not report.kernels:
         judgement.verdict, judgement.reason = UNSUPPORTED, "the program launches no Triton kernel"
+        judgement.cause = SOLUTION
     else:
         judgement.reason = f"every access of {len(report.kernels)} launches is inside its tensor, and written before"
 

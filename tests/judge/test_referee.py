@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.score import score
 from tests.judge.problems import DROPOUT, LABELS, LINEAR, RELU, as_solution, write
 
 SMALL = LINEAR.replace("batch = 4096", "batch = 8")
@@ -112,3 +113,15 @@ def test_weights_without_a_counterpart_cannot_be_compared(tmp_path: Path) -> Non
 def test_a_solution_that_cannot_be_loaded_is_unsupported(tmp_path: Path) -> None:
     found = judged(tmp_path, RELU, "import no_such_module\n")
     assert found.verdict == UNSUPPORTED and "no_such_module" in found.reason
+    assert (found.cause, score(found)) == (SOLUTION, 0.0)
+
+
+def test_a_solution_that_refuses_what_the_problem_makes_is_wrong(tmp_path: Path) -> None:
+    found = judged(tmp_path, RELU, as_solution(RELU).replace("return torch.relu(x)", "raise ValueError('never')"))
+    assert found.verdict == WRONG and "refuses the inputs" in found.reason and "never" in found.reason
+
+
+def test_a_solution_that_refuses_other_dims_is_right_without_a_score(tmp_path: Path) -> None:
+    body = "assert len(x) == 37; return torch.relu(x)"
+    found = judged(tmp_path, RELU, as_solution(RELU).replace("return torch.relu(x)", body))
+    assert found.verdict == RIGHT and found.refused > 5 and score(found) == 0.0

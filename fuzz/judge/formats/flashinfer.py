@@ -14,7 +14,7 @@ import torch
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs
 from fuzz.judge.formats.solution import Solution, load_module
-from fuzz.judge.problem import NotComparable, Setting, TensorSlot, Unsupported
+from fuzz.judge.problem import NotComparable, Setting, TensorSlot, Unsupported, UnsupportedHere
 from fuzz.judge.processes.promotion import Promotion
 
 LANGUAGES = ("python", "triton")
@@ -106,7 +106,7 @@ class FlashInferSolution(Solution):
         solution = read_json(path, "name", "spec", "sources")
         spec = solution["spec"]
         if spec["language"] not in LANGUAGES:
-            raise Unsupported(f"solutions in {spec['language']} cannot be run, only {' and '.join(LANGUAGES)}")
+            raise UnsupportedHere(f"solutions in {spec['language']} cannot be run, only {' and '.join(LANGUAGES)}")
         folder = Path(tempfile.mkdtemp(prefix="fuzz-judge-"))
         for source in solution["sources"]:
             target = (folder / source["path"]).resolve()

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzz.judge.problem import NotComparable, ProblemDescription, Setting, Unsupported, WordValues
+from fuzz.judge.judgement import SOLUTION
+from fuzz.judge.problem import (
+    NotComparable,
+    ProblemDescription,
+    Setting,
+    Unsupported,
+    UnsupportedHere,
+    WordValues,
+)
 from fuzz.judge.processes.requests import (
     PROBLEM_HANDLER,
     SOLUTION_HANDLER,
@@ -65,12 +73,17 @@ class ProblemProcess:
 
 @dataclass
 class RunLog:
-    """What examinations of a solution have shown so far. `conduct` holds reasons why it is no honest solution."""
+    """What examinations of a solution have shown so far. `conduct` holds reasons why it is no honest solution.
+
+    `returned` and `rejected` count requests by their outcome; `rejection` is what the last one that it refused raised.
+    """
 
     cases: int = 0
     calls: int = 0
     launches: int = 0
+    returned: int = 0
     rejected: int = 0
+    rejection: str = ""
     kernels_defined: int = 0
     dims: dict[str, tuple[int, int]] = field(default_factory=dict)
     conduct: dict[str, None] = field(default_factory=dict)
@@ -83,7 +96,10 @@ class RunLog:
         self.kernels_defined = max(self.kernels_defined, report.kernels_defined)
         self.conduct |= dict.fromkeys(report.conduct)
         self.trouble = self.trouble or report.trouble
+        if isinstance(report.outcome, Rejected):
+            self.rejected, self.rejection = self.rejected + 1, report.outcome.message
         if isinstance(report.outcome, Returned):
+            self.returned += 1
             for call in case.calls:
                 for name, size in call.dims.items():
                     low, high = self.dims.get(name, (size, size))
@@ -148,7 +164,7 @@ class IsolatedWorker:
         answer = self.solution.call(RunSolution(self.description, words, given, launch, tuple(steps)))
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)
-        raise_refusal(answer)
+        raise_refusal(answer, by_solution=True)
         assert isinstance(answer, SolutionReport)
         self.log.add(case, answer)
         return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
@@ -191,8 +207,11 @@ def as_values(words: Any, dtype: str) -> Values:
     return exact(words, named_dtype(dtype)) if words.size <= LISTED else WordValues(words, dtype)
 
 
-def raise_refusal(answer: Any) -> None:
+def raise_refusal(answer: Any, *, by_solution: bool = False) -> None:
     """Raises the error that a refusal names, if any."""
-    kinds = {error.__name__: error for error in (NotComparable, Unsupported)}
+    kinds = {error.__name__: error for error in (NotComparable, Unsupported, UnsupportedHere)}
     if isinstance(answer, Refusal) and answer.kind in kinds:
-        raise kinds[answer.kind](answer.text)
+        error = kinds[answer.kind](answer.text)
+        if by_solution and not isinstance(error, UnsupportedHere):
+            error.cause = SOLUTION
+        raise error

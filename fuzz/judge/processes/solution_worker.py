@@ -19,7 +19,7 @@ from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
-from fuzz.judge.problem import NotComparable, Setting, Unsupported, fill_slots
+from fuzz.judge.problem import NotComparable, Setting, Unsupported, UnsupportedHere, fill_slots
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.problem_worker import as_tensor, as_words
 from fuzz.judge.processes.requests import Refusal, RunSolution, SolutionConfig, SolutionReport, TensorWords
@@ -101,7 +101,7 @@ class SolutionHandler:
         except (NotComparable, Unsupported) as error:
             return Refusal(str(error), type(error).__name__)
         except UsageError as error:
-            return Refusal(one_line(error), Unsupported.__name__)
+            return Refusal(one_line(error), UnsupportedHere.__name__)
         except FatalError as fatal:
             return LastResponse(SolutionReport(fatal.outcome))
 
