@@ -11,6 +11,7 @@ from typing import Any
 from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
 
 COMPILERS = ("auto", "quick", "optimising")
+IDENTITIES = ("cpu", "cuda")
 
 
 @dataclass
@@ -19,6 +20,9 @@ class Knobs:
 
     The device: `available` is `torch.cuda.is_available()`; `capability`, `device_name`, `multiprocessor_count`,
     `max_shared_mem` and `total_memory` (bytes) are its properties. Launchers may keep an answer: ask before they do.
+
+    With the `identity` `cuda`, when the backend is next made active, tensors and Triton's target say that they are of a
+    GPU, and `device="cuda"` is the CPU. The variable FUZZ_CPU_IDENTITY gives its first value.
 
     Autotuners: `config` is the index of the configuration that they take, among those that pruning leaves and modulo
     their number; the next ones where it cannot be launched. With a `config_seed` each kernel draws its index instead.
@@ -41,6 +45,7 @@ class Knobs:
     multiprocessor_count: int = 4
     max_shared_mem: int = 232448
     total_memory: int = 80 << 30
+    identity: str = field(default_factory=lambda: os.environ.get("FUZZ_CPU_IDENTITY", "cpu"))
     config: int = 0
     config_seed: int | None = None
     reduction_order: int = 0
@@ -55,6 +60,8 @@ class Knobs:
             raise ValueError(f"reduction_order is a seed below 2^31, or 0, not {value!r}")
         if name == "compiler" and value not in COMPILERS:
             raise ValueError(f"compiler is one of {', '.join(COMPILERS)}, not {value!r}")
+        if name == "identity" and value not in IDENTITIES:
+            raise ValueError(f"identity is one of {', '.join(IDENTITIES)}, not {value!r}")
         if name == "instruments":
             value = ordered(value)
         super().__setattr__(name, value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 
 from triton.backends import Backend, backends
 from triton.runtime.driver import driver as drivers
@@ -12,6 +12,8 @@ from fuzz.backends.cpu.runtime.driver import PATCHES, CPUDriver
 from fuzz.backends.cpu.runtime.triton_backend import CPUCompiler
 from fuzz.backends.triton_host import autotune, fake_cuda
 from fuzz.backends.triton_host.dynamo import DynamoFinder, install
+from fuzz.backends.triton_host.identity import pretence
+from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import ABSENT, Patch, patched
 
 CPU = Backend(CPUCompiler, CPUDriver)
@@ -30,6 +32,7 @@ def activate() -> None:
         backends["cpu"] = CPU
         patches = (*fake_cuda.PATCHES, *autotune.PATCHES, *PATCHES, Patch(drivers, "_active", DRIVER))
         before = stack.enter_context(patched(patches))
+        stack.enter_context(pretence(DRIVER) if knobs.identity == "cuda" else nullcontext())
         stack.callback(install(DynamoFinder(lambda: patched(before))))
         activations.append(stack.pop_all())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,10 +17,10 @@ from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
+from fuzz.backends.cpu.runtime.triton_backend import TARGET
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch
 
-TARGET = GPUTarget("cpu", platform.machine(), 1)
 UNLIMITED = 1 << 30
 REGISTERS = 32
 """Of a thread: launchers divide by this number."""

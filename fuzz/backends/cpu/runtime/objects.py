@@ -46,7 +46,8 @@ class BackgroundBuild:
 
     def __init__(self, c: str, path: Path, lock: IO[bytes]) -> None:
         self.path, self._lock = path, lock
-        self._made = path.with_suffix(f".{os.getpid()}")
+        # Not the name of `build_object`, which may make the same meanwhile.
+        self._made = path.with_suffix(f".{os.getpid()}-background")
         with tempfile.TemporaryFile() as source:
             source.write(c.encode())
             source.seek(0)
@@ -74,7 +75,9 @@ class BackgroundBuild:
         if self._process.poll() is None and time.monotonic() < self._end:
             return False
         if self._process.returncode == 0:
-            self._made.replace(self.path)
+            # The folder may be gone.
+            with suppress(OSError):
+                self._made.replace(self.path)
         self.stop()
         return True
 

