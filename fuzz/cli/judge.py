@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.judge_batch import judge_batch
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
 from fuzz.judge.formats import FORMATS, KERNELBENCH
@@ -15,28 +16,51 @@ from fuzz.judge.report import format_judgement, judgement_json
 
 SCRIPT = "script"
 USAGE = "PROBLEM SOLUTION (or a folder of them), flashinfer DEF.json SOLUTION.json, gpumode DIR FILE.py, script FILE.py"
+BATCH = "Judge every solution below this folder; the only argument is then the format, kernelbench without one."
 
 
 def judge(
-    paths: Annotated[list[str], typer.Argument(help=USAGE)],
+    paths: Annotated[list[str] | None, typer.Argument(help=USAGE)] = None,
     seconds: Annotated[float, typer.Option(help="Try odd inputs for so long, after the ordinary ones.")] = 30.0,
     seed: Annotated[int, typer.Option(help="The seed of the inputs.")] = 0,
     backend: BackendName = "auto",
+    batch: Annotated[Path | None, typer.Option(help=BATCH)] = None,
+    problems: Annotated[Path | None, typer.Option(help="The folder with the problems of a batch.")] = None,
+    workers: Annotated[int, typer.Option(help="How many solutions of a batch are judged at once.")] = 1,
+    results: Annotated[
+        Path | None, typer.Option(help="Keeps the judgements of a batch; by default judgements.jsonl in its folder.")
+    ] = None,
+    memory: Annotated[int, typer.Option(help="MiB that a process of a batch may hold; 0 for a share of all.")] = 0,
     json: Json = False,
 ) -> int:
     """Say whether a solution of a problem is right, wrong, or a cheat."""
+    words = paths or []
+    if not 0 <= seconds < float("inf"):
+        raise UsageError(f"--seconds must not be negative, and is {seconds:g}")
+    if memory < 0:
+        raise UsageError(f"--memory must not be negative, and is {memory}")
+    if batch is not None:
+        if len(words) > 1:
+            raise UsageError(f"--batch takes one argument at most, the format: {', '.join((*FORMATS, SCRIPT))}")
+        return judge_batch(
+            words[0] if words else KERNELBENCH, batch, problems, results, workers, json,
+            seconds=seconds, seed=seed, backend=backend, memory=memory << 20,
+        )  # fmt: skip
+    return judge_words(words, seconds, seed, backend, json)
+
+
+def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool) -> int:
+    """Judges what the arguments name."""
     # It imports Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.judge.command import judge_paths, judge_script
 
-    if not seconds >= 0:
-        raise UsageError(f"--seconds must not be negative, and is {seconds:g}")
-    if paths[0] == SCRIPT and len(paths) == 2:
-        judgements = judge_script(Path(paths[1]), backend)
+    if words[:1] == [SCRIPT] and len(words) == 2:
+        judgements = judge_script(Path(words[1]), backend)
     else:
-        named = paths[0] in FORMATS and len(paths) == 3
-        if not named and len(paths) != 2:
+        named = words[:1] != [] and words[0] in FORMATS and len(words) == 3
+        if not named and len(words) != 2:
             raise UsageError(f"fuzz judge takes {USAGE}")
-        format, problem, solution = paths if named else (KERNELBENCH, *paths)
+        format, problem, solution = words if named else (KERNELBENCH, *words)
         judgements = judge_paths(format, Path(problem), Path(solution), backend, seconds, seed, errors.print)
     found = list(judgements)
     if json:

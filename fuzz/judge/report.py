@@ -32,6 +32,7 @@ def judgement_json(judgement: Judgement) -> Mapping[str, Any]:
         "calls": judgement.calls,
         "dims": {name: list(ends) for name, ends in judgement.dims.items()},
         "launches": judgement.launches,
+        "refused": judgement.refused,
         "own_rule": None if rule is None else "passes" if rule else "fails",
         "kinds": judgement.kinds,
         "notes": judgement.notes,

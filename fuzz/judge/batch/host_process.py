@@ -1,0 +1,81 @@
+"""Judges tasks, one after another: ``python -m fuzz.judge.batch.host_process PIPE``.
+
+It receives tasks and sends judgements as JSON by a pipe, whose descriptor it inherits, and ends when the other end
+does. The temporary folders of a judgement are removed before the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from fuzz.errors import UsageError, one_line
+from fuzz.judge.batch.task import SCRIPT, JudgeTask, decode_task
+from fuzz.judge.judgement import UNSUPPORTED, Judgement
+from fuzz.judge.referee import JudgeOptions as RefereeOptions
+from fuzz.judge.referee import judge
+from fuzz.judge.report import judgement_json
+from fuzz.judge.score import CRASHED, UNREADABLE
+from fuzz.judge.script import judge_file
+from fuzz.run.setup import start_worker_server
+from fuzz.worker.system import signal_at_parents_end
+
+PREFIX = "fuzz-judge-"
+"""What the names of temporary folders of a judgement begin with."""
+
+
+def answer(task: JudgeTask) -> Mapping[str, Any]:
+    """The judgement of a task as JSON; what cannot be judged is said, never raised."""
+    try:
+        return judgement_json(judge_task(task))
+    except UsageError as error:
+        return failure(task, one_line(error), UNREADABLE)
+    except Exception as error:
+        traceback.print_exc()
+        return failure(task, f"the judge itself failed: {one_line(error)}", CRASHED)
+
+
+def judge_task(task: JudgeTask) -> Judgement:
+    options = task.options
+    if options.format == SCRIPT:
+        return judge_file(Path(task.solution))
+    return judge(
+        RefereeOptions(
+            Path(task.problem), Path(task.solution), options.format, options.backend, options.seconds, options.seed,
+            options.memory or task.share,
+        )
+    )  # fmt: skip
+
+
+def failure(task: JudgeTask, reason: str, code: str) -> Mapping[str, Any]:
+    """What is said of a task that has no judgement."""
+    empty = Judgement(UNSUPPORTED, reason, task.problem, task.solution, task.options.backend)
+    return {**judgement_json(empty), "score": None, "codes": [code]}
+
+
+def main() -> None:
+    signal_at_parents_end(signal.SIGKILL)
+    pipe = Connection(int(sys.argv[1]))
+    os.set_inheritable(pipe.fileno(), False)
+    start_worker_server()
+    try:
+        while True:
+            task = decode_task(pipe.recv_bytes())
+            pipe.send_bytes(json.dumps(answer(task), default=str).encode())
+            for left in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+                shutil.rmtree(left, ignore_errors=True)
+    except (EOFError, OSError):
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Defines what is judged: a solution, its problem and the options; and the key by which it is judged once only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fuzz.errors import UsageError
+from fuzz.files import read_file
+from fuzz.judge.report import VERSION
+from fuzz.run.environment import fuzz_version, versions
+
+PACKAGE = Path(__file__).parents[2]
+MOST_BYTES = 1 << 24
+"""Bytes of one file of a problem or a solution."""
+SCRIPT = "script"
+"""The format of programs, which have no problem."""
+
+
+@dataclass(frozen=True)
+class JudgeOptions:
+    """`backend` is one that runs here, `memory` the bytes of each process, 0 for a share of all."""
+
+    format: str
+    backend: str
+    seconds: float
+    seed: int = 0
+    memory: int = 0
+
+
+@dataclass(frozen=True)
+class JudgeTask:
+    """A solution to judge. A program, in the format `script`, has no problem: its path is empty.
+
+    `share` is the memory of each process where the options name none; it is no part of the key.
+    """
+
+    options: JudgeOptions
+    problem: str
+    solution: str
+    share: int = 0
+
+    @property
+    def key(self) -> str:
+        """A hash of the contents of all files, the options and the versions. UsageError where a file is not read."""
+        problem = dict(read_problem(Path(self.problem))) if self.problem else {}
+        return content_key(self.options, problem, read_checked(Path(self.solution)))
+
+
+def content_key(options: JudgeOptions, problem: Mapping[str, bytes], solution: bytes) -> str:
+    """The key of a problem's files by name, which stands for one file where it is empty, a solution and options."""
+    files = {name: hashlib.sha256(text).hexdigest() for name, text in sorted(problem.items())}
+    content = [VERSION, own_version(), versions(), asdict(options), files, hashlib.sha256(solution).hexdigest()]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+
+@cache
+def own_version() -> list[str]:
+    """The version of this package, and a hash of its code, which may be a checkout."""
+    total = hashlib.sha256()
+    for path in sorted(PACKAGE.rglob("*.py")):
+        total.update(path.read_bytes())
+    return [fuzz_version(), total.hexdigest()]
+
+
+def read_problem(path: Path) -> Iterator[tuple[str, bytes]]:
+    """(name, content) of a problem's files: of one that is a file, it alone without a name."""
+    if not path.is_dir():
+        yield "", read_checked(path)
+        return
+    for file in sorted(path.iterdir()):
+        if file.is_file() and not file.name.startswith("."):
+            yield file.name, read_checked(file)
+
+
+def read_checked(path: Path) -> bytes:
+    """A file's content. UsageError where it cannot be read or is too large."""
+    try:
+        content = read_file(path, MOST_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    if len(content) > MOST_BYTES:
+        raise UsageError(f"{path} is larger than {MOST_BYTES >> 20} MiB")
+    return content
+
+
+def encode_task(task: JudgeTask) -> bytes:
+    return json.dumps(asdict(task)).encode()
+
+
+def decode_task(data: bytes) -> JudgeTask:
+    values: dict[str, Any] = json.loads(data)
+    return JudgeTask(JudgeOptions(**values.pop("options")), **values)
