@@ -39,7 +39,7 @@ TENSORS = (
     "fuzz.web.plots.worker", "fuzz.coverage_report.observe",
     "fuzz.judge.formats.", "fuzz.judge.processes.describe", "fuzz.judge.processes.device",
     "fuzz.judge.processes.problem_worker", "fuzz.judge.processes.promotion", "fuzz.judge.processes.sandbox",
-    "fuzz.judge.processes.script_worker", "fuzz.judge.processes.solution_worker",
+    "fuzz.judge.processes.scale", "fuzz.judge.processes.script_worker", "fuzz.judge.processes.solution_worker",
 )  # fmt: skip
 """Who may import torch and triton. Everything else runs without them."""
 

@@ -44,24 +44,32 @@ class _Folding(ast.NodeTransformer):
 def _literals(tree: ast.Module) -> Iterator[tuple[str, ast.Constant]]:
     """The whole numbers that are assigned to a name once, alone or in a tuple."""
     assignments = [node for node in tree.body if isinstance(node, ast.Assign | ast.AnnAssign) and node.value]
-    names = [name for node in assignments for name in _target_names(node)]
     for node in assignments:
         _Folding().visit(node)
-        own = _target_names(node)
-        if not own or names.count(own[0]) > 1:
+    pairs = [pair for node in assignments for pair in _pairs(node)]
+    names = [name for bound, _ in pairs for name in bound]
+    for bound, value in pairs:
+        if names.count(bound[0]) > 1:
             continue
-        if isinstance(node.value, ast.Tuple | ast.List):
-            for index, element in enumerate(node.value.elts):
+        if isinstance(value, ast.Tuple | ast.List):
+            for index, element in enumerate(value.elts):
                 if _is_whole_number(element):
-                    yield f"{own[0]}_{index}", element  # type: ignore[misc]
-        elif _is_whole_number(node.value):
-            yield own[0], node.value  # type: ignore[misc]
+                    yield f"{bound[0]}_{index}", element  # type: ignore[misc]
+        elif _is_whole_number(value):
+            yield bound[0], value  # type: ignore[misc]
 
 
-def _target_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
-    """The names that an assignment binds; none where it binds something else as well."""
+def _pairs(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[list[str], ast.expr]]:
+    """(names, what they are bound to) of an assignment: ``a = b = 1`` is one, ``a, b = 1, 2`` two of them."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    return [target.id for target in targets if isinstance(target, ast.Name)]
+    assert node.value is not None
+    if names := [target.id for target in targets if isinstance(target, ast.Name)]:
+        yield names, node.value
+    for target in targets:
+        if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
+            for name, value in zip(target.elts, node.value.elts, strict=False):
+                if isinstance(name, ast.Name):
+                    yield [name.id], value
 
 
 def _is_whole_number(node: ast.AST | None) -> bool:

@@ -75,7 +75,9 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
             second = second.with_argument(name, first.arguments[name])
         else:
             third = third.with_argument(name, first.arguments[name])
-    other_dims = {**dims, **{size.name: dims[size.name] + 1 + (dims[size.name] > 8) for size in target.sizes}}
+    other_dims = dims | {
+        one.name: one.clamp(dims[one.name] + one.multiple + (dims[one.name] > 8)) for one in target.sizes
+    }
     other = declared_case(target, description, other_dims, seed + 512).last
     return [first, second, third, other]
 

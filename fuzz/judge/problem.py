@@ -42,7 +42,8 @@ class ArgumentDescription:
 @dataclass(frozen=True)
 class ProblemDescription:
     """What a problem's process says of it. `own_dims` are those that the problem states, `dims` those of the first
-    cases, which are smaller where the own ones do not fit. `in_place` are arguments that the problem itself writes."""
+    cases, which are smaller where the own ones do not fit. `unvaried` are constants that give tensors their shape and
+    are no dims all the same. `in_place` are arguments that the problem itself writes."""
 
     name: str
     sizes: tuple[Size, ...]
@@ -50,6 +51,7 @@ class ProblemDescription:
     dims: Mapping[str, int]
     arguments: Mapping[str, ArgumentDescription]
     outputs: Mapping[str, ArgumentDescription] = field(default_factory=dict)
+    unvaried: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
     kernels_expected: bool = True
 

@@ -194,7 +194,7 @@ class Referee:
             if self.examine(case, own_rule=True) is not None:
                 break
             self.judgement.is_slow = True
-            dims = {name: size if size <= 16 else max(size // 2, 16) for name, size in dims.items()}
+            dims |= {one.name: one.clamp(max(dims[one.name] // 2, 16)) for one in self.description.sizes}
         for trial in range(1, OWN_TRIALS):
             self.examine(declared_case(self.target(), self.description, dims, self.seed(trial)), own_rule=True)
         self.check_refusals()
@@ -236,7 +236,8 @@ class Referee:
 
     def small_dims(self) -> dict[str, int]:
         """The dims of the first cases, none above 64."""
-        return {name: min(size, 64) if size > 16 else size for name, size in self.description.dims.items()}
+        first = dict(self.description.dims)
+        return first | {one.name: one.clamp(min(first[one.name], 64)) for one in self.description.sizes}
 
     def examine_launches(self) -> None:
         """Leaves the launches out: the result has to change."""
@@ -382,6 +383,8 @@ class Referee:
         """Sets the verdict by what was found."""
         log, judgement = self.worker.log, self.judgement
         judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
+        if unvaried := [f"{name}={self.description.dims[name]}" for name in self.description.unvaried]:
+            judgement.notes.append(f"could not be varied: {', '.join(unvaried)}")
         counting = [one for one in judgement.evidence if one.counts]
         if not counting:
             judgement.reason = f"nothing is wrong in {judgement.cases} cases"

@@ -53,6 +53,33 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+GROUPS = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, channels, outputs, groups):
+        super().__init__()
+        self.conv = nn.Conv3d(channels, outputs, 3)
+        self.norm = nn.GroupNorm(groups, outputs)
+
+    def forward(self, x):
+        return self.norm(self.conv(x))
+
+
+batch, channels = 16, 16
+outputs, groups = 2048, 64
+depth, height, width = 16, 64, 64
+
+
+def get_inputs():
+    return [torch.rand(batch, channels, depth, height, width)]
+
+
+def get_init_inputs():
+    return [channels, outputs, groups]
+"""
 DROPOUT = """
 import torch
 import torch.nn as nn

@@ -9,9 +9,9 @@ import torch
 
 from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
-from fuzz.judge.problem import OWN, RANDOM, TensorSlot, Unsupported
+from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
 from fuzz.judge.processes.describe import classify, describe
-from tests.judge.problems import LABELS, LINEAR, write
+from tests.judge.problems import GROUPS, LABELS, LINEAR, write
 
 
 def test_dims_shapes_and_domains_of_a_module_with_weights(tmp_path: Path) -> None:
@@ -48,6 +48,36 @@ def test_values_with_a_structure_are_not_replaced_by_random_ones() -> None:
     assert classify(one, two, is_state=False)[0] == RANDOM
     for structured in (torch.triu, lambda x: x + x.T, lambda x: x.softmax(1), torch.sign):
         assert classify(structured(one), structured(two), is_state=False)[0] == OWN
+
+
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory: pytest.TempPathFactory) -> ProblemDescription:
+    path = write(tmp_path_factory.mktemp("problem"), "groups", GROUPS)
+    return describe(KernelBenchProblem(path), 1 << 17, 5.0)
+
+
+def test_small_constants_are_halved_where_capping_the_large_ones_is_not_enough(groups: ProblemDescription) -> None:
+    sizes = {name: one.shape for name, one in groups.arguments.items()}
+    assert sizes["x"] == ("batch", "channels", "depth", "height", "width")
+    assert groups.is_scaled and groups.dims["height"] < 64
+
+
+def test_channels_in_groups_are_a_multiple_and_groups_shrink_in_proportion(groups: ProblemDescription) -> None:
+    outputs = next(size for size in groups.sizes if size.name == "outputs")
+    assert outputs.multiple == groups.dims["groups"] < 64 and groups.dims["outputs"] % outputs.multiple == 0
+    assert groups.arguments["norm.weight"].shape == ("outputs",) and not groups.unvaried
+
+
+def test_the_least_size_is_one_at_which_the_problem_runs(groups: ProblemDescription) -> None:
+    assert {size.name: size.low for size in groups.sizes if size.name in ("depth", "height", "batch")} == {
+        "depth": 3, "height": 3, "batch": 1,
+    }  # fmt: skip
+
+
+def test_constants_that_cannot_be_varied_are_named(tmp_path: Path) -> None:
+    source = LINEAR.replace("torch.rand(batch, features)", "torch.rand(batch * batch, features)")
+    found = describe(KernelBenchProblem(write(tmp_path, "square", source)), 1 << 14, 5.0)
+    assert found.unvaried == ("batch",) and {size.name for size in found.sizes} == {"features", "outputs"}
 
 
 def test_a_problem_that_raises_is_unsupported(tmp_path: Path) -> None:

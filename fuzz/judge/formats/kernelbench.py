@@ -32,19 +32,20 @@ class Instance:
     names: dict[str, Any]
     call: list[Any] = field(default_factory=list)
     slots: tuple[str, ...] = ()
-    models: dict[torch.dtype, torch.nn.Module] = field(default_factory=dict)
+    models: dict[tuple[torch.dtype, torch.device], torch.nn.Module] = field(default_factory=dict)
 
     def model(self, dtype: torch.dtype) -> torch.nn.Module:
         """The problem's module with weights of its own, made while new tensors have that dtype."""
-        if dtype not in self.models:
+        key = dtype, torch.get_default_device()
+        if key not in self.models:
             before = torch.get_default_dtype()
             torch.set_default_dtype(dtype)
             try:
                 torch.manual_seed(0)
-                self.models[dtype] = self.names["Model"](*self.init_inputs()).to(dtype)
+                self.models[key] = self.names["Model"](*self.init_inputs()).to(dtype)
             finally:
                 torch.set_default_dtype(before)
-        return self.models[dtype]
+        return self.models[key]
 
     def init_inputs(self) -> list[Any]:
         return list(self.names["get_init_inputs"]()) if "get_init_inputs" in self.names else []

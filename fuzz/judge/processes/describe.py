@@ -6,27 +6,23 @@ Runs in the process that holds the reference, on tensors without memory (torch's
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.errors import one_line
-from fuzz.judge.formats.base import Problem, Tensors
-from fuzz.judge.problem import OWN, RANDOM, ArgumentDescription, NotComparable, ProblemDescription, Unsupported
+from fuzz.judge.formats.base import Problem
+from fuzz.judge.problem import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
+from fuzz.judge.processes.scale import SMALL, Dims, Shapes, find_fault, run_eagerly, scale_down, shapes_at
 from fuzz.model.dims import Size, resolve
 from fuzz.model.recipes import Recipe, recipe
 
-Dims = dict[str, int]
-Shapes = dict[str, tuple[int, ...]]
-CAPS = (1 << 40, 4096, 2048, 1024, 512, 256, 128, 64, 32, 16, 8)
-"""Sizes to which constants above SMALL are lowered, one after the other, until the problem fits."""
-SMALL = 16
-"""Constants up to this are kept: kernel sizes, strides, numbers of channels of an image."""
 PROBE_ELEMENTS = 1 << 17
 """Elements of all tensors at the dims at which it is found out what depends on what."""
+MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+"""What a dim may have to be a multiple of: channels in groups, sizes that are folded."""
+Slopes = dict[tuple[str, int], int]
+"""By tensor and axis how much a size grows with one more multiple of a dim."""
 LARGEST, LARGEST_TENSOR = 1 << 14, 1 << 20
 """The largest size that a dim is given, and the elements of a tensor at it."""
 
@@ -54,23 +50,46 @@ def describe(problem: Problem, elements: int, seconds: float) -> ProblemDescript
         )
         for name, value in tensors.items()
     }
-    sizes = tuple(Size(name, 1, largest_size(name, free, shapes)) for name in free)
-    fixed = {name: value for name, value in first.items() if name not in free}
-    if any(problem.constants[name] != value for name, value in fixed.items()):
-        # What is no dim is as the problem states it, or as small as it must be.
-        fixed = {name: probe[name] for name in fixed}
-    first = {name: first[name] if name in free else fixed[name] for name in first}
+    sizes = tuple(
+        Size(
+            name,
+            least_size(problem, probe, name, multiple),
+            max(largest_size(name, free, shapes), probe[name]),
+            multiple,
+        )
+        for name, multiple in free.items()
+    )
     return ProblemDescription(
         problem.name,
         sizes,
         dict(problem.constants),
-        first,
+        first_dims(problem, probe, first, free),
         described,
+        unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
         in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch)))),
     )
 
 
-def largest_size(name: str, free: Sequence[str], shapes: Mapping[str, tuple[str, ...]]) -> int:
+def first_dims(problem: Problem, probe: Dims, first: Dims, free: Mapping[str, int]) -> Dims:
+    """The dims of the first cases: what is no dim is as the problem states it, or as in the probe."""
+    fixed = {name: value for name, value in first.items() if name not in free}
+    if any(problem.constants[name] != value for name, value in fixed.items()):
+        fixed = {name: probe[name] for name in fixed}
+    dims = {name: fixed.get(name, value) for name, value in first.items()}
+    if any(dims[name] % multiple for name, multiple in free.items()) or not runs(problem, dims):
+        return probe
+    return dims
+
+
+def runs(problem: Problem, dims: Dims) -> bool:
+    try:
+        run_eagerly(problem, dims)
+    except Exception:
+        return False
+    return True
+
+
+def largest_size(name: str, free: Mapping[str, int], shapes: Mapping[str, tuple[str, ...]]) -> int:
     """The largest power of two at which no tensor has more than LARGEST_TENSOR elements, every other dim at 1."""
     size = 1
     while size < LARGEST:
@@ -81,89 +100,61 @@ def largest_size(name: str, free: Sequence[str], shapes: Mapping[str, tuple[str,
     return size
 
 
-def scale_down(problem: Problem, elements: int, seconds: float) -> Dims:
-    """The problem's constants, the large ones lowered until all tensors have so few elements."""
-    own, reason = dict(problem.constants), "it cannot be run"
-    tried: list[Dims] = []
-    for cap in CAPS:
-        dims = {name: value if value <= SMALL else min(value, cap) for name, value in own.items()}
-        if dims in tried:
-            continue
-        tried.append(dims)
-        try:
-            if count_elements(problem, dims) > elements:
-                reason = f"its tensors have more than {elements} elements however small its constants are"
-                continue
-            start = time.monotonic()
-            run_eagerly(problem, dims)
-            if time.monotonic() - start <= seconds:
-                return dims
-            reason = f"it takes longer than {seconds:g} s"
-        except (NotComparable, Unsupported):
-            raise
-        except Exception as error:
-            reason = one_line(error)
-    raise Unsupported(f"the problem cannot be run: {reason}")
+def least_size(problem: Problem, base: Dims, name: str, multiple: int) -> int:
+    """The least multiple at which the problem runs, beside the other constants of the probe, by bisection."""
+    low, high = 1, base[name] // multiple
+    while low < high:
+        middle = (low + high) // 2
+        if find_fault(problem, {**base, name: middle * multiple}):
+            low = middle + 1
+        else:
+            high = middle
+    return low * multiple
 
 
-def run_eagerly(problem: Problem, dims: Mapping[str, int]) -> Tensors:
-    """The problem's own outputs in the dtypes that it states."""
-    arguments, state = problem.make(dims, 0)
-    with torch.no_grad():
-        return problem.compute(dims, {**arguments, **state}, torch.get_default_dtype())
-
-
-def count_elements(problem: Problem, dims: Mapping[str, int]) -> int:
-    """Elements of all arguments and of the state."""
-    return sum(math.prod(shape) for shape in shapes_at(problem, dims).values())
-
-
-def shapes_at(problem: Problem, dims: Mapping[str, int]) -> Shapes:
-    """The shape of every argument and of the state. Raises what the problem raises."""
-    with meta_device():
-        try:
-            arguments, state = problem.make(dims, 0)
-        except NotImplementedError:
-            # It looks at values, which such tensors do not have.
-            with torch.device("cpu"):
-                arguments, state = problem.make(dims, 0)
-    return {name: tuple(value.shape) for name, value in {**arguments, **state}.items()}
-
-
-def meta_device() -> AbstractContextManager[object]:
-    return torch.device("meta")
-
-
-def find_free_dims(problem: Problem, base: Dims) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """The constants that are dims, and every shape as expressions over them.
+def find_free_dims(problem: Problem, base: Dims) -> tuple[dict[str, int], dict[str, tuple[str, ...]]]:
+    """The constants that are dims, each with what it has to be a multiple of, and every shape as expressions over them.
 
     A dim changes the shape of an argument, or, where it is no small number, of the state; each size is a sum of
-    multiples of dims. The problem runs at one more of each.
+    multiples of dims. The problem runs at one more multiple of each.
     """
     plain = shapes_at(problem, base)
-    arguments = set(problem.make(base, 0)[0])
-    slopes: dict[str, dict[tuple[str, int], int]] = {}
+    free: dict[str, int] = {}
+    slopes: dict[str, Slopes] = {}
     for name, value in base.items():
-        slope = find_slopes(problem, base, name, plain) if value > 0 else None
-        changed = {tensor for (tensor, _), step in (slope or {}).items() if step}
-        if slope and (changed & arguments or changed and value > SMALL):
-            slopes[name] = slope
-    slopes = drop_products(problem, base, plain, slopes)
+        for multiple in MULTIPLES:
+            if value <= 0 or value % multiple or not is_shape(problem, base, name):
+                break
+            slope = find_slopes(problem, base, name, plain, multiple)
+            if slope is not None:
+                free[name], slopes[name] = multiple, slope
+                break
+    drop_products(problem, base, plain, slopes, free)
     shapes = {
         tensor: tuple(
-            expression(size, {name: slope[tensor, axis] for name, slope in slopes.items()}, base)
+            expression(size, {name: slope[tensor, axis] // free[name] for name, slope in slopes.items()}, base)
             for axis, size in enumerate(shape)
         )
         for tensor, shape in plain.items()
     }
-    return tuple(slopes), shapes
+    return {name: free[name] for name in slopes}, shapes
 
 
-def find_slopes(problem: Problem, base: Dims, name: str, plain: Shapes) -> dict[tuple[str, int], int] | None:
-    """By tensor and axis how much a size grows with a constant; None where not evenly, or the problem fails."""
+def is_shape(problem: Problem, base: Dims, name: str) -> bool:
+    """Whether twice a constant gives an argument, or where it is no small number the state, another shape."""
     try:
-        one, three = (shapes_at(problem, {**base, name: base[name] + more}) for more in (1, 3))
-        run_eagerly(problem, {**base, name: base[name] + 1})
+        plain, found = shapes_at(problem, base), shapes_at(problem, {**base, name: 2 * base[name]})
+    except Exception:
+        return False
+    changed = {tensor for tensor, shape in found.items() if plain.get(tensor) != shape}
+    return bool(changed & set(problem.make(base, 0)[0]) or changed and problem.constants[name] > SMALL)
+
+
+def find_slopes(problem: Problem, base: Dims, name: str, plain: Shapes, multiple: int) -> Slopes | None:
+    """How sizes grow with a constant by this multiple of it; None where not evenly, or the problem fails."""
+    try:
+        one, three = (shapes_at(problem, {**base, name: base[name] + more * multiple}) for more in (1, 3))
+        run_eagerly(problem, {**base, name: base[name] + multiple})
     except Exception:
         return None
     slope = {}
@@ -172,18 +163,18 @@ def find_slopes(problem: Problem, base: Dims, name: str, plain: Shapes) -> dict[
             return None
         for axis, size in enumerate(shape):
             step = one[tensor][axis] - size
-            if three[tensor][axis] - size != 3 * step:
+            if three[tensor][axis] - size != 3 * step or step % multiple:
                 return None
             slope[tensor, axis] = step
     return slope
 
 
 def drop_products(
-    problem: Problem, base: Dims, plain: Shapes, slopes: dict[str, dict[tuple[str, int], int]]
-) -> dict[str, dict[tuple[str, int], int]]:
-    """Without dims that other dims multiply: together they do not change sizes as each does alone."""
+    problem: Problem, base: Dims, plain: Shapes, slopes: dict[str, Slopes], multiples: Mapping[str, int]
+) -> None:
+    """Leaves out dims that other dims multiply: together they do not change sizes as each does alone."""
     while slopes:
-        moved = {**base, **{name: base[name] + 1 for name in slopes}}
+        moved = {**base, **{name: base[name] + multiples[name] for name in slopes}}
         try:
             found = shapes_at(problem, moved)
         except Exception:
@@ -196,8 +187,7 @@ def drop_products(
         }
         if found == expected:
             break
-        slopes = {name: slopes[name] for name in list(slopes)[:-1]}
-    return slopes
+        slopes.popitem()
 
 
 def expression(size: int, steps: Mapping[str, int], base: Mapping[str, int]) -> str:
