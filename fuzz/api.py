@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fuzz.target import spec
 
 if TYPE_CHECKING:
+    from fuzz.model.case import Case
     from fuzz.model.entry import Entry
     from fuzz.run.options import RunOptions
     from fuzz.run.replay import ReplayedEntry
@@ -42,6 +43,22 @@ class Target(spec.Target):
             qualified_name(self), planted, backend, "auto", seed, seconds, cases, corpus=corpus, fail_on=fail_on
         )
         for text in find_failures(self, options):
+            raise AssertionError("\n" + text)
+
+    def check(self, /, **inputs: Any) -> None:
+        """Examines one input as `run` does a drawn one. AssertionError shows what disagrees, whatever its severity.
+
+        `inputs` are tensors, or numbers, by argument, and options; cotangents are ``grad_NAME``, by default ones.
+        Dtypes and layouts are the tensors' own. TargetError where the launcher refuses the input, or where it does not
+        fit the declaration.
+        """
+        __tracebackhide__ = True
+        from fuzz.run.options import RunOptions
+        from fuzz.target.inputs import given_case
+
+        case = given_case(self, [inputs])
+        options = RunOptions(qualified_name(self), cases=1, fail_on="low")
+        for text in fuzz_target(self, options, (case,)):
             raise AssertionError("\n" + text)
 
 
@@ -79,8 +96,8 @@ def replay_saved(target: spec.Target, options: RunOptions) -> Iterator[ReplayedE
             yield result
 
 
-def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
-    """The screens of a run's findings that count. Ctrl-C ends the run and goes on to the caller."""
+def fuzz_target(target: spec.Target, options: RunOptions, inputs: tuple[Case, ...] = ()) -> Iterator[str]:
+    """The screens of a run's findings that count; it begins with `inputs`. Ctrl-C ends it and goes on to the caller."""
     from fuzz import corpus
     from fuzz.run import environment
     from fuzz.run.fuzzer import Fuzzer
@@ -93,7 +110,7 @@ def fuzz_target(target: spec.Target, options: RunOptions) -> Iterator[str]:
         load_planted(target, options.planted)
     folder = writable_findings_folder(target, options.planted, options.corpus)
     backend = choose_backend(options.backend)
-    result = Fuzzer(options, target, backend, folder, Watcher(), environment.versions()).run()
+    result = Fuzzer(options, target, backend, folder, Watcher(), environment.versions(), suspects=inputs).run()
     if result.interrupted:
         raise KeyboardInterrupt
     for bug in result.bugs:

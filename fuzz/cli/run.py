@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from fuzz.report.json import run_json
 from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import profile_table, summary
 from fuzz.run import environment
+from fuzz.run.input_file import read_input
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
@@ -46,16 +48,21 @@ def run(
     fail_on: FailOn = "medium",
     junit: JunitFindings = None,
     sarif: SarifFindings = None,
+    given: Annotated[
+        Path | None,
+        typer.Option("--input", help="Examine the input in this file (.pt, .npz, .json, .yaml) first, or alone."),
+    ] = None,
     notify: Annotated[str, typer.Option(help="Run this command for each new finding, told as JSON on its input.")] = "",
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, activity by activity.")] = False,
     json: Json = False,
 ) -> int:
     """Fuzz one target until a budget ends."""
+    cases = 1 if given is not None and seconds is None and cases is None else cases
     budget = seconds, cases, workers, max_findings
     options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
-    loaded, result = fuzz(options, notify)
+    loaded, result = fuzz(options, notify, given)
     if ci_files:
         items = run_items(result, loaded, only_new=only_new)
         ci_files.write(f"fuzz run {target}", items, result.seconds, examined=result.statistics.oracles)
@@ -68,7 +75,7 @@ def run(
     return int(any(bug.counts(options.threshold) and not (bug.known and only_new) for bug in result.bugs))
 
 
-def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
+def fuzz(options: RunOptions, notification: str = "", given: Path | None = None) -> tuple[Target, Result]:
     """Checks everything that the caller gave, then fuzzes with progress on standard error."""
     # These import Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.run.fuzzer import Fuzzer
@@ -82,9 +89,10 @@ def fuzz(options: RunOptions, notification: str = "") -> tuple[Target, Result]:
         with limited_start(deadline, statistics):
             target = load_checked_target(options.target, options.planted, options.backend)
             folder = writable_findings_folder(target, options.planted, options.corpus)
+            inputs = (read_input(given, target),) if given else ()
             backend, versions = choose_backend(options.backend), environment.versions()
             fuzzer = Fuzzer(
-                options, target, backend, folder, watcher, versions, process_start,
+                options, target, backend, folder, watcher, versions, process_start, inputs,
                 deadline=deadline, statistics=statistics,
             )  # fmt: skip
             result = fuzzer.run()

@@ -72,3 +72,22 @@ class Layout:
 
 
 CONTIGUOUS = Layout()
+
+
+def find_layout(shape: tuple[int, ...], strides: tuple[int, ...], offset: int = 0) -> Layout | None:
+    """The layout with these strides, as far as they matter; None where no layout has them."""
+    wide = [dim for dim, size in enumerate(shape) if size > 1]
+    expand = tuple(dim for dim in wide if strides[dim] == 0)
+    natural = tuple(range(len(shape)))
+    by_stride = tuple(sorted(natural, key=lambda dim: (dim in wide and dim not in expand, -strides[dim])))
+    for order in ((), by_stride):
+        dims = [dim for dim in reversed(order or natural) if dim in wide and dim not in expand]
+        step = strides[dims[0]] if dims else 1
+        pad = strides[dims[1]] - step * shape[dims[0]] if len(dims) > 1 else 0
+        if step < 1 or pad < 0:
+            continue
+        layout = Layout(order, step, pad, offset, expand)
+        found = layout.strides(shape)
+        if all(found[dim] == strides[dim] for dim in wide):
+            return layout
+    return None

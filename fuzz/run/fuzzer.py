@@ -73,7 +73,8 @@ class Fuzzer:
     after that as the options say. What disagrees is confirmed and shrunk beside the cases that run, and in turn with
     them where `in_turn` says so: by default where there is one processor only, and where the run ends after so many
     findings, so that it runs no case after the last one. `suspects` are cases that run before all others: they ran when
-    an earlier run ended. `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are explained at FindingHandler.
+    an earlier run ended, or somebody asks about them. `keep_smaller_duplicate`, `file_lock` and `with_cross_checks` are
+    explained at FindingHandler.
     """
 
     options: RunOptions

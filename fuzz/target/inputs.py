@@ -1,0 +1,138 @@
+"""Makes cases of inputs that a person gives: tensors of PyTorch, arrays, or numbers, with sizes and options, by name.
+
+PyTorch is not imported here: a tensor is known by its methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fuzz.errors import TargetError, one_line
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dims import Size, evaluate, names, resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import to_bits
+from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
+from fuzz.model.recipes import exact, recipe
+from fuzz.target.arguments import TensorArgument
+from fuzz.target.legal import make_legal
+from fuzz.target.spec import Target
+
+MAX_SEARCHED = 1 << 16
+"""Sizes of a dim that are tried in search of one that gives an expression its value."""
+FIELDS = {"values", "dtype", "layout"}
+"""What may be said of a tensor that is given as a dict."""
+Given = Mapping[str, Any]
+
+
+def given_case(target: Target, calls: Sequence[Given]) -> Case:
+    """A case of inputs that are to be examined as they are. TargetError where they do not fit the declaration."""
+    where = f"target {target.name!r}: input"
+    case = Case(target.name, tuple(make_call(target, given, where, strict=True) for given in calls))
+    if make_legal(case, target) != case:
+        raise TargetError(f"{where} holds values that the declaration rules out, such as an index beyond its bound")
+    return case
+
+
+def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call:
+    """One call. A size that is left out follows from the shapes, or is the least one; an option is its default.
+
+    Where it is not `strict`, a tensor that is left out is ones, or indices 0, and one of another dtype is rounded to
+    the plain one.
+    """
+    cotangents = {f"grad_{key}": declared for key, declared in target.cotangents.items()}
+    tensors = {**target.tensors, **cotangents}
+    known = {*(dim.name for dim in target.sizes), *target.passed_sizes, *target.options, *tensors}
+    for key in given:
+        if key not in known:
+            raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
+    try:
+        described = {key: _describe(value) for key, value in given.items() if key in tensors and value is not None}
+        dims = _find_dims(target, given, {key: (tensors[key], one["values"]) for key, one in described.items()})
+        options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
+        made = {}
+        for key, declared in tensors.items():
+            if key in described:
+                made[key] = _make_argument(key, declared, dims, described[key], strict=strict)
+            elif strict and not declared.optional and key not in cotangents:
+                raise TargetError(f"{key} is missing")
+            elif not declared.optional:
+                made[key] = _plain_argument(declared)
+    except (TargetError, ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise TargetError(f"{where}: {one_line(error)}") from None
+    gradients = {key: made[f"grad_{key}"] for key in target.cotangents}
+    return Call(dims, {key: made[key] for key in target.tensors if key in made}, options, gradients)
+
+
+def _describe(value: Any) -> dict[str, Any]:
+    """`values` as an array, and where the input says so the `dtype` and the `layout` of a tensor."""
+    if isinstance(value, Mapping):
+        if "values" not in value or set(value) - FIELDS:
+            raise ValueError(f"a tensor is a dict of {', '.join(sorted(FIELDS))}, not of {', '.join(map(str, value))}")
+        parts: Any = {key: tuple(one) if isinstance(one, list) else one for key, one in value.get("layout", {}).items()}
+        return {**value, "values": np.asarray(value["values"]), "layout": Layout(**parts)}
+    if isinstance(value, np.ndarray):
+        return {"values": value, "dtype": value.dtype.name}
+    if not hasattr(value, "storage_offset"):
+        return {"values": np.asarray(value)}
+    name, plain = str(value.dtype).removeprefix("torch."), value.detach().cpu()
+    layout = find_layout(tuple(value.shape), tuple(value.stride()), int(value.storage_offset())) or CONTIGUOUS
+    return {"values": (plain.double() if value.is_floating_point() else plain).numpy(), "dtype": name, "layout": layout}
+
+
+def _find_dims(target: Target, given: Given, shaped: Mapping[str, tuple[TensorArgument, Any]]) -> dict[str, int]:
+    """The sizes: given, or those with which every tensor has its shape. TargetError where there are none."""
+    known = {dim.name: int(given[dim.name]) for dim in target.sizes if dim.name in given}
+    known |= {dim: int(given[key]) for key, dim in target.passed_sizes.items() if key in given}
+    pairs = [
+        (text, size)
+        for declared, values in shaped.values()
+        if len(declared.shape) == values.ndim
+        for text, size in zip(declared.shape, values.shape, strict=True)
+    ]
+    for one in pairs:
+        if one[0].isidentifier():
+            known.setdefault(*one)
+    for dim in target.sizes:
+        if dim.name not in known:
+            known |= _solve(dim, pairs, known)
+    return {dim.name: known.get(dim.name, dim.clamp(dim.low)) for dim in target.sizes}
+
+
+def _solve(dim: Size, pairs: Sequence[tuple[str, int]], known: Mapping[str, int]) -> dict[str, int]:
+    """The first size of a dim that gives an expression over it and known dims its value; nothing without one."""
+    for text, wanted in pairs:
+        if set(names(text)) - known.keys() == {dim.name}:
+            for size in range(dim.clamp(dim.low), dim.high + 1, dim.multiple)[:MAX_SEARCHED]:
+                if evaluate(text, {**known, dim.name: size}) == wanted:
+                    return {dim.name: size}
+    return {}
+
+
+def _make_argument(
+    key: str, declared: TensorArgument, dims: Mapping[str, int], described: Mapping[str, Any], *, strict: bool
+) -> Argument:
+    shape, values = resolve(declared.shape, dims), described["values"]
+    if values.shape != shape and (strict or values.size != int(np.prod(shape))):
+        raise ValueError(f"{key} has the shape {values.shape}, where {shape} is due")
+    dtype = described.get("dtype", declared.dtypes[0])
+    if dtype not in declared.dtypes:
+        if strict:
+            raise TypeError(f"{key} is {dtype}; it is one of {', '.join(declared.dtypes)}")
+        dtype = declared.dtypes[0]
+    layout = described.get("layout", CONTIGUOUS)
+    if not layout.fits(len(shape)):
+        raise ValueError(f"the layout of {key} does not fit {len(shape)} dims")
+    kind = named_dtype(dtype)
+    stored = values.reshape(shape)[tuple(slice(0, n) for n in layout.stored(shape))]
+    numbers = stored.astype(np.float64 if kind.is_float else np.int64)
+    return Argument(declared.shape, dtype, exact(np.asarray(to_bits(numbers, kind)).reshape(-1), kind), layout)
+
+
+def _plain_argument(declared: TensorArgument) -> Argument:
+    """Ones, or indices 0, in the plain dtype."""
+    dtype = declared.dtypes[0]
+    return Argument(declared.shape, dtype, recipe("ones" if named_dtype(dtype).is_float else "zeros"))

@@ -1,0 +1,170 @@
+"""Inputs that a person gives become cases: their sizes, dtypes, layouts and bits are those of the tensors."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from commands import fuzz
+
+from fuzz.corpus import codec
+from fuzz.errors import TargetError, UsageError
+from fuzz.model.entry import Entry
+from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
+from fuzz.run.input_file import read_input
+from fuzz.target.arguments import option, size, tensor
+from fuzz.target.indices import indices
+from fuzz.target.inputs import given_case
+from fuzz.target.loader import load
+from fuzz.target.seeds import seed_cases
+from fuzz.target.spec import declare
+
+M, K, V = size("M", 0, 64), size("K", 1, 64, multiple_of=2), size("V", 1, 100)
+
+
+def launcher(x: Any, w: Any, ids: Any, scale: Any, vocabulary: Any) -> dict[str, Any]:
+    return {"y": x}
+
+
+DECLARATION: dict[str, Any] = dict(
+    x=tensor(M, 2 * K + 1), w=tensor(M, dtypes=("float64", "bfloat16")) | None, ids=indices(M, below=V),
+    scale=option(1.0, 2.0), vocabulary=V, dims=(K,),
+)  # fmt: skip
+TARGET = declare(launcher, **DECLARATION, differentiable={"y": tensor(M, 2 * K + 1)})
+IDS = torch.tensor([4, 0, 9])
+
+
+def given(**more: Any) -> dict[str, Any]:
+    return {"x": torch.zeros(3, 9), "ids": IDS, "vocabulary": 10, **more}
+
+
+def test_sizes_follow_from_shapes_and_what_is_left_out_is_the_default() -> None:
+    call = given_case(TARGET, [given()]).last
+    assert call.dims == {"M": 3, "K": 4, "V": 10} and call.options == {"scale": 1.0}
+    assert list(call.arguments) == ["x", "ids"] and list(call.cotangents) == ["y"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_the_bits_dtype_and_layout_are_the_tensors(dtype: str) -> None:
+    x = torch.randn(9, 6).to(getattr(torch, dtype))[:, ::2].t()
+    x[0, 0], x[1, 1] = float("inf"), -0.0
+    value = given_case(TARGET, [given(x=x)]).last.arguments["x"]
+    assert value.dtype == dtype and value.layout.strides((3, 9)) == x.stride()
+    words = {2: torch.int16, 4: torch.int32}[x.element_size()]
+    assert value.bits({"M": 3, "K": 4}).astype(f"i{x.element_size()}").tolist() == x.contiguous().view(words).tolist()
+
+
+def test_arrays_numbers_and_layouts_by_name_are_taken() -> None:
+    w = {"values": [1.0, 2.0, 3.0], "dtype": "bfloat16", "layout": {"step": 2}}
+    call = given_case(TARGET, [given(x=np.ones((3, 9), np.float32), w=w, grad_y=torch.ones(()).expand(3, 9))]).last
+    assert call.arguments["w"].layout == Layout(step=2) and call.arguments["w"].dtype == "bfloat16"
+    assert call.cotangents["y"].layout.expand == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"x": torch.zeros(3, 9, dtype=torch.float64)}, "x is float64; it is one of float32, bfloat16, float16"),
+        ({"x": torch.zeros(4, 9)}, "ids has the shape (3,), where (4,) is due"),
+        ({"x": torch.zeros(3, 8)}, "x has the shape (3, 8), where (3, 5) is due"),
+        ({"ids": torch.tensor([1, 2, 10])}, "holds values that the declaration rules out"),
+        ({"z": 1}, "names 'z'; there are K, M, V"),
+        ({"w": {"numbers": 3}}, "a tensor is a dict of dtype, layout, values"),
+        ({"w": {"values": [1, 2, 3], "layout": {"expand": [4]}}}, "the layout of w does not fit 1 dims"),
+        ({"w": {"values": [1, 2, 3], "layout": {"stride": 4}}}, "unexpected keyword argument 'stride'"),
+        ({"x": None}, "x is missing"),
+    ],
+)
+def test_what_does_not_fit_is_one_line(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError, match=re.escape(message)):
+        given_case(TARGET, [given(**wrong)])
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        torch.zeros(3, 4), torch.zeros(4, 3).t(), torch.zeros(3, 9)[:, 2:6], torch.zeros(3, 9)[:, ::3],
+        torch.zeros(2, 3, 4).permute(2, 0, 1), torch.zeros(4).expand(3, 4), torch.zeros(3, 1).expand(3, 4),
+        torch.zeros(()), torch.zeros(1, 5), torch.zeros(0, 3), torch.zeros(5)[2:],
+    ],
+)  # fmt: skip
+def test_a_layout_is_found_from_strides(view: torch.Tensor) -> None:
+    shape, strides = tuple(view.shape), view.stride()
+    layout = find_layout(shape, strides, int(view.storage_offset()))
+    assert layout is not None and layout.offset == view.storage_offset()
+    assert all(a == b for n, a, b in zip(shape, layout.strides(shape), strides, strict=True) if n > 1)
+    assert (layout == CONTIGUOUS) == (view.is_contiguous() and not view.storage_offset())
+
+
+def test_strides_that_overlap_have_no_layout() -> None:
+    assert find_layout((3, 4), (2, 1)) is None
+
+
+def test_seeds_take_tensors_and_several_calls() -> None:
+    first = {"M": 1, "w": torch.tensor([1.5], dtype=torch.bfloat16)}
+    target = declare(launcher, **DECLARATION, seeds={"twice": [first, {"M": 2, "x": [0] * 10}]})
+    (case,) = seed_cases(target)
+    assert [call.dims["M"] for call in case.calls] == [1, 2]
+    assert case.calls[0].arguments["w"].dtype == "bfloat16" and "w" not in case.calls[1].arguments
+
+
+def test_files_of_each_kind_hold_inputs(tmp_path: Path) -> None:
+    expected = given_case(TARGET, [given()])
+    torch.save(given(), tmp_path / "a.pt")
+    np.savez(tmp_path / "a.npz", x=np.zeros((3, 9), np.float32), ids=IDS.numpy(), vocabulary=10)
+    numbers = {"x": [[0.0] * 9] * 3, "ids": [4, 0, 9], "vocabulary": 10}
+    (tmp_path / "a.json").write_text(json.dumps([numbers]))
+    (tmp_path / "a.yaml").write_text(codec.dumps(Entry(expected)))
+    for name in ("a.pt", "a.npz", "a.json", "a.yaml"):
+        assert read_input(tmp_path / name, TARGET).key == expected.key, name
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("none.pt", None, "there is no such file"),
+        ("a.txt", b"", "a file ends in .pt, .pth, .npz, .json or .yaml"),
+        ("a.pt", b"junk", "cannot be read"),
+        ("a.json", b"[1]", "holds no inputs by name"),
+    ],
+)
+def test_a_file_that_holds_no_inputs_is_named(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        read_input(tmp_path / name, TARGET)
+
+
+DOUBLE = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=2 * x))
+def double(x):
+    return dict(y=torch.where(x == 3.25, 7.0, 2 * x))
+"""
+
+
+def test_a_given_input_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "fuzz_double.py").write_text(DOUBLE)
+    for name, number in (("good", 2.0), ("bad", 3.25)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"x": [1.0, number]}))
+    command = ("run", tmp_path / "fuzz_double.py", "--backend", "cpu", "--json", "--input")
+    good, bad = fuzz(*command, tmp_path / "good.json"), fuzz(*command, tmp_path / "bad.json")
+    assert (good.code, good.json["cases"]) == (0, 1), good.err
+    assert (bad.code, bad.json["cases"], bad.json["findings"][0]["output"]) == (1, 1, "y"), bad.err
+
+
+def test_check_examines_a_given_input(tmp_path: Path) -> None:
+    (tmp_path / "fuzz_double.py").write_text(DOUBLE)
+    loaded: Any = load(str(tmp_path / "fuzz_double.py"))
+    loaded.check(x=torch.tensor([1.0, 2.0]))
+    with pytest.raises(AssertionError, match=r"y\[0\] is 7.0, should be 6.5"):
+        loaded.check(x=torch.tensor([1.0, 3.25]))
