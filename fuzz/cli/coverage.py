@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,10 +15,16 @@ from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, findings_folder, load_checked_target
+from fuzz.target.finder import find_targets
+
+if TYPE_CHECKING:
+    from fuzz.coverage_report.report import CoverageReport
 
 
 def coverage(
-    target: Annotated[str, typer.Argument(help="A built-in target, liger/softmax, a file, or file.py:name.")],
+    target: Annotated[
+        str, typer.Argument(help="A built-in target, liger/softmax, a file or folder of targets, or file.py:name.")
+    ],
     seconds: Annotated[float | None, typer.Option(help="Run cases for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Run so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same report.")] = 0,
@@ -29,20 +36,37 @@ def coverage(
     json: Json = False,
 ) -> int:
     """What a target never tried: code, values of parameters, dtypes, layouts, each with what would reach it."""
-    # These import Hypothesis, which takes as long as everything else that the command line needs.
-    from fuzz.coverage_report.collect import collect
-    from fuzz.coverage_report.report import format_report, make_report
-
     if fail_under is not None and not 0 <= fail_under <= 100:
         raise UsageError(f"--fail-under is a percentage from 0 to 100, not {fail_under:g}")
     options = RunOptions(target, backend="cpu", seed=seed, seconds=seconds, cases=cases, corpus=corpus)
-    loaded = load_checked_target(target, None, options.backend)
-    folder = findings_folder(loaded, None, corpus)
+    texts = find_targets(target)
     process_start = time.monotonic() - environment.process_age()
-    collected = collect(loaded, options, choose_backend(options.backend), Path(folder), process_start)
-    report = make_report(loaded, collected)
+    reports: list[CoverageReport] = []
+    for text in texts:
+        begin = time.monotonic() if reports else process_start
+        reports.append(examine(replace(options, target=text), begin))
+        if not json:
+            put_report(reports[-1], alone=len(texts) == 1)
     if json:
-        put_json(report.as_json())
-    else:
-        put(format_report(report))
-    return int(fail_under is not None and report.percent_accounted < fail_under)
+        values = [report.as_json() for report in reports]
+        put_json(values[0] if len(values) == 1 else {"version": values[0]["version"], "targets": values})
+    return int(fail_under is not None and any(report.percent_accounted < fail_under for report in reports))
+
+
+def examine(options: RunOptions, process_start: float) -> CoverageReport:
+    """The report on one target; its budget of time began at `process_start`, by time.monotonic."""
+    # These import Hypothesis, which takes as long as everything else that the command line needs.
+    from fuzz.coverage_report.collect import collect
+    from fuzz.coverage_report.report import make_report
+
+    loaded = load_checked_target(options.target, None, options.backend)
+    folder = findings_folder(loaded, None, options.corpus)
+    collected = collect(loaded, options, choose_backend(options.backend), Path(folder), process_start)
+    return make_report(loaded, collected)
+
+
+def put_report(report: CoverageReport, *, alone: bool) -> None:
+    """Prints the report on the only target in full, on one of several in one line."""
+    from fuzz.coverage_report.report import format_line, format_report
+
+    put(format_report(report) if alone else format_line(report))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +17,7 @@ from fuzz.cli.console import complain, end_process, errors, put_json
 from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
-from fuzz.report.json import run_json
+from fuzz.report.json import run_json, runs_json
 from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import profile_table, summary
 from fuzz.run import environment
@@ -24,6 +26,7 @@ from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.search.statistics import RunStatistics
+from fuzz.target.finder import find_targets
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline
 
@@ -34,7 +37,9 @@ START_SECONDS = 0.5
 
 
 def run(
-    target: Annotated[str, typer.Argument(help="A built-in target, liger/softmax, a file, or file.py:name.")],
+    target: Annotated[
+        str, typer.Argument(help="A built-in target, liger/softmax, a file or folder of targets, or file.py:name.")
+    ],
     seconds: Annotated[float | None, typer.Option(help="Fuzz for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
@@ -56,32 +61,49 @@ def run(
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, activity by activity.")] = False,
     json: Json = False,
 ) -> int:
-    """Fuzz one target until a budget ends."""
+    """Fuzz one target until a budget ends, or each of several."""
     cases = 1 if given is not None and seconds is None and cases is None else cases
     budget = seconds, cases, workers, max_findings
     options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
-    loaded, result = fuzz(options, notify, given)
+    done: list[tuple[Target, Result]] = []
+    process_start = time.monotonic() - environment.process_age()
+    for text in find_targets(target):
+        done.append(fuzz(replace(options, target=text), notify, given, time.monotonic() if done else process_start))
+        if not json:
+            errors.print(summary(done[-1][1]))
+            if profile:
+                errors.print(profile_table(done[-1][1]))
+        if done[-1][1].interrupted:
+            break
     if ci_files:
-        items = run_items(result, loaded, only_new=only_new)
-        ci_files.write(f"fuzz run {target}", items, result.seconds, examined=result.statistics.oracles)
+        write_ci_files(ci_files, f"fuzz run {target}", done, only_new=only_new)
     if json:
-        put_json(run_json(result, profile))
-    else:
-        errors.print(summary(result))
-        if profile:
-            errors.print(profile_table(result))
-    return int(any(bug.counts(options.threshold) and not (bug.known and only_new) for bug in result.bugs))
+        runs = [run_json(result, profile) for _, result in done]
+        put_json(runs[0] if len(runs) == 1 else runs_json(runs))
+    bugs = [bug for _, result in done for bug in result.bugs]
+    return int(any(bug.counts(options.threshold) and not (bug.known and only_new) for bug in bugs))
 
 
-def fuzz(options: RunOptions, notification: str = "", given: Path | None = None) -> tuple[Target, Result]:
-    """Checks everything that the caller gave, then fuzzes with progress on standard error."""
+def write_ci_files(ci_files: CiFiles, name: str, done: list[tuple[Target, Result]], *, only_new: bool) -> None:
+    """Writes the findings of all runs into one file of each kind."""
+    examined: Counter[str] = Counter()
+    for _, result in done:
+        examined.update(result.statistics.oracles)
+    items = [item for target, result in done for item in run_items(result, target, only_new=only_new)]
+    ci_files.write(name, items, sum(result.seconds for _, result in done), examined=examined)
+
+
+def fuzz(options: RunOptions, notification: str, given: Path | None, process_start: float) -> tuple[Target, Result]:
+    """Checks everything that the caller gave, then fuzzes with progress on standard error.
+
+    `process_start` is when the budget of time began, by time.monotonic.
+    """
     # These import Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.run.fuzzer import Fuzzer
     from fuzz.search.engines import check_engine
 
-    process_start = time.monotonic() - environment.process_age()
     deadline, statistics = Deadline.after(options.time_limit, process_start), RunStatistics()
     watcher = NotifyingProgress(errors, notification=notification, deadline=deadline)
     check_engine(options.engine)

@@ -122,6 +122,16 @@ def _count_kernel(kernel: Function, node: Definition, blockers: list[Blocker]) -
     return Ran(len(lines - behind), len(lines)), Ran(max(2 * conditions - never, 0), 2 * conditions)
 
 
+def format_line(report: CoverageReport) -> str:
+    """The report in one line, for a list of targets."""
+    lines, branches, blockers = report.lines, report.branches, report.blockers
+    explained = sum(bool(blocker.reason) for blocker in blockers)
+    return (
+        f"{report.target:32} lines {lines.percent:5.1f} % of {lines.all}, branches {branches.percent:5.1f} % of "
+        f"{branches.all}, never tried: {len(blockers)} ({explained} with a reason), {report.cases} cases"
+    )
+
+
 def format_report(report: CoverageReport, most: int = 40) -> str:
     """The report as text, with at most so many blockers."""
     lines, branches = report.lines, report.branches

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -38,6 +38,11 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
         "findings": [finding_json(bug) for bug in sorted(result.bugs, key=lambda bug: bug.origin.index)],
     }
+
+
+def runs_json(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The value where a file or a folder has several targets: their runs, in turn."""
+    return {"version": VERSION, "runs": list(runs)}
 
 
 def profile_json(result: Result, wanted: bool) -> Mapping[str, Any]:

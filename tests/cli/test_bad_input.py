@@ -108,10 +108,6 @@ def test_a_backend_that_cannot_run_here() -> None:
 FILES = [
     ("", ("no target in it; decorate a launcher with @target(...)",)),
     ("from fuzz import target as declare\n", ("no target in it",)),
-    (
-        TARGET + "\n@target(x=tensor(N))\ndef triple(x):\n    return dict(y=x * 3)\n",
-        ("2 targets, name one", ":double, ", ":triple"),
-    ),
     (TARGET + "\nthis is a mistake\n", ("my_target.py:15: syntax error",)),
     (TARGET.replace("import torch\n", "import torch\nimport nowhere_at_all\n"), ("nowhere_at_all is not installed",)),
     (TARGET.replace("import torch\n", "raise SystemExit(0)\n"), ("cannot load", "SystemExit")),

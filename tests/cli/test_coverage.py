@@ -71,3 +71,18 @@ def test_a_threshold_decides_the_exit_code(target: Path, capsys: pytest.CaptureF
     assert cli.exit_code(["coverage", str(target), "--cases", "3", "--fail-under", "10"]) == 0
     assert cli.exit_code(["coverage", str(target), "--fail-under", "101"]) == 2
     assert "--fail-under is a percentage from 0 to 100, not 101" in capsys.readouterr().err
+
+
+def test_a_folder_has_one_line_for_each_of_its_targets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = "from fuzz import size, target, tensor\n\nN = size('N', 1, 4)\n"
+    body = "\n\n@target(x=tensor(N), dtypes=('float32',))\ndef NAME(x):\n    return dict(y=x + 1)\n"
+    for file, names in (("fuzz_two.py", ("one", "two")), ("fuzz_three.py", ("three",))):
+        (tmp_path / file).write_text(head + "".join(body.replace("NAME", name) for name in names))
+    (tmp_path / "helpers.py").write_text("raise SystemExit('is not loaded')")
+    assert cli.exit_code(["coverage", str(tmp_path), "--cases", "3", "--fail-under", "100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["three", "one", "two"]
+    assert all("lines 100.0 % of" in line and line.endswith("3 cases") for line in lines)
+    assert cli.exit_code(["coverage", str(tmp_path), "--cases", "1", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert [report["target"] for report in value["targets"]] == ["three", "one", "two"] and value["version"] == 1
