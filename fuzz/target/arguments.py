@@ -10,6 +10,7 @@ from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Scalar
 from fuzz.model.dims import Expression, Size, evaluate
 from fuzz.model.dtypes import DTYPES
+from fuzz.model.layout import Layout
 from fuzz.model.recipes import Values
 
 
@@ -17,14 +18,15 @@ from fuzz.model.recipes import Values
 class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
-    One that is `optional` may be None. A kind of argument whose values have a meaning of their own, such as indices, is
-    a subclass.
+    One that is `optional` may be None, one that is `contiguous` has no other strides. A kind of argument whose values
+    have a meaning of their own, such as indices, is a subclass.
     """
 
     shape: tuple[str, ...]
     dtypes: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = field(default=(), compare=False)
     optional: bool = field(default=False, kw_only=True)
+    contiguous: bool = field(default=False, kw_only=True)
 
     fill: ClassVar[int] = 1
     """A number that is legal for every element."""
@@ -50,6 +52,10 @@ class TensorArgument:
     def expressions(self) -> tuple[str, ...]:
         """All size expressions of the declaration."""
         return self.shape
+
+    def legal_layout(self, layout: Layout) -> Layout:
+        """The layout, or the nearest one that the declaration allows."""
+        return Layout(offset=layout.offset) if self.contiguous else layout
 
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The argument's values, changed as little as makes them legal for the dims and options of this call."""
@@ -77,11 +83,11 @@ def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Siz
     return Size(name, low, high, multiple_of)
 
 
-def tensor(*shape: Expression | int, dtypes: Iterable[str] = ()) -> TensorArgument:
+def tensor(*shape: Expression | int, dtypes: Iterable[str] = (), contiguous: bool = False) -> TensorArgument:
     """A tensor argument over named dims, with dtypes of its own where they differ from the target's."""
     sizes = tuple(dim for dim in shape if isinstance(dim, Size))
     texts = tuple(dim.text if isinstance(dim, Expression) else str(dim) for dim in shape)
-    return TensorArgument(texts, known_dtypes(dtypes), sizes)
+    return TensorArgument(texts, known_dtypes(dtypes), sizes, contiguous=contiguous)
 
 
 def option(*choices: Scalar) -> OptionArgument:

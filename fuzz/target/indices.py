@@ -60,8 +60,8 @@ class IndexArgument(TensorArgument):
         if isinstance(value.values, Patched):
             indices, bits = zip(*value.values.overrides, strict=True) if value.values.overrides else ((), ())
             overrides = zip(indices, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
-            return Patched(_legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
-        return _legal_recipe(value.values, bound, sentinel)
+            return Patched(legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
+        return legal_recipe(value.values, bound, sentinel)
 
     def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
         super().check(name, least, options)
@@ -76,6 +76,7 @@ def indices(
     below: Expression | int,
     sentinel: int | str | None = None,
     dtypes: Iterable[str] = DTYPES,
+    contiguous: bool = False,
 ) -> IndexArgument:
     """A tensor of whole numbers from 0 to below - 1, or the sentinel.
 
@@ -83,14 +84,19 @@ def indices(
     bool; other values of the option mean that no sentinel is legal). TargetError for a dtype that is not an integer.
     """
     plain = tensor(*shape, dtypes=dtypes)
-    for name in plain.dtypes:
-        if named_dtype(name).kind not in ("int", "uint"):
-            raise TargetError(f"indices() are integers, not {name}")
+    check_integers("indices", plain.dtypes)
     if isinstance(below, int) and below < 1:
         raise TargetError(f"indices(below={below}): no index is legal")
     text = below.text if isinstance(below, Expression) else str(below)
     sizes = (*plain.sizes, *((below,) if isinstance(below, Size) else ()))
-    return IndexArgument(plain.shape, plain.dtypes, sizes, text, sentinel)
+    return IndexArgument(plain.shape, plain.dtypes, sizes, text, sentinel, contiguous=contiguous)
+
+
+def check_integers(kind: str, dtypes: Iterable[str]) -> None:
+    """TargetError for a dtype that is not an integer."""
+    for name in dtypes:
+        if named_dtype(name).kind not in ("int", "uint"):
+            raise TargetError(f"{kind}() are integers, not {name}")
 
 
 def _legal_bits(bits: tuple[int, ...], dtype: str, bound: int, sentinel: int | None) -> tuple[int, ...]:
@@ -102,7 +108,8 @@ def _legal_bits(bits: tuple[int, ...], dtype: str, bound: int, sentinel: int | N
     return exact(np.asarray(to_bits(clipped, kind)), kind).bits
 
 
-def _legal_recipe(values: Recipe, bound: int, sentinel: int | None) -> Recipe:
+def legal_recipe(values: Recipe, bound: int, sentinel: int | None) -> Recipe:
+    """The recipe of indices below a bound that is like another one."""
     if values.name == "zeros":
         return values
     below = min(bound, MAX_BOUND)

@@ -74,6 +74,7 @@ def locations(
     align: str | bool = False,
     signed: bool = False,
     dtypes: Iterable[str] = (),
+    contiguous: bool = False,
 ) -> LocationArgument:
     """A tensor of coordinates; the last dim is 2, for x and y, and of several grids the third from the end counts them.
 
@@ -93,4 +94,4 @@ def locations(
     sizes = (*plain.sizes, *(extent for extent in extents if isinstance(extent, Size)))
     texts = [extent.text if isinstance(extent, Expression) else str(extent) for extent in extents]
     widths_first = tuple(text for pair in zip(texts[1::2], texts[::2], strict=True) for text in pair)
-    return LocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed)
+    return LocationArgument(plain.shape, plain.dtypes, sizes, widths_first, align, signed, contiguous=contiguous)

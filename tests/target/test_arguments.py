@@ -8,11 +8,13 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, TargetError
 from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dims import Size
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.recipes import recipe
@@ -23,9 +25,10 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import MUTATIONS, MutationContext, mutate
 from fuzz.shrink.passes import COARSE, FINE
 from fuzz.shrink.shrinker import Budget, Shrinker
-from fuzz.target.arguments import size, tensor
+from fuzz.target.arguments import TensorArgument, size, tensor
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import check_fits, load
+from fuzz.target.prefix_sums import prefix_sums
 from fuzz.target.spec import Target, declare
 from fuzz.triage.input_classes import plans
 from fuzz.worker.protocol import Examine, WorkerConfig
@@ -89,6 +92,32 @@ def test_an_argument_may_be_none(tmp_path: Path) -> None:
     assert "options_0 = dict(limit=None, bias=None)" in list(call_lines(least.calls, target))
     with_bias = shrunk(target, lambda case: "bias" in case.last.arguments)
     assert list(with_bias.last.arguments) == ["x", "bias"] and with_bias.elements() == 2
+
+
+def test_prefix_sums_go_from_0_to_the_total_and_shrink_to_few_parts(tmp_path: Path) -> None:
+    target = example("segment_sums", tmp_path)
+    sums = [
+        (call.dims, call.arguments["cu_seqlens"].bits(call.dims)) for case in drawn(target, 40) for call in case.calls
+    ]
+    for dims, ends in sums:
+        assert len(ends) == dims["S"] + 1 and (ends[0], ends[-1]) == (0, dims["T"]) and (ends[1:] >= ends[:-1]).all()
+    assert any((ends[1:] == ends[:-1]).any() for _, ends in sums), "no part is empty"
+    assert {call.arguments["x"].layout.kind for case in drawn(target, 40) for call in case.calls} == {
+        "contiguous",
+        "misaligned",
+    }
+    least = shrunk(target, lambda case: bool(np.diff(case.last.arguments["cu_seqlens"].bits(case.last.dims))[0] == 0))
+    assert least.last.dims["S"] == 2 and least.last.dims["T"] == 1
+
+
+@pytest.mark.parametrize(("declared", "message"), [
+    (lambda N: prefix_sums(N, total=3), "less than the two elements 0 and 3"),
+    (lambda N: prefix_sums(N + 1, total=N, dtypes=("float32",)), "prefix_sums.. are integers, not float32"),
+])  # fmt: skip
+def test_prefix_sums_that_cannot_be_are_named(declared: Callable[[Size], TensorArgument], message: str) -> None:
+    N = size("N", 1, 8)
+    with pytest.raises(TargetError, match=message):
+        declare(lambda x: {"y": x}, name="t", x=declared(N), dims=(N,))
 
 
 def test_an_argument_that_must_be_there_may_not_lack_in_an_entry(tmp_path: Path) -> None:

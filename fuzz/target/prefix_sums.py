@@ -1,0 +1,71 @@
+"""Declares arguments that hold prefix sums: where each part of a ragged batch begins, as `cu_seqlens` does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fuzz.errors import TargetError
+from fuzz.model.case import Argument, Call
+from fuzz.model.dims import Expression, Size, evaluate, resolve
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits, to_bits
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import Recipe, Values, bits_of, exact
+from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
+from fuzz.target.indices import DTYPES, RECIPES, check_integers, legal_recipe
+
+
+@dataclass(frozen=True)
+class PrefixSumArgument(TensorArgument):
+    """Whole numbers that do not decrease along the last dim, from 0 to `total`, an expression over dims.
+
+    A recipe makes the places where parts begin, in any order; the legal values are listed, in theirs.
+    """
+
+    total: str = "0"
+
+    fill = 0
+
+    @property
+    def recipes(self) -> tuple[tuple[int, str], ...]:
+        return RECIPES
+
+    @property
+    def expressions(self) -> tuple[str, ...]:
+        return (*self.shape, self.total)
+
+    def legal_layout(self, layout: Layout) -> Layout:
+        return replace(super().legal_layout(layout), expand=())
+
+    def legal_values(self, value: Argument, call: Call) -> Values:
+        """The numbers in order, none beyond the total; the first one is 0 and the last one the total."""
+        total, kind = max(evaluate(self.total, call.dims), 0), named_dtype(value.dtype)
+        values, shape = value.values, resolve(value.shape, call.dims)
+        if isinstance(values, Recipe):
+            values = legal_recipe(values, total + 1, None)
+        bits = bits_of(values, shape, kind)
+        numbers = np.sort(np.clip(from_bits(bits, kind).astype(np.int64), 0, total), axis=-1)
+        numbers[..., :1], numbers[..., -1:] = 0, total
+        return exact(np.asarray(to_bits(numbers, kind)).reshape(-1), kind)
+
+    def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
+        super().check(name, least, options)
+        if not self.shape or evaluate(self.shape[-1], least) < 2:
+            raise TargetError(f"argument {name!r} has less than the two elements 0 and {self.total}: write S + 1")
+
+
+def prefix_sums(
+    *shape: Expression | int, total: Expression | int, dtypes: Iterable[str] = DTYPES[::-1], contiguous: bool = False
+) -> PrefixSumArgument:
+    """A tensor of whole numbers that do not decrease along its last dim: 0 first, `total` last.
+
+    Neighbours may be equal: parts may be empty. TargetError for a dtype that is not an integer.
+    """
+    plain = tensor(*shape, dtypes=dtypes)
+    check_integers("prefix_sums", plain.dtypes)
+    text = total.text if isinstance(total, Expression) else str(total)
+    sizes = (*plain.sizes, *((total,) if isinstance(total, Size) else ()))
+    return PrefixSumArgument(plain.shape, plain.dtypes, sizes, text, contiguous=contiguous)
