@@ -17,8 +17,8 @@ import torch
 
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.gpu.all_values import GpuSweep
+from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.report import format_table
-from fuzz.sweep.worker import load_kernel
 from fuzz.target.loader import load
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")
@@ -27,7 +27,7 @@ AGAIN = 4
 
 def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
     """Seconds of a whole sweep, and what it found."""
-    device.kernel.rounding.spent = 0.0
+    device.kernel.rounding.seconds_spent = 0.0
     began, total = time.monotonic(), SweepCounts()
     for request in range(plan.requests):
         total.add(device.measure_span(request))
@@ -36,7 +36,7 @@ def swept(device: GpuSweep, plan: SweepPlan) -> tuple[float, SweepCounts]:
 
 def device_of(asked: str) -> GpuSweep:
     name, dtype, *rest = asked.split()
-    return GpuSweep(load_kernel(make_plan(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
+    return GpuSweep(SweptKernel.load(make_plan(load(name), name, dtype=dtype, backend="cuda", pairs="pairs" in rest)))
 
 
 def timed(asked: str, device: GpuSweep) -> None:

@@ -35,7 +35,7 @@ TENSORS = (
     "fuzz.backends", "fuzz.reference", "fuzz.oracles", "fuzz.model.recipes.torch_values",
     "fuzz.sweep.contract_violations", "fuzz.sweep.correct_rounding", "fuzz.sweep.count_errors",
     "fuzz.sweep.gpu.compiled_functions", "fuzz.sweep.gpu.all_values",
-    "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.sweep.worker", "fuzz.drift.measure",
+    "fuzz.sweep.kernel", "fuzz.sweep.measure", "fuzz.sweep.ulps", "fuzz.drift.measure",
     "fuzz.web.plots.worker", "fuzz.coverage_report.observe", "fuzz.run.input_file",
     "fuzz.judge.formats.", "fuzz.judge.processes.describe", "fuzz.judge.processes.device",
     "fuzz.judge.processes.problem_worker", "fuzz.judge.processes.promotion", "fuzz.judge.processes.sandbox",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,9 +57,9 @@ class RequestPlanner:
     state: CampaignState
     replays: deque[tuple[int, Replay]] = field(default_factory=deque)
     ending: bool = False
-    _empty_slices: dict[int, int] = field(default_factory=dict)
-    _rejected_slices: dict[int, int] = field(default_factory=dict)
-    _unsettled_slices: dict[int, int] = field(default_factory=dict)
+    _empty_slices: Counter[int] = field(default_factory=Counter)
+    _rejected_slices: Counter[int] = field(default_factory=Counter)
+    _unsettled_slices: Counter[int] = field(default_factory=Counter)
     _paused_until: dict[int, float] = field(default_factory=dict)
 
     def plan_replays(self) -> None:
@@ -108,7 +108,7 @@ class RequestPlanner:
     def _slice(self, index: int, cases: int | None) -> Slice:
         job = self.state.jobs[index]
         # Where a slice ended before what disagreed was confirmed, the next one has twice the time, and so on.
-        seconds = self.config.slice * 2 ** min(self._unsettled_slices.get(index, 0), MOST_DOUBLINGS)
+        seconds = self.config.slice * 2 ** min(self._unsettled_slices[index], MOST_DOUBLINGS)
         # What is in question at the end has a whole slice, however little is left.
         if self.config.budget.time is not None and not self.ending:
             seconds = max(min(seconds, self.config.budget.time - self.state.elapsed), 1.0)
@@ -131,8 +131,8 @@ class RequestPlanner:
         self.state.end_slice(slot.slice, died=died)
         slot.slice, slot.request = None, None
         unsettled = index in self.state.urgent_jobs()
-        self._unsettled_slices[index] = self._unsettled_slices.get(index, 0) + 1 if unsettled else 0
-        self._empty_slices[index] = 0 if ran else self._empty_slices.get(index, 0) + 1
+        self._unsettled_slices[index] = self._unsettled_slices[index] + 1 if unsettled else 0
+        self._empty_slices[index] = 0 if ran else self._empty_slices[index] + 1
         if self._empty_slices[index] >= EMPTY_SLICES:
             self.state.give_up(index, f"{EMPTY_SLICES} slices in a row ended without a case")
         if rejection:
@@ -141,8 +141,8 @@ class RequestPlanner:
             self._rejected_slices[index] = 0
 
     def _pause(self, index: int, rejection: str) -> None:
-        count = self._rejected_slices[index] = self._rejected_slices.get(index, 0) + 1
-        pause = min(SHORTEST_PAUSE * 2 ** (count - 1), LONGEST_PAUSE)
+        pause = min(SHORTEST_PAUSE * 2 ** self._rejected_slices[index], LONGEST_PAUSE)
+        self._rejected_slices[index] += 1
         self._paused_until[index] = self.state.elapsed + pause
         target = self.state.jobs[index].target
         self.state.say(f"{target}: every case was refused, the last one: {rejection}; tried again in {pause:.0f} s")

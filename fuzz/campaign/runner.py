@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
@@ -22,7 +23,7 @@ from fuzz.campaign.state import CampaignState
 from fuzz.campaign.store import Campaign, Store, rebuild
 from fuzz.errors import CorpusError, UsageError
 from fuzz.files import lock_folder
-from fuzz.report.notify import CampaignNotifier, event_document
+from fuzz.report.notify import event_document, notify_in_thread
 from fuzz.run import environment
 from fuzz.worker.clock import Clock
 
@@ -63,7 +64,7 @@ def _run(
         rebuilt = rebuild(store, state.corpus)
         if resume:
             state.adopt(rebuilt.added)
-        notify = CampaignNotifier(shlex.join(config.notify), say)
+        notify = partial(notify_in_thread, shlex.join(config.notify), say)
         hosts = hosts or _create_hosts(config, state.folder)
         say(f"campaign {campaign.id} ({config.name}): {len(jobs)} jobs, {config.workers} workers")
         outcome = Coordinator(config, state, hosts, notify).run()

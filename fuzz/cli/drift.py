@@ -10,16 +10,14 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
-from fuzz.drift import BatchDrift, DriftPlan, make_plan
-from fuzz.drift.drift_plot import make_plot
+from fuzz.drift import BatchDrift, make_plan
 from fuzz.drift.plan import BATCHES
-from fuzz.drift.report import drift_json, format_table
+from fuzz.drift.report import drift_json, format_table, make_plot
 from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError
 from fuzz.model.oracle_specs import INVARIANCE
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
-from fuzz.run.result import Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 
 
@@ -40,8 +38,7 @@ def drift(
 ) -> int:
     """The last row of a batch against the same row alone, layer by layer, with the truth and the envelope."""
     loaded = load_checked_target(target, planted, backend)
-    if plot:
-        check_plot_path(plot)
+    check_plot_path(plot)
     plan = make_plan(
         loaded, target, backend=choose_backend(backend), layers=layers, batches=parse_sizes(batches), dtype=dtype,
         planted=planted, settings=parse_pairs(settings or []), seed=seed,
@@ -54,14 +51,13 @@ def drift(
         save_figure(plot, title, [make_plot(plan, measured)])
     if not json:
         put(format_table(plan, measured))
-    from fuzz.sweep.case_filer import CaseFiler
+    from fuzz.sweep.case_filer import exit_code, file_cases
 
     cases = make_cases(plan, measured)
-    filer = CaseFiler(options, loaded, plan.backend, folder, errors)
-    result = filer.file(cases, sampled=(INVARIANCE.name,)) if cases else None
+    result = file_cases(options, loaded, plan.backend, errors, cases, INVARIANCE.name) if cases else None
     if json:
         put_json(drift_json(plan, measured, result))
-    return exit_code(plan, measured, result)
+    return exit_code(result, is_broken=any(breaks_promise(plan, layer) for batch in measured for layer in batch.layers))
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
@@ -75,10 +71,3 @@ def parse_sizes(text: str) -> tuple[int, ...]:
 def report_progress(batch: BatchDrift) -> None:
     last = batch.layers[-1]
     errors.print(f"batch of {last.batch}: drift {last.drift:.3g} after {last.layer} layers")
-
-
-def exit_code(plan: DriftPlan, batches: list[BatchDrift], result: Result | None) -> int:
-    """1 where the promise is broken, unless all of its findings are accepted."""
-    if result and result.bugs:
-        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
-    return int(any(breaks_promise(plan, layer) for batch in batches for layer in batch.layers))

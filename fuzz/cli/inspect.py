@@ -18,9 +18,7 @@ from fuzz.target.spec import Target
 from fuzz.text import shell_quote
 
 
-def list_targets(
-    json: Json = False,
-) -> int:
+def list_targets(json: Json = False) -> int:
     """List the built-in targets, what they promise, and their planted bugs."""
     listing = read_listing()
     if listing is None:
@@ -66,9 +64,7 @@ def describe_target(target: Target) -> dict[str, Any]:
     }
 
 
-def doctor(
-    json: Json = False,
-) -> int:
+def doctor(json: Json = False) -> int:
     """Say what this machine can run, and what is known to be wrong with it."""
     description = environment.describe_machine()
     if json:

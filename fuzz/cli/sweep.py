@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +15,10 @@ from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.errors import UsageError
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
-from fuzz.run.result import Result
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
 from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.report import fixed_values, format_table, sweep_json
-from fuzz.sweep.runner import file_findings, run_sweep
+from fuzz.sweep.runner import breaks_contract, file_findings, run_sweep
 from fuzz.sweep.ulp_plots import make_plots
 
 INTERVAL = 5.0
@@ -46,8 +46,7 @@ def sweep(
     """Every value of a dtype, against the correctly rounded result: a table by region, wrong signs, a plot."""
     start = time.monotonic()
     loaded = load_checked_target(target, planted, backend)
-    if plot:
-        check_plot_path(plot)
+    check_plot_path(plot)
     plan = make_plan(
         loaded, target, dtype=dtype, backend=choose_backend(backend), planted=planted, swept=argument,
         settings=parse_pairs(settings or []), pairs=pairs, count=stratified, output=output,
@@ -61,12 +60,12 @@ def sweep(
         save_figure(plot, title, make_plots(plan, counts))
     if not json:
         put(format_table(plan, counts))
-    from fuzz.sweep.case_filer import CaseFiler
+    from fuzz.sweep.case_filer import exit_code, file_cases
 
-    result = file_findings(plan, counts, CaseFiler(options, loaded, plan.backend, folder, errors).file)
+    result = file_findings(plan, counts, partial(file_cases, options, loaded, plan.backend, errors))
     if json:
         put_json(sweep_json(plan, counts, result, seconds))
-    return exit_code(counts, result)
+    return exit_code(result, is_broken=breaks_contract(counts, result))
 
 
 def parse_pairs(settings: list[str]) -> dict[str, str]:
@@ -81,7 +80,7 @@ def parse_pairs(settings: list[str]) -> dict[str, str]:
 
 
 def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
-    """FindingsProgress how far the sweep is, every INTERVAL, on standard error."""
+    """Reports how far the sweep is, every INTERVAL, on standard error."""
     reported = time.monotonic()
 
     def report(counts: SweepCounts, done: int) -> None:
@@ -92,10 +91,3 @@ def make_reporter(plan: SweepPlan) -> Callable[[SweepCounts, int], None]:
             errors.print(text)
 
     return report
-
-
-def exit_code(counts: SweepCounts, result: Result | None) -> int:
-    """1 where the contract is broken, unless each of its findings was accepted or came out as too close to call."""
-    if result and result.bugs:
-        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
-    return int(bool(counts.wrong or counts.failed) and not (result and result.unconfirmed))

@@ -20,10 +20,11 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import exact
 from fuzz.model.recipes.torch_values import tensor, to_bits
 from fuzz.oracles.comparison.elements import error_bounds
+from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import Expected, Precision, make_precision
 from fuzz.sweep.correct_rounding import evaluate_reference
-from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.protocol import WorkerConfig
 
 MEMBERS = 20
 """Members of the envelope."""
@@ -83,10 +84,8 @@ class LayerStack:
 
 def make_handler(plan: DriftPlan) -> Callable[[int], BatchDrift]:
     """The worker's handler, batch size -> the drift of its layers."""
-    torch.set_num_threads(1)
-    target = load(plan.text)
-    launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
-    stack = LayerStack(plan, target, launcher, named_backend(plan.backend))
+    launcher = load_launcher(WorkerConfig(plan.text, plan.planted, plan.backend))
+    stack = LayerStack(plan, *launcher, named_backend(plan.backend))
     return lambda size: measure_batch(stack, size)
 
 

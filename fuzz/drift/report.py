@@ -1,15 +1,17 @@
-"""Formats drift as a table for people and as the JSON value that scripts rely on."""
+"""Reports drift: a table and a plot for people, and the JSON value that scripts rely on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from fuzz.drift.plan import BatchDrift, DriftPlan
 from fuzz.drift.runner import breaks_promise
 from fuzz.report.json import finding_json
+from fuzz.report.plots.plot_data import Line, Plot, Point, height
+from fuzz.report.plots.scales import Linear, Scale, scale_of_errors
 from fuzz.run.result import Result
 
 TABLE_LAYERS = (1, 2, 5, 10, 15)
@@ -66,3 +68,24 @@ def format_verdict(plan: DriftPlan, batches: list[BatchDrift]) -> str:
     if not wrong:
         return f"promised: {promise}; kept at every layer"
     return f"promised: {promise}; broken first at layer {wrong[0].layer} of a batch of {wrong[0].batch}"
+
+
+def make_plot(plan: DriftPlan, batches: list[BatchDrift]) -> Plot:
+    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are alike."""
+    every = [layer for batch in batches for layer in batch.layers]
+    y = scale_of_errors([value for layer in every for value in (layer.drift, layer.truth_error, layer.envelope)])
+    x, last = Linear(0.5, plan.layers + 0.5), batches[-1].layers
+    size = last[0].batch
+    lines = []
+    for batch in batches:
+        name = f"batch of {batch.layers[0].batch}"
+        lines.append(Line(name, _points(x, y, (layer.drift for layer in batch.layers)), f"drift, {name}"))
+    truth = _points(x, y, (layer.truth_error for layer in last))
+    lines.append(Line("truth", truth, f"error against float64, batch of {size}"))
+    lines.append(Line("guide", _points(x, y, (layer.envelope for layer in last)), "envelope of honest rounding"))
+    x_ticks = tuple(tick for tick in x.ticks if "." not in tick[1])
+    return Plot("", "", "layer", "mean absolute difference of the last row", x_ticks, y.ticks, lines=tuple(lines))
+
+
+def _points(x: Scale, y: Scale, values: Iterable[float]) -> tuple[Point, ...]:
+    return tuple((x.position(layer), height(y, value)) for layer, value in enumerate(values, 1))

@@ -32,7 +32,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "oracles": dict(statistics.oracles),
         "engines": {name: dict(numbers) for name, numbers in result.engines.items()},
         "distribution": statistics.distribution(),
-        **profile_json(result, profile),
+        **({"profile": {name: round(spent, 3) for name, spent in result.profile.items()}} if profile else {}),
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
         "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
@@ -43,11 +43,6 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
 def runs_json(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The value where a file or a folder has several targets: their runs, in turn."""
     return {"version": VERSION, "runs": list(runs)}
-
-
-def profile_json(result: Result, wanted: bool) -> Mapping[str, Any]:
-    """The seconds of each activity, where they are wanted."""
-    return {"profile": {name: round(seconds, 3) for name, seconds in result.profile.items()}} if wanted else {}
 
 
 def finding_json(bug: Bug) -> Mapping[str, Any]:

@@ -100,20 +100,15 @@ class NotifyingProgress(TerminalProgress):
             self.notify(bug)
 
 
-@dataclass
-class CampaignNotifier:
-    """Notifies a campaign's command in a thread of its own; `say` gets a warning where the command fails.
+def notify_in_thread(command: str, say: Callable[[str], None], document: Mapping[str, Any]) -> None:
+    """Notifies a campaign's command, if any, in a thread; `say` gets a warning where the command fails.
 
     The process ends only when the commands that still run have ended, or have taken too long.
     """
 
-    command: str
-    say: Callable[[str], None]
+    def run() -> None:
+        if warning := notify(command, document):
+            say(f"warning: {warning}")
 
-    def __call__(self, document: Mapping[str, Any]) -> None:
-        if self.command:
-            threading.Thread(target=self._notify, args=(document,)).start()
-
-    def _notify(self, document: Mapping[str, Any]) -> None:
-        if warning := notify(self.command, document):
-            self.say(f"warning: {warning}")
+    if command:
+        threading.Thread(target=run).start()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from rich.console import Console
 
@@ -42,21 +41,20 @@ class FindingsProgress(TerminalProgress):
     def on_progress(self, *arguments: object) -> None: ...
 
 
-@dataclass(frozen=True)
-class CaseFiler:
-    """Files cases of one target into a corpus folder, reporting on a console."""
+def file_cases(
+    options: RunOptions, target: Target, backend: str, console: Console, cases: list[Case], *sampled: str
+) -> Result:
+    """Files cases of one target into the corpus folder of the options, reporting on a console."""
+    assert options.corpus is not None
+    options_of_cases = replace(options, engine="exhaustive", cases=len(cases))
+    return FixedCasesFuzzer(
+        options_of_cases, target, backend, options.corpus, FindingsProgress(console, target), environment.versions(),
+        cases=cases, sampled=sampled,
+    ).run()  # fmt: skip
 
-    options: RunOptions
-    target: Target
-    backend: str
-    folder: Path
-    console: Console
 
-    def file(self, cases: list[Case], sampled: tuple[str, ...] = ()) -> Result:
-        options = replace(self.options, engine="exhaustive", cases=len(cases))
-        progress = FindingsProgress(self.console, self.target)
-        fuzzer = FixedCasesFuzzer(
-            options, self.target, self.backend, self.folder, progress, environment.versions(),
-            cases=cases, sampled=sampled,
-        )  # fmt: skip
-        return fuzzer.run()
+def exit_code(result: Result | None, *, is_broken: bool) -> int:
+    """1 where a promise is broken, unless each of its findings is accepted or too low to count."""
+    if result and result.bugs:
+        return int(any(bug.counts(result.options.threshold) for bug in result.bugs))
+    return int(is_broken)

@@ -88,19 +88,16 @@ def worst_values(
     x = compared.inputs[kernel.plan.swept[0]][indices].nan_to_num()
     regions = find_regions(x, kind.smallest_normal).numpy()
     symptoms, ratios = violations.symptoms.numpy(), violations.ratios.numpy()
-    order = np.lexsort((-ratios, symptoms, regions))
-    groups = np.stack([regions[order], symptoms[order]], 1)
-    counting = np.arange(len(order))
-    first = np.concatenate([[True], (groups[1:] != groups[:-1]).any(1)])[: len(order)]
-    rank = counting - np.maximum.accumulate(np.where(first, counting, 0))
     worst = []
-    for i in order[rank < WORST]:
-        index = int(indices[i])
-        patterns = tuple(int(swept[index]) for swept in bits)
-        texts = describe_value(compared, index)
-        inputs = tuple(decimal(pattern, kind) for pattern in patterns)
-        symptom, ratio = SYMPTOMS[int(symptoms[i]) - 1], float(ratios[i])
-        worst.append(WrongValue(part, int(regions[i]), symptom, patterns, inputs, *texts, ratio))
+    for region, symptom in np.unique(np.stack([regions, symptoms], 1), axis=0):
+        group = np.flatnonzero((regions == region) & (symptoms == symptom))
+        for i in group[np.argsort(-ratios[group], kind="stable")[:WORST]]:
+            index = int(indices[i])
+            patterns = tuple(int(swept[index]) for swept in bits)
+            texts = describe_value(compared, index)
+            inputs = tuple(decimal(pattern, kind) for pattern in patterns)
+            name, ratio = SYMPTOMS[int(symptom) - 1], float(ratios[i])
+            worst.append(WrongValue(part, int(region), name, patterns, inputs, *texts, ratio))
     return worst
 
 

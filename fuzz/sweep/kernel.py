@@ -16,11 +16,13 @@ from fuzz.errors import TargetError
 from fuzz.model.dtypes import Bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes.torch_values import from_bits
+from fuzz.oracles.examine import load_launcher
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep.correct_rounding import CorrectRounding
+from fuzz.sweep.fork_pool import ForkPool, spare_processes
 from fuzz.sweep.plan import SweepPlan
-from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
+from fuzz.worker.protocol import WorkerConfig
 
 
 @dataclass
@@ -40,10 +42,15 @@ class SweptKernel:
 
     @classmethod
     def load(cls, plan: SweepPlan) -> SweptKernel:
-        """The plan's target, or its planted bug, on its backend."""
-        target = load(plan.text)
-        launcher = load_planted(target, plan.planted)[1] if plan.planted else target.launcher
-        return cls.of(plan, target, launcher, named_backend(plan.backend))
+        """The plan's target, or its planted bug, on its backend.
+
+        A large sweep has too many doubtful values for one processor to decide: they get a pool.
+        """
+        launcher = load_launcher(WorkerConfig(plan.text, plan.planted, plan.backend))
+        kernel = cls.of(plan, *launcher, named_backend(plan.backend))
+        if plan.large and spare_processes() > 0:
+            kernel.rounding.pool = ForkPool(kernel.rounding.exact, spare_processes())
+        return kernel
 
     def make_tensors(self, bits: tuple[Bits, ...]) -> dict[str, Tensor]:
         """Every tensor argument, in the order of the declaration."""

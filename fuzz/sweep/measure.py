@@ -1,8 +1,10 @@
-"""Measures one part of a sweep: the kernel on all its values at once, each result against the correctly rounded one."""
+"""Measures one part of a sweep in a worker: the kernel on all its values, each against the correctly rounded one."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -13,10 +15,18 @@ from fuzz.model.dtypes import Bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.contract_violations import find_violations, worst_values
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
+from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import rank_of
 from fuzz.sweep.sweep_counts import Doubles, SweepCounts, find_runs
 from fuzz.worker.channel import LastResponse
+
+
+def make_handler(plan: SweepPlan) -> Callable[[int], SweepCounts | LastResponse]:
+    """The worker's handler, request -> counts: of a part of the plan, or of a span of large parts on a GPU."""
+    kernel = SweptKernel.load(plan)
+    return GpuSweep(kernel).measure_span if plan.large else partial(measure_part, kernel)
 
 
 def measure_part(kernel: SweptKernel, part: int) -> SweepCounts | LastResponse:

@@ -108,7 +108,7 @@ def format_rest(plan: SweepPlan, counts: SweepCounts) -> Iterator[str]:
     yield f"                   {other['infinite']:,} infinite inputs, {other['infinite_differs']:,} with another result"
     yield f"                   {other['nonfinite']:,} finite inputs whose result is wrongly infinite, NaN or finite"
     yield f"flushed            {other['flushed']:,} subnormal results came as 0, not counted above"
-    decided = f"{other['decided_count']:,} values by arbitrary precision, {other['undecided']:,} undecided"
+    decided = f"{other['decided']:,} values by arbitrary precision, {other['undecided']:,} undecided"
     yield f"correctly rounded  by float64 where it is certain; {decided}"
     if counts.failed:
         yield f"failed             the kernel did not return: {counts.failed[0][1]}"

@@ -11,7 +11,7 @@ from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.sweep_counts import SweepCounts, WrongValue
 from fuzz.worker.process import Worker, WorkerCrash
 
-HANDLER = "fuzz.sweep.worker:make_handler"
+HANDLER = "fuzz.sweep.measure:make_handler"
 PATIENCE = 60.0
 """Seconds beyond the target's timeout that one part may take, for its reference."""
 AHEAD = 2
@@ -71,3 +71,8 @@ def file_findings(plan: SweepPlan, counts: SweepCounts, file: Callable[[list[Cas
     if result.bugs or not counts.worst:
         return result
     return file([part_case(plan, counts.worst[0].part)])
+
+
+def breaks_contract(counts: SweepCounts, result: Result | None) -> bool:
+    """Whether the contract is broken; what came out as too close to call does not break it."""
+    return bool(counts.wrong or counts.failed) and not (result and result.unconfirmed)

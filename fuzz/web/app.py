@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.requests import ClientDisconnect
 
 from fuzz.campaign.store import Store
-from fuzz.errors import StoreError, one_line
+from fuzz.errors import FuzzError, StoreError, one_line
 from fuzz.web import api
 from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, client_address, equal_secrets, session_cookie
 from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
@@ -156,12 +156,9 @@ def add_error_handlers(app: FastAPI) -> None:
         return JSONResponse({"detail": details}, status_code=422)
 
     @app.exception_handler(ConflictError)
-    async def conflict(request: Request, error: ConflictError) -> Response:
-        return error_response(request, 409, one_line(error))
-
     @app.exception_handler(StoreError)
-    async def store_error(request: Request, error: StoreError) -> Response:
-        return error_response(request, 503, one_line(error))
+    async def own_error(request: Request, error: FuzzError) -> Response:
+        return error_response(request, 409 if isinstance(error, ConflictError) else 503, one_line(error))
 
 
 def error_response(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:

@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import ipaddress
 import math
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from fuzz.web.settings import Settings
+from fuzz.web.settings import Settings, is_loopback
 from fuzz.web.wrong_tokens import WrongTokens
 
 COOKIE = "fuzz_session"
@@ -89,7 +88,7 @@ class AuthMiddleware:
 
     def check_token(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
         """Why a request is refused for its token; wrong ones are counted."""
-        bearer, cookie = bearer_token(headers), cookie_value(headers)
+        bearer, cookie = bearer_token(headers), cookie_parser(headers.get("cookie", "")).get(COOKIE, "")
         if path == LOGIN and method in SAFE_METHODS:
             return None
         if (path == LOGIN or bearer or cookie) and (seconds := self.wrong_tokens.seconds_left(address)):
@@ -113,15 +112,6 @@ def bearer_token(headers: Headers) -> str:
     return given.strip() if scheme.lower() == "bearer" else ""
 
 
-def cookie_value(headers: Headers) -> str:
-    """The value of the login's cookie; empty where there is none."""
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return cookie.value if cookie else ""
-
-
 def limit_body(receive: Receive) -> Receive:
     """Receives a body of at most LARGEST bytes within BODY_SECONDS, whatever is said of it; one that is longer ends."""
     left, complete, until = LARGEST, False, asyncio.get_running_loop().time() + BODY_SECONDS
@@ -138,15 +128,6 @@ def limit_body(receive: Receive) -> Receive:
         return message if left >= 0 else {"type": "http.disconnect"}
 
     return receive_limited
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a Host header names this machine's loopback, with or without a port."""
-    try:
-        name = urlsplit(f"//{host}").hostname or ""
-        return name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def content_length(headers: Headers) -> float:

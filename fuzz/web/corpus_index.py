@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from fuzz import corpus
@@ -33,11 +34,16 @@ class IndexedEntry:
         return printable(self.path.relative_to(self.corpus).as_posix())
 
     def read(self) -> tuple[Entry | None, str]:
-        """The entry, or None and what is wrong with its file."""
+        """The entry as it was when it was listed, or None and what is wrong with its file. What fails is read again."""
         try:
-            return corpus.read(self.path), ""
+            return read_entry(self), ""
         except CorpusError as error:
             return None, one_line(error)
+
+
+@lru_cache(maxsize=4096)
+def read_entry(indexed: IndexedEntry) -> Entry:
+    return corpus.read(indexed.path)
 
 
 @dataclass

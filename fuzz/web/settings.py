@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from fuzz.errors import UsageError
 
@@ -44,9 +45,13 @@ class Settings:
     @property
     def loopback(self) -> bool:
         """Whether only this machine reaches the service."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(f"[{self.host}]" if ":" in self.host else self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host of a URL, or a Host header, is this machine's loopback, with or without a port."""
+    try:
+        name = urlsplit(f"//{host}").hostname or ""
+        return name == "localhost" or ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

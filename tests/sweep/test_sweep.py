@@ -10,18 +10,17 @@ import numpy as np
 import pytest
 from commands import fuzz
 
-from fuzz.cli.sweep import exit_code
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.reference.envelope import make_precision
 from fuzz.sweep import SweepCounts, correct_rounding, make_plan
+from fuzz.sweep.case_filer import exit_code
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.measure import measure_part
+from fuzz.sweep.measure import make_handler, measure_part
 from fuzz.sweep.report import format_table
-from fuzz.sweep.runner import file_findings, make_cases
-from fuzz.sweep.worker import make_handler
+from fuzz.sweep.runner import breaks_contract, file_findings, make_cases
 from fuzz.target.loader import load
 from fuzz.worker.channel import LastResponse
 
@@ -75,6 +74,8 @@ def test_exact_arithmetic_decides_where_the_reference_cancels() -> None:
     """The kernel is right but for double rounding; its reference has no digits left from -6 to -13.5."""
     found = swept(f"{TOYS}:one_plus_erf", "bfloat16", settings={"y": "1"})
     assert found.other["decided"] > 200 and found.other["undecided"] == found.wrong == 0
+    plan = make_plan(load(f"{TOYS}:one_plus_erf"), "", dtype="bfloat16", backend="cpu", settings={"y": "1"})
+    assert f"{found.other['decided']:,} values by arbitrary precision, 0 undecided" in format_table(plan, found)
     assert float(found.ulp_max.max()) <= 1
 
 
@@ -139,7 +140,8 @@ def test_a_kernel_that_does_not_return_becomes_a_case_of_its_part() -> None:
     found = make_handler(plan)(0)
     assert isinstance(found, SweepCounts) and found.failed == [(0, "RuntimeError: the kernel is gone")]
     assert [case.last.dims for case in make_cases(plan, found)] == [{"N": 1 << 16}]
-    assert "the kernel is gone" in format_table(plan, found) and exit_code(found, None) == 1
+    assert "the kernel is gone" in format_table(plan, found)
+    assert exit_code(None, is_broken=breaks_contract(found, None)) == 1
 
 
 def test_float32_is_sampled_evenly_and_edges_are_in_it() -> None:

@@ -33,8 +33,6 @@ class Hosts(ABC):
     way; `kill` ends it at once. `pid` is its process on its machine, or 0.
     """
 
-    name: str
-
     @abstractmethod
     def start(self, number: int) -> None: ...
     @abstractmethod
@@ -69,7 +67,6 @@ class LocalHosts(Hosts):
     """
 
     folder: Path
-    name: str = "local"
     arguments: tuple[str, ...] = ()
     _processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _pipes: dict[int, Connection[Any, Any]] = field(default_factory=dict)

@@ -124,7 +124,6 @@ class RayHosts(RemoteHosts):
     folder: Path = Path()
     gpus: float = 0.0
     cpus: float = 1.0
-    name: str = "ray"
     _actors: dict[int, Any] = field(default_factory=dict)
     _pids: dict[int, int] = field(default_factory=dict)
     _pending: dict[Any, tuple[int, str]] = field(default_factory=dict)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fuzz.errors import UsageError
 from fuzz.report.plots.plot_data import NOT_FINITE, Line, Plot
+from fuzz.report.result_files import check_result_path
 
 FORMATS = (".png", ".svg", ".pdf")
 COLORS = {"right": "#20639b", "wrong": "#d1495b", "guide": "#777777", "truth": "black"}
@@ -16,12 +17,13 @@ PALETTE = ("#20639b", "#d1495b", "#3caea3", "#edae49", "#6a4c93", "#8d6e63")
 STYLES = {"guide": ":", "truth": "--"}
 
 
-def check_plot_path(path: Path) -> None:
-    """UsageError where a plot cannot be written there."""
+def check_plot_path(path: Path | None) -> None:
+    """UsageError where a plot is wanted and cannot be written there."""
+    if path is None:
+        return
     if path.suffix not in FORMATS:
         raise UsageError(f"--plot {path}: the name ends in {', '.join(FORMATS)}")
-    if not path.parent.is_dir():
-        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
+    check_result_path(path, "--plot")
     load_pyplot()
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import lru_cache
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from fuzz import corpus as corpus_files
-from fuzz.errors import CorpusError
-from fuzz.model.entry import STATUSES, Entry
+from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.severity import SEVERITIES
@@ -131,23 +128,10 @@ def corpus(request: Request, service: TheService, target: Text = "", text: Text 
     selected = [
         indexed for indexed in entries if target in ("", indexed.target) and text.lower() in indexed.key.lower()
     ]
-    rows = [(indexed, *read_entry(indexed)) for indexed in selected[:MAX_ROWS]]
+    rows = [(indexed, *indexed.read()) for indexed in selected[:MAX_ROWS]]
     counts = Counter(indexed.target for indexed in entries)
     return html_page(request, "corpus.html", rows=rows, count=len(selected), counts=counts, target=target, text=text,
                      folders=service.corpus_index.folders)  # fmt: skip
-
-
-def read_entry(indexed: IndexedEntry) -> tuple[Entry | None, str]:
-    """The entry of a file as it was when it was listed, or None and what is wrong. What fails is read again."""
-    try:
-        return read_cached(indexed), ""
-    except CorpusError as error:
-        return None, str(error)
-
-
-@lru_cache(maxsize=4096)
-def read_cached(indexed: IndexedEntry) -> Entry:
-    return corpus_files.read(indexed.path)
 
 
 @router.get("/help")

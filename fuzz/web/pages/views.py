@@ -61,10 +61,6 @@ class EntryView:
         return f"fuzz show --script --typical {shell_quote(self.path)}"
 
     @property
-    def diagnosis(self) -> tuple[str, ...]:
-        return self.entry.provenance.diagnosis
-
-    @property
     def is_accuracy(self) -> bool:
         return self.entry.finding is not None and self.entry.finding.as_accuracy.oracle == ACCURACY.name
 

@@ -34,12 +34,10 @@ def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[P
     with Worker(WORKER, config, RunOptions("").worker_memory, PATIENCE) as worker:
         for request in requests:
             answer = worker.call(request)
-            yield make_crash_result(answer) if isinstance(answer, WorkerCrash) else answer
-
-
-def make_crash_result(fate: WorkerCrash) -> PlotResult:
-    why = f"nothing to draw: {describe(fate.outcome)}"
-    return PlotResult(why=why, no_script="the worker that makes it ended", failed=True)
+            if isinstance(answer, WorkerCrash):
+                why = f"nothing to draw: {describe(answer.outcome)}"
+                answer = PlotResult(why=why, no_script="the worker that makes it ended", failed=True)
+            yield answer
 
 
 @dataclass
