@@ -66,8 +66,9 @@ class CpuBackend(Backend):
     @contextmanager
     def session(self, order: int | None) -> Iterator[Session]:
         from fuzz.backends import cpu
+        from fuzz.backends.memory import GUARD
 
-        memory = cpu.Memory(filled=True)
+        memory = cpu.Memory(filled=True, guard=GUARD)
         instruments = dict(conflicts=True, races=self.races, overflow=True, counters=self.counting)
         with cpu.active(), cpu.observe(order, unwritten=memory, **instruments) as log:
             cpu.counters.clear()

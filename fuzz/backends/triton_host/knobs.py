@@ -12,6 +12,7 @@ from fuzz.backends.cpu.instruments import PLAIN, Instruments, ordered
 
 COMPILERS = ("auto", "quick", "optimising")
 IDENTITIES = ("cpu", "cuda")
+BOUNDS = ("auto", "view", "storage")
 
 
 @dataclass
@@ -29,6 +30,9 @@ class Knobs:
 
     Sums: `reduction_order`, if not 0, is the seed of another order in which reductions and dots combine their elements:
     a kernel that depends on the order changes its bits.
+
+    Bounds: `bounds` is `view` (an access is right from an argument's first to its last element), `storage` (to the end
+    of its memory), or `auto`: by storage where a stride is 0, by view elsewhere.
 
     Checks: `instruments` are those of instruments.py that kernels are compiled with.
 
@@ -50,6 +54,7 @@ class Knobs:
     config_seed: int | None = None
     reduction_order: int = 0
     instruments: Instruments = PLAIN
+    bounds: str = "auto"
     gpu_limits: bool = False
     compiler: str = field(default_factory=lambda: os.environ.get("FUZZ_CPU_COMPILER", "auto"))
 
@@ -62,6 +67,8 @@ class Knobs:
             raise ValueError(f"compiler is one of {', '.join(COMPILERS)}, not {value!r}")
         if name == "identity" and value not in IDENTITIES:
             raise ValueError(f"identity is one of {', '.join(IDENTITIES)}, not {value!r}")
+        if name == "bounds" and value not in BOUNDS:
+            raise ValueError(f"bounds is one of {', '.join(BOUNDS)}, not {value!r}")
         if name == "instruments":
             value = ordered(value)
         super().__setattr__(name, value)

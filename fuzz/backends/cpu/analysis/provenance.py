@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.backends.cpu.frontend.ir import Block, Function, Op, Value
+from fuzz.backends.cpu.frontend.ir import Block, Function, Op, Value, walk
 from fuzz.backends.cpu.ops.definition import Flow
+
+MEMORY = -1
+"""The provenance of a pointer that comes from memory or from an integer, besides numbers of parameters."""
 
 
 def trace_provenance(function: Function) -> None:
@@ -14,6 +17,16 @@ def trace_provenance(function: Function) -> None:
         if parameter.type.is_pointer:
             parameter.provenance.add(index)
     flows = [flow for flow in all_flows(function.blocks) if flow[1].is_address]
+    propagate(flows)
+    for _, op in walk(function.blocks):
+        for result in op.results:
+            if result.type.is_pointer and op.name in ("tt.load", "tt.int_to_ptr") and not result.provenance:
+                result.provenance.add(MEMORY)
+    propagate(flows)
+
+
+def propagate(flows: list[Flow]) -> None:
+    """Carries provenance from sources to targets until nothing changes."""
     changed = True
     while changed:
         changed = False

@@ -8,8 +8,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CheckSite:
-    """One load, store, atomic or assertion: its line, its tensor's shape, the parameters whose memory it may touch, and
-    the bytes of one element."""
+    """One load, store, atomic or assertion: its line, its tensor's shape, the parameters whose memory it may touch (-1:
+    any that is known), and the bytes of one element."""
 
     kind: str
     file: str

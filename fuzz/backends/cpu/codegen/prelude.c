@@ -72,6 +72,16 @@ COLD void outside(Run *run, i64 site, i64 address, i64 lane) {
 COLD void failed(Run *run, i64 site, i64 lane) { report(run, FAILED, site, 0, lane, -1); }
 /* How many start addresses an access of `size` bytes has in an argument of `length` bytes. */
 INLINE u64 room(i64 length, i64 size) { return length >= size ? (u64)(length - size + 1) : 0; }
+/* Whether an access lies in one of the spans of a sorted table: their number, then two addresses each. */
+COLD int inside_known(const Run *run, i64 address, i64 size) {
+    const i64 *known = (const i64 *)run->all->packed[7].i;
+    i64 low = 0, high = known ? known[0] : 0;
+    while (low < high) {
+        const i64 middle = (low + high) / 2;
+        if (known[1 + 2 * middle] <= address) low = middle + 1; else high = middle;
+    }
+    return low > 0 && address + size <= known[2 * low];
+}
 #define INSIDE(address, base, room) __builtin_expect((u64)((address) - (base)) < (room), 1)
 
 INLINE u32 bits_f32(f32 x) { return READ(u32, &x); }

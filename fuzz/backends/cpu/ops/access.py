@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from fuzz.backends.cpu.analysis.affine import AffineForm, CExpression, TooLong, range_in_box
 from fuzz.backends.cpu.analysis.mask_boxes import Box, box_of, full_box
+from fuzz.backends.cpu.analysis.provenance import MEMORY
 from fuzz.backends.cpu.codegen.index import current_position
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CheckSite
@@ -25,19 +26,17 @@ class CheckedAccess:
         self, lowering: Lowering, pointer: Value, kind: str, mask: Value | None = None, waits: bool = False
     ) -> None:
         self.lowering, self.pointer, self.mask, self.waits = lowering, pointer, mask, waits
-        self.type = Type(pointer.type.pointee)
+        pointee = Type(pointer.type.pointee)
+        self.type = Type("i64") if pointee.is_pointer else pointee
         self.element, self.shape = self.type.element, pointer.type.shape
-        if self.type.is_pointer:
-            raise UnsupportedOperation(f"{kind} of a pointer in memory")
         if not pointer.provenance:
             raise UnsupportedOperation(f"{kind} through a pointer of unknown origin")
         self.size = self.type.size
-        self.arguments = sorted(pointer.provenance)
+        self.follows_memory = MEMORY in pointer.provenance
+        self.arguments = sorted(pointer.provenance - {MEMORY})
         self.site = len(lowering.sites)
-        location = lowering.location
-        lowering.sites.append(
-            CheckSite(kind, location.file, location.line, self.shape, tuple(self.arguments), self.size)
-        )
+        location, origins = lowering.location, tuple(sorted(pointer.provenance))
+        lowering.sites.append(CheckSite(kind, location.file, location.line, self.shape, origins, self.size))
         self.limits = [(self.base(number), self.limit(number)) for number in self.arguments]
         self.lane = current_position(self.shape)
 
@@ -67,6 +66,8 @@ class CheckedAccess:
     @property
     def accesses_whole_elements(self) -> bool:
         """Whether the access is as wide as its arguments' elements: shadows are kept for those."""
+        if self.follows_memory:
+            return False
         sizes = {Type(self.lowering.function.parameters[number].type.pointee).size for number in self.arguments}
         return sizes == {self.size}
 
@@ -95,6 +96,7 @@ class CheckedAccess:
         if not self.has("bounds"):
             return "1"
         checks = [f"INSIDE({address}, {base}, {limit})" for base, limit in self.limits]
+        checks += [f"inside_known(run, {address}, {self.size})"] if self.follows_memory else []
         return checks[0] if len(checks) == 1 else f"({' || '.join(checks)})"
 
     def outside(self, address: str, value: str = "") -> str:
@@ -139,6 +141,8 @@ class CheckedAccess:
     def prove_block(self, loop: LoopNest) -> str | None:
         """Has the loop prove, before it starts, that all active lanes are inside. Returns the address of a lane in the
         fast loop, empty where that is the computed one; None where nothing can be proved."""
+        if self.follows_memory:
+            return None
         try:
             form = self.lowering.affine.form(self.pointer)
             if form is None:

@@ -28,17 +28,20 @@ def permutation(seed: int, programs: int) -> numpy.ndarray:
 @dataclass(frozen=True)
 class CpuLaunch:
     """One launch: the compiled function, its packed arguments, which of their 8-byte slots hold an address, how many
-    programs ran, and whether its pointers carry shadows."""
+    programs ran, whether its pointers carry shadows, and whether the kernel follows pointers that it reads."""
 
     function: Any
     packed: bytes
     slots: tuple[int, ...]
     programs: int
     has_shadows: bool
+    follows_memory: bool = False
 
     @property
-    def pointers(self) -> Sequence[Pointer]:
-        """The arguments that are addresses of some memory."""
+    def pointers(self) -> Sequence[Pointer] | None:
+        """The arguments that are addresses of some memory; None where others stand in memory."""
+        if self.follows_memory:
+            return None
         values = numpy.frombuffer(self.packed, dtype=numpy.int64).tolist()
         pointers = []
         for slot in self.slots:

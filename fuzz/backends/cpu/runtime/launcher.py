@@ -10,11 +10,13 @@ from struct import Struct
 from typing import Any
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
+from fuzz.backends.cpu.analysis.provenance import MEMORY
 from fuzz.backends.cpu.codegen.launch import HEADER
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.cpu_launch import CpuLaunch
 from fuzz.backends.cpu.runtime.descriptors import expand_descriptor
+from fuzz.backends.cpu.runtime.known_memory import known_memory
 from fuzz.backends.cpu.runtime.observation import OBSERVATION, Observation
 from fuzz.backends.cpu.runtime.shadow import UNTRACKED
 from fuzz.backends.cpu.runtime.violations import (
@@ -36,7 +38,7 @@ RECORD = Struct("6q")
 
 
 def extent(tensor: Any) -> Extent:
-    """Address and length in bytes of what a tensor may touch: from its lowest to its highest element."""
+    """Address and length in bytes of what a tensor may touch: up to its highest element, or as `knobs.bounds` says."""
     if tensor is None:
         return 0, 0
     if not getattr(tensor, "is_cpu", True):
@@ -46,10 +48,23 @@ def extent(tensor: Any) -> Extent:
     shape = tensor.shape
     if 0 in shape:
         return tensor.data_ptr(), 0
+    strides = tensor.stride()
+    if (0 in strides and knobs.bounds == "auto") or knobs.bounds == "storage":
+        return tensor.data_ptr(), storage_room(tensor)
     span = 1
-    for size, stride in zip(shape, tensor.stride(), strict=True):
+    for size, stride in zip(shape, strides, strict=True):
         span += (size - 1) * stride
     return tensor.data_ptr(), span * tensor.element_size()
+
+
+def storage_room(tensor: Any) -> int:
+    """The bytes from a tensor's first element to the end of its memory, without the guards of an observation."""
+    address: int = tensor.data_ptr()
+    storage = tensor.untyped_storage()
+    end: int = storage.data_ptr() + storage.nbytes()
+    observation = OBSERVATION.get()
+    memory = None if observation is None else observation.memory
+    return (end if memory is None else memory.end_of(address, end)) - address
 
 
 def flatten(types: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -82,6 +97,7 @@ class Launcher:
         self.sites = [CheckSite.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
         self.offset_locations: list[list[Any]] = metadata.offset_locations
+        self.follows_memory = any(MEMORY in site.arguments for site in self.sites)
         self.instruments = frozenset(metadata.instruments)
         constants.add(metadata.compared_numbers)
         self.counter_address = 0
@@ -113,13 +129,18 @@ class Launcher:
         self.slots = tuple(pointers)
         arguments = "".join(f", a{number}" for number in range(len(types)))
         values = "".join(f", {text}" for text in packed)
+        known = "0"
+        if self.follows_memory:
+            lines.append(f"    table = known_memory({{{', '.join(extents)}}}.values())")
+            known = "table.ctypes.data"
         source = RUN_SOURCE.format(
-            arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines)
+            arguments=arguments, values=values, extents=", ".join(extents), lines="\n".join(lines), known=known
         )
         has_shadows = "unwritten" in self.instruments
         formats = (slot_format(kind) * (1 + (has_shadows and kind.startswith("*"))) for kind, _ in live)
         layout = Struct(f"={len(HEADER)}q" + "".join(formats))
         space: dict[str, Any] = {"extent": extent, "self": self, "pack": layout.pack, "shadow": shadow}
+        space |= {"known_memory": known_memory}
         space |= {"observation": OBSERVATION.get, "knobs": knobs, "counters": self.counter_address}
         exec(source, space)
         run: Callable[..., None] = space["run"]
@@ -134,7 +155,8 @@ class Launcher:
         address = 0 if order is None else order.ctypes.data
         packed = pack(address, max(left, 1))
         has_shadows = "unwritten" in self.instruments
-        log.recorded_launches.append(CpuLaunch(function, packed, self.slots, prod(grid), has_shadows))
+        launch = CpuLaunch(function, packed, self.slots, prod(grid), has_shadows, self.follows_memory)
+        log.recorded_launches.append(launch)
         report = function(packed)
         if report:
             count, violations, failure = self.read_report(function, report, grid, extents)
@@ -173,9 +195,12 @@ class Launcher:
     def violation(self, record: tuple[int, ...], grid: Grid, extents: Extents) -> Violation:
         problem, number, program, other, lane, address = record
         site, kind = self.sites[number], PROBLEMS[problem]
-        argument = min(site.arguments, key=lambda number: distance(address, extents[number]))
-        offset = (address - extents[argument][0]) // site.size
-        name = self.parameters[argument][0]
+        arguments = [number for number in site.arguments if number != MEMORY]
+        name, offset = "", address
+        if arguments:
+            argument = min(arguments, key=lambda number: distance(address, extents[number]))
+            offset = (address - extents[argument][0]) // site.size
+            name = self.parameters[argument][0]
         file, indexes = self.source_file(site.file), unravel(lane, site.shape)
         is_overflow = kind == "overflow"
         other_program = None if is_overflow or other < 0 else grid_index(other, grid)
@@ -232,11 +257,12 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     active = observation()
     if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}{values}))
         if report:
             self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
     else:
-        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, knobs.reduction_order, counters{values})
+        sums = knobs.reduction_order
+        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}{values})
         self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

@@ -49,11 +49,12 @@ class ShadowedAllocation:
 
 class Memory:
     """The allocations that are tracked. `after_operation` is to be called after every operation of torch. `filled` says
-    that what they allocate has been filled with this very poison (backends/poison.py) before."""
+    that what they allocate has been filled with this very poison (backends/poison.py) before, `guard` how many bytes at
+    the end of every storage belong to nobody."""
 
-    def __init__(self, filled: bool = False) -> None:
+    def __init__(self, filled: bool = False, guard: int = 0) -> None:
         self.allocations: list[ShadowedAllocation] = []
-        self.filled = filled
+        self.filled, self.guard = filled, guard
 
     def after_operation(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Tracks what an operation of torch allocated, and notes what it wrote."""
@@ -93,6 +94,11 @@ class Memory:
             if allocation.start <= start and end <= allocation.end:
                 return allocation
         return None
+
+    def end_of(self, address: int, storage_end: int) -> int:
+        """Where the memory ends that an address lies in: a tracked allocation, or a storage with its guard."""
+        ends = (one.end for one in self.allocations if one.start <= address < one.end)
+        return next(ends, max(storage_end - self.guard, address))
 
     def shadow(self, tensor: Any) -> tuple[int, int]:
         """The distance of a tensor's shadow from the tensor, 0 where it has none, and its poison."""

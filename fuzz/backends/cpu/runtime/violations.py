@@ -14,8 +14,9 @@ Program = tuple[int, int, int]
 @dataclass(frozen=True)
 class Violation:
     """One access that is wrong. `kind` is load, store or atomic; `offset` counts elements from the argument's data
-    pointer. `other` is the other program of a conflict or race, `cause` the place (file:line) of the arithmetic that
-    wrapped around, where that is another line than the access."""
+    pointer, and is an address where the pointer was read from memory (`argument` is then empty). `other` is the other
+    program of a conflict or race, `cause` the place (file:line) of the arithmetic that wrapped around, where that is
+    another line than the access."""
 
     kernel: str
     file: str
@@ -44,6 +45,8 @@ class Violation:
     @property
     def description(self) -> str:
         access = f"{self.kind} of {self.size} bytes at element {self.offset} of argument {self.argument!r}"
+        if not self.argument:
+            access = f"{self.kind} of {self.size} bytes at {self.offset:#x}, which a pointer from memory led to"
         other = "another program" if self.other is None else f"program {self.other}"
         match self.problem:
             case "unwritten":

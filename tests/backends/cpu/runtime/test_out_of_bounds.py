@@ -229,6 +229,85 @@ def pointer_table(table, out):
     tl.store(out, tl.load(pointer))
 
 
-def test_pointers_of_unknown_origin_are_refused():
-    with pytest.raises(cpu.UnsupportedOperation, match=r"pointer of unknown origin.*pointer_table.*:\d+"):
+def test_a_null_pointer_in_memory_is_reported():
+    with pytest.raises(cpu.OutOfBounds, match="at 0x0, which a pointer from memory led to"):
         pointer_table[(1,)](torch.zeros(1, dtype=torch.int64), torch.zeros(1))
+
+
+@triton.jit
+def gather(x, index, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(out + i, tl.load(x + tl.load(index + i)))
+
+
+def test_a_restrided_view_reaches_as_far_as_its_storage():
+    x, index, out = torch.arange(8.0), torch.tensor([7, 2, 5, 0]), torch.empty(4)
+    view = x.as_strided((4,), (0,))
+    gather[(1,)](view, index, out, 4)
+    assert torch.equal(out, x[index])
+    with pytest.raises(cpu.OutOfBounds):
+        gather[(1,)](view, index + 1, out, 4)
+    with cpu.knobs.set(bounds="view"), pytest.raises(cpu.OutOfBounds):
+        gather[(1,)](view, index, out, 4)
+    with pytest.raises(cpu.OutOfBounds):
+        gather[(1,)](x[:4], index, out, 4)
+    with cpu.knobs.set(bounds="storage"):
+        gather[(1,)](x[:4], index, out, 4)
+    with pytest.raises(ValueError, match="bounds is one of"):
+        cpu.knobs.bounds = "nothing"
+
+
+def test_inside_an_observation_guards_belong_to_no_storage():
+    base = torch.zeros(24)
+    memory = cpu.Memory(guard=64)
+    with cpu.observe(unwritten=memory) as log:
+        gather[(1,)](base[7:].as_strided((4,), (0,), 7), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
+        assert log.count == 0
+        gather[(1,)](base[7:].as_strided((4,), (0,), 7), torch.tensor([0, 1, 0, 0]), torch.empty(4), 4)
+        assert log.count == 1
+
+
+@triton.jit
+def follow(table, out, distance, n: tl.constexpr):
+    i = tl.arange(0, n)
+    row = tl.load(table + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(out + tl.program_id(0) * n + i, tl.load(row + distance + i))
+
+
+@triton.jit
+def follow_typed(table, out, n: tl.constexpr):
+    i = tl.arange(0, n)
+    pointers = table.to(tl.pointer_type(tl.pointer_type(tl.float32)))
+    row = tl.load(pointers + tl.program_id(0))
+    tl.store(out + tl.program_id(0) * n + i, tl.load(row + i))
+    tl.store(pointers + tl.program_id(0), row + n)
+
+
+@triton.jit
+def follow_argument(address, out):
+    tl.store(out, tl.load(address.to(tl.pointer_type(tl.float32)) + 1))
+
+
+def test_pointers_from_memory_lead_to_any_tensor():
+    a, b, out = torch.arange(4.0), torch.arange(4.0) + 10, torch.zeros(8)
+    table = torch.tensor([a.data_ptr(), b.data_ptr()])
+    follow[(2,)](table, out, 0, 4)
+    assert torch.equal(out, torch.cat([a, b]))
+    follow_typed[(2,)](table, out.zero_(), 4)
+    assert torch.equal(out, torch.cat([a, b]))
+    assert table.tolist() == [a.data_ptr() + 16, b.data_ptr() + 16]
+    follow_argument[(1,)](b.data_ptr(), out)
+    assert out[0] == 11
+
+
+def test_pointers_from_memory_are_checked():
+    a, out = torch.arange(4.0), torch.zeros(4)
+    table = torch.tensor([a.data_ptr()])
+    with pytest.raises(cpu.OutOfBounds, match="load of 4 bytes at 0x[0-9a-f]+, which a pointer from memory led to"):
+        follow[(1,)](table, out, 1 << 40, 4)
+    with cpu.observe(unwritten=True, conflicts=True, races=True, overflow=True, counters=True) as log:
+        follow[(1,)](table, out, 1 << 40, 4)
+        follow[(1,)](table, out, 0, 4)
+    assert (log.count, log.violations[0].argument) == (4, "")
+    assert all(launch.pointers is None for launch in log.recorded_launches)
+    assert torch.equal(out, a)

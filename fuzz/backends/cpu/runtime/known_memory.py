@@ -1,0 +1,46 @@
+"""Lists the memory that pointers which a kernel reads from memory may lead to: that of all tensors of the process."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+
+import numpy
+import torch
+
+Span = tuple[int, int]
+
+
+def known_memory(arguments: Iterable[Span]) -> numpy.ndarray:
+    """A table for a launch, int64: the number of spans, then the first and last address + 1 of each, in their order.
+
+    The spans are the storages of all CPU tensors that Python knows, and those of the arguments as (address, length).
+    """
+    spans = {(start, start + length) for start, length in arguments if length}
+    merged = list(merge(sorted(spans | set(storages()))))
+    return numpy.array([len(merged), *(address for span in merged for address in span)], dtype=numpy.int64)
+
+
+def storages() -> Iterator[Span]:
+    for thing in gc.get_objects():
+        if type(thing) is not torch.Tensor and type(thing) is not torch.nn.Parameter:
+            continue
+        # Not `is_cpu`, which others may answer for.
+        if torch._C._dispatch_keys(thing).has(torch._C.DispatchKey.CPU):
+            storage = thing.untyped_storage()
+            if storage.nbytes():
+                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+
+
+def merge(spans: Iterable[Span]) -> Iterator[Span]:
+    """Sorted spans without overlaps; neighbours stay apart, as no access may go from one tensor to another."""
+    last: Span | None = None
+    for start, end in spans:
+        if last is not None and start < last[1]:
+            last = last[0], max(last[1], end)
+            continue
+        if last is not None:
+            yield last
+        last = start, end
+    if last is not None:
+        yield last
