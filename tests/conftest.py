@@ -33,7 +33,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def imported_once() -> None:
     """The server that workers are forked from has imported what they need, as in a run; it starts with the first."""
-    CONTEXT.set_forkserver_preload(["fuzz.oracles.execution.preload"])
+    CONTEXT.set_forkserver_preload(["fuzz.worker_server"])
 
 
 @pytest.fixture(scope="session")

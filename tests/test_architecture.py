@@ -21,7 +21,7 @@ ORDER = (
     # running a case
     "worker", "backends",
     # what is right, and what is wrong
-    "reference", "oracles",
+    "reference", "oracles", "worker_server",
     # from cases to bugs
     "corpus", "search", "shrink", "triage", "run", "report",
     # on top of one run

@@ -22,7 +22,7 @@ def choose_backend(name: str) -> str:
 
 def start_worker_server() -> None:
     """Starts the server that workers are forked from, which takes more than a second, in the background."""
-    preload("fuzz.oracles.execution.preload")
+    preload("fuzz.worker_server")
 
 
 def load_checked_target(target: str, planted: str | None, backend: str) -> Target:

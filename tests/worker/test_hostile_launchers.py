@@ -30,7 +30,7 @@ def mark() -> Iterator[bytes]:
     resource_tracker.ensure_running()
     server._stop()
     os.environ[name] = value
-    preload("fuzz.oracles.execution.preload")
+    preload("fuzz.worker_server")
     yield f"{name}={value}".encode()
     server._stop()
     del os.environ[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -121,6 +122,7 @@ ACTIONS: dict[str, Callable[[Any], object]] = {
     "unsendable": lambda _: lambda: None,
     "print": lambda text: print(text, flush=True),
     "imported": lambda name: name in sys.modules,
+    "collector": lambda _: (gc.isenabled(), gc.get_freeze_count()),
     "last": lambda value: LastResponse(value),
     "main": lambda _: getattr(sys.modules["__main__"], "__file__", None),
 }
@@ -275,6 +277,11 @@ def test_a_clean_worker_has_imported_what_its_server_has(worker: Worker) -> None
     for _ in range(2):
         assert worker.call(("imported", "fuzz.oracles.execution.preload"))
         worker.stop()
+
+
+def test_a_worker_looks_for_garbage_in_what_it_makes_and_not_in_what_its_server_has(worker: Worker) -> None:
+    enabled, frozen = worker.call(("collector", None))
+    assert enabled and frozen > 10_000
 
 
 COORDINATOR = """

@@ -217,7 +217,7 @@ def main() -> None:
     os.set_inheritable(int(pipe), False)
     channel = HostChannel(Connection(int(pipe)), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
-    preload("fuzz.oracles.execution.preload")
+    preload("fuzz.worker_server")
     channel.send(protocol.Ready(os.getpid()))
     try:
         for request in channel.requests():

@@ -1,6 +1,6 @@
 """Does what every worker would do first, once, in the process that workers are forked from.
 
-Importing it imports torch, triton and the oracles, and computes Triton's key of its own files: about two seconds that
+Importing it imports torch, triton and the oracles, and reads Triton's key of its own files: about two seconds that
 a clean worker does not spend again.
 """
 
@@ -11,13 +11,13 @@ from contextlib import suppress
 import torch
 import torch._decomp
 import triton
-from triton.runtime import cache
 
 import fuzz.backends.cpu.interface
 import fuzz.oracles
 import fuzz.oracles.examine
 from fuzz.backends.cpu.runtime.compiler import source_hash, version
 from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
+from fuzz.backends.triton_host.triton_key import keep_triton_key
 from fuzz.reference.envelope import cache_noise
 
 with suppress(ImportError):
@@ -37,7 +37,6 @@ with suppress(RuntimeError):
     # Hashes of the C compiler and of the processor.
     version()
 source_hash()
-# Private to Triton, and only a matter of speed: where it has moved, workers compute it themselves.
-getattr(cache, "triton_key", lambda: None)()
+keep_triton_key()
 
 __all__ = ["fuzz", "triton"]

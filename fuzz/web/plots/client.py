@@ -30,7 +30,7 @@ Key = tuple[str, float]
 
 def run_plots(requests: Iterable[PlotRequest], config: PlotConfig) -> Iterator[PlotResult]:
     """The result of each entry, in order. What cannot be loaded or run is said in its texts, never raised."""
-    preload("fuzz.oracles.execution.preload")
+    preload("fuzz.worker_server")
     with Worker(WORKER, config, RunOptions("").worker_memory, PATIENCE) as worker:
         for request in requests:
             answer = worker.call(request)
