@@ -48,14 +48,11 @@ class Journal:
 
     def write_line(self, line: str) -> None:
         """Writes a line. CorpusError where that cannot be."""
-        sign, number, text = _parse(line)
-        if sign == "+":
-            self._open[int(number)] = text
-        else:
-            self._open.pop(int(number), None)
-        self._write(f"{line}\n", self.durable and sign == "+")
+        _take_up(line, self._open)
+        starts = line.startswith("+")
+        self._write(f"{line}\n", self.durable and starts)
         self.on_line(line)
-        if sign == "-" and self.file is not None and self.file.tell() > LONGEST:
+        if not starts and self.file is not None and self.file.tell() > LONGEST:
             self._renew()
 
     def close(self) -> None:
@@ -104,21 +101,19 @@ def read_suspects(path: Path) -> list[Case]:
         return []
     running: dict[int, str] = {}
     for line in lines:
-        sign, number, text = _parse(line)
-        if not line.endswith("\n") or not number.strip().isdecimal():
-            continue
-        if sign == "+":
-            running[int(number)] = text
-        else:
-            running.pop(int(number), None)
+        if line.endswith("\n"):
+            _take_up(line, running)
     return [case for text in running.values() for case in _cases(text)]
 
 
-def _parse(line: str) -> tuple[str, str, str]:
-    """(sign, number, text) of a line."""
+def _take_up(line: str, running: dict[int, str]) -> None:
+    """Adds the group that a line starts to those that run, by its number, or removes the one that it finishes."""
     sign, _, rest = line.partition(" ")
     number, _, text = rest.partition(" ")
-    return sign, number, text
+    if sign == "+" and number.isdecimal():
+        running[int(number)] = text
+    elif number.strip().isdecimal():
+        running.pop(int(number), None)
 
 
 def _cases(text: str) -> list[Case]:

@@ -11,6 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from fuzz.model.entry import STATUSES
 from fuzz.web.service import Service, campaign_state
+from fuzz.worker.clock import boot_id
 
 Labels = dict[str, str]
 Samples = Iterable[tuple[Labels, float]]
@@ -31,8 +32,9 @@ class Collector:
         seconds = [(names[campaign.id], campaign.seconds) for campaign in campaigns]
         yield counter("fuzz_campaign_seconds", "Seconds of fuzzing.", seconds)
         yield from self.collect_jobs(names)
+        now = time.time(), time.monotonic(), boot_id()
         ages = [
-            ({**names[beat.campaign], "worker": beat.worker, "host": beat.host}, max(time.time() - beat.wall, 0.0))
+            ({**names[beat.campaign], "worker": beat.worker, "host": beat.host}, beat.age(*now))
             for beat in store.heartbeats()
             if beat.campaign in names
         ]

@@ -15,7 +15,6 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
-from fuzz.campaign.hosts.host_log import HostLog
 from fuzz.campaign.protocol import Event, HostDied, Message, Request, decode, encode
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
@@ -24,6 +23,40 @@ CHUNK = 1 << 16
 """Bytes of output that are read at once: what a pipe holds."""
 EXIT_SECONDS = 5.0
 """Seconds that a host has to end by itself."""
+LARGEST = 4 << 20
+"""Bytes after which a log is full; the one before it has a name that ends with ``.1``."""
+
+
+@dataclass
+class HostLog:
+    """A file that is begun anew when it is full; the full one replaces the one before it.
+
+    What the disk does not take is lost: neither the host nor the campaign fails for it.
+    """
+
+    path: Path
+
+    def begin(self) -> None:
+        """Empties the log, as a host starts."""
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_bytes(b"")
+
+    def append(self, data: bytes) -> None:
+        with suppress(OSError):
+            if self.path.stat().st_size > LARGEST:
+                os.replace(self.path, self.path.with_suffix(".log.1"))
+            with self.path.open("ab") as file:
+                file.write(data)
+
+    def take(self) -> bytes:
+        """What the log holds, which it then holds no more."""
+        try:
+            data = self.path.read_bytes()
+            self.path.write_bytes(b"")
+        except OSError:
+            return b""
+        return data
 
 
 class Hosts(ABC):

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.hosts.host_log import HostLog
-from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.hosts.local_hosts import HostLog, LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
 from fuzz.errors import UsageError, one_line

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
 
 Ticks = tuple[tuple[float, str], ...]
 MAX_TICKS = 7
@@ -17,21 +16,15 @@ LABEL_GAP = 0.05
 """Share of an axis that two labels need between them."""
 
 
-class Scale(Protocol):
-    def position(self, value: float) -> float:
-        """From 0 to 1; NaN has no position."""
-
-    @property
-    def ticks(self) -> Ticks:
-        """(position, label) in order."""
-
-
 @dataclass(frozen=True)
 class Linear:
+    """From `low` to `high`. `ticks` are (position, label) in order."""
+
     low: float
     high: float
 
     def position(self, value: float) -> float:
+        """From 0 to 1; NaN has no position."""
         # Halves, since the difference of the ends may be beyond float64.
         return (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)
 
@@ -67,6 +60,9 @@ class SymLog:
         positioned = [(self.position(value), format_tick(value)) for value in values]
         # The first power may lie so near to 0 that one label would cover the other.
         return tuple(tick for tick in positioned if tick[1] == "0" or abs(tick[0] - self.position(0.0)) > LABEL_GAP)
+
+
+Scale = Linear | SymLog
 
 
 def nice_step(step: float) -> float:

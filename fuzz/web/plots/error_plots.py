@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from fuzz.report.plots.plot_data import Line, Marker, Plot, height, y_ticks
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_errors, scale_of_ulps, scale_of_values
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
@@ -115,11 +117,7 @@ def _index_ticks(output: OutputErrors) -> Ticks:
 
 def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
     """The index of an element of the flattened array."""
-    index = []
-    for size in reversed(shape):
-        index.append(flat % size)
-        flat //= size
-    return tuple(reversed(index))
+    return tuple(map(int, np.unravel_index(flat, shape)))
 
 
 def _share(output: OutputErrors) -> str:

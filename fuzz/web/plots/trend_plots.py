@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.campaign.store import Statistic
+from fuzz.campaign.store.records import JOB_KEY
 from fuzz.report.plots.plot_data import Line, Plot, Point
 from fuzz.report.plots.scales import Linear
 from fuzz.web.formatting import timestamp
@@ -21,12 +22,10 @@ def plot_trends(statistics: Sequence[Statistic]) -> list[Plot]:
 
 def sum_over_jobs(statistics: Iterable[Statistic], name: str) -> list[Point]:
     """(wall time, sum over all jobs of their latest value) after each statistic; a clock set back stands still."""
-    latest: dict[tuple[str, ...], float] = {}
+    latest: dict[tuple[str | int, ...], float] = {}
     points: list[Point] = []
     for statistic in statistics:
-        latest[statistic.target, statistic.planted, statistic.backend, statistic.engine, str(statistic.seed)] = float(
-            getattr(statistic, name)
-        )
+        latest[tuple(getattr(statistic, part) for part in JOB_KEY)] = float(getattr(statistic, name))
         points.append((max(statistic.wall, points[-1][0]) if points else statistic.wall, sum(latest.values())))
     return points
 

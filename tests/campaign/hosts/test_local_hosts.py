@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.hosts import host_log, local_hosts
-from fuzz.campaign.hosts.host_log import HostLog
-from fuzz.campaign.hosts.local_hosts import LocalHosts
+from fuzz.campaign.hosts import local_hosts
+from fuzz.campaign.hosts.local_hosts import HostLog, LocalHosts
 from fuzz.campaign.protocol import Event, HostDied, Ready
 
 SENDS_READY = """
@@ -34,7 +33,7 @@ def events_until_death(hosts: LocalHosts) -> list[Event]:
 def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_log, "LARGEST", 1 << 16)
+    monkeypatch.setattr(local_hosts, "LARGEST", 1 << 16)
     prints = "for _ in range(1000): print('x' * 10_000, file=sys.stderr)\nprint('the end', file=sys.stderr)"
     program = f"import sys\n{SENDS_READY}\n{prints}"
     monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
