@@ -87,7 +87,7 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
     for index, (step, outputs) in enumerate(zip(steps, ran.outputs, strict=True)):
         single = Case(case.target, (case.calls[step.call],))
         compared = worker.compare(single, outputs)
-        if not isinstance(compared, Comparison) or compared.finding is None or compared.eager_ratio:
+        if not isinstance(compared, Comparison) or compared.finding is None or compared.eager:
             continue
         if index == 0:
             return None
@@ -103,7 +103,7 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
         elif index >= FIRST_COUNTED + 2:
             symptom, text = "counted", f"it is right for {index} calls and wrong in the next one"
         return Evidence(
-            HISTORY, compared.finding.outputs, symptom, text, "high", "ordinary", single, single, Rate(1, 1),
+            HISTORY, compared.finding.outputs, symptom, text, "high", "ordinary", single, None, Rate(1, 1),
             details=(f"call {index + 1}: {step.meaning}",),
         )  # fmt: skip
     return None

@@ -1,72 +1,116 @@
-"""Grades a finding by how ordinary the inputs are that show it, beside the domain that a problem declares.
+"""Draws cases in the domain that a problem declares, and grades what is wrong beside that domain.
 
-high: values, dtypes and layouts that the problem itself makes, at any dims. medium: ordinary values beyond its domain,
-or another dtype. low: special or extreme values, other layouts.
+The rule is that of fuzz/triage/severity.py: the most ordinary inputs that show a bug give its severity.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, islice, repeat
+from random import Random
 
 from fuzz.judge.problem import OWN, ProblemDescription
 from fuzz.judge.target import declared_argument
-from fuzz.model.case import Call, Case
-from fuzz.model.edit import map_tensors, with_layout
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.edit import map_tensors
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
-from fuzz.model.rate import Rate
 from fuzz.model.recipes import Exact, Recipe, recipe
+from fuzz.model.severity import SEVERITIES, SEVERITY_OF_CLASS, Grade
+from fuzz.shrink.shrinker import Budget
 from fuzz.target.legal import make_call_legal
 from fuzz.target.spec import FLOATS, Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.input_classes import classify, plans, shapes
+from fuzz.triage.severity import Grader, states_promise
+from fuzz.triage.triage import Triage
+from fuzz.worker.deadline import OutOfTime
 
-SEVERITIES = ("low", "medium", "high")
-DECLARED, ORDINARY, SPECIAL, LAYOUT = "declared", "ordinary", "special", "layout"
-CLASS_SEVERITY = {DECLARED: "high", ORDINARY: "medium", SPECIAL: "low", LAYOUT: "low"}
-DRAWS = 6
-"""Cases of a class that are tried before the next one is."""
+DECLARED = "declared"
+"""The class of inputs that a problem itself makes, the most ordinary of all."""
+DRAWS = 2
+"""Plans of a problem's own values for each choice of dims."""
 SEEDS = 0x5EED
+PLANS = {"ordinary": 12, "special": 14, "layout": 5, "extreme": 0}
+"""Plans of a class that are tried, beside those of the problem's own values; what nothing shows is extreme."""
+REPLICAS = dict.fromkeys(PLANS, 1)
+RATE_REPLICAS = 10
+"""Replicas of the typical plan of which the rate is counted."""
+LOWER = {"high": "medium", "medium": "low", "low": "low"}
 ORDINARY_RECIPES = (
     recipe("normal"), recipe("uniform", exponent=1), recipe("normal", exponent=3), recipe("normal", exponent=7),
     recipe("zeros"),
 )  # fmt: skip
 """Values of ordinary size: none beyond 2^10."""
 
-Shows = Callable[[Case], Finding | None]
-
 
 @dataclass(frozen=True)
-class Grade:
-    """A severity, the class of the most ordinary inputs that show a finding, such a case, and its rate there."""
+class Plans:
+    """The plans of a class of inputs: a problem's own values first, which are ordinary, then those of any target."""
 
-    severity: str
-    input_class: str
-    typical: Case
-    rate: Rate
+    description: ProblemDescription
+
+    def __call__(self, case: Case, target: Target, input_class: str) -> Iterator[Case]:
+        if input_class == "ordinary":
+            yield from self.declared(case, target)
+        yield from islice(plans(case, target, input_class), PLANS[input_class])
+
+    def declared(self, case: Case, target: Target) -> Iterator[Case]:
+        """Cases as the problem makes them, in the dtypes of a case."""
+        sizes = shapes(case, target, Random(target.name), "ordinary")
+        for number, dims in enumerate(chain.from_iterable(repeat(one, DRAWS) for one in sizes)):
+            drawn = declared_case(target, self.description, dims, SEEDS + 64 * number)
+            yield map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.arguments[name].dtype))
+
+    def is_declared(self, case: Case) -> bool:
+        """Whether a case has nothing but values, dtypes and layouts that the problem makes."""
+        return all(
+            value.dtype == one.dtype
+            and value.layout == CONTIGUOUS
+            and (one.domain == OWN or one.declared is not None and value.values == one.declared.reseed(seed_of(value)))
+            for one, value in ((one, case.last.arguments[name]) for name, one in self.description.arguments.items())
+        )
+
+    def name_class(self, grade: Grade) -> str:
+        """The class of the inputs that a severity rests on, DECLARED where the problem makes them."""
+        declared = grade.typical is None or self.is_declared(grade.typical.case)
+        return DECLARED if grade.input_class == "ordinary" and declared else grade.input_class
 
 
-def grade(case: Case, target: Target, description: ProblemDescription, shows: Shows) -> Grade:
-    """The grade of what a case shows: `shows` says whether another case does so too."""
-    for input_class, variants in ((DECLARED, declared_variants), (ORDINARY, ordinary_variants)):
-        hits: list[Case] = []
-        runs = 0
-        for candidate in variants(case, target, description):
-            runs += 1
-            if shows(candidate) is not None:
-                hits.append(candidate)
-            if len(hits) == 2 or hits and runs >= DRAWS // 2:
-                break
-        if hits:
-            return Grade(CLASS_SEVERITY[input_class], input_class, hits[0], Rate(len(hits), runs))
-    plain = all(value.layout == CONTIGUOUS for value in case.last.arguments.values())
-    name = SPECIAL if plain or shows(contiguous(case)) is not None else LAYOUT
-    return Grade(CLASS_SEVERITY[name], name, case, Rate(1, 1))
+def seed_of(value: Argument) -> int:
+    return value.values.seed if isinstance(value.values, Recipe) else 0
 
 
-def contiguous(case: Case) -> Case:
-    """The last call alone with every tensor contiguous, its elements the same."""
-    alone = Case(case.target, (case.last,))
-    return map_tensors(alone, lambda call, _, value: with_layout(value, CONTIGUOUS, call))
+def grade(bug: Bug, origin: Case, triage: Triage, description: ProblemDescription, budget: Budget) -> Grade:
+    """The severity of a bug by triage's rule, beside the domain that a problem declares; `origin` first showed it.
+
+    What values, dtypes and layouts beyond that domain show counts one step lower, though what ordinary values show is
+    at least medium, and so is what breaks a promise. An offset beyond 32 bits is low.
+    """
+    plans = Plans(description)
+    try:
+        found = Grader(triage.target, triage, budget, plans, REPLICAS, RATE_REPLICAS).grade(bug)
+    except OutOfTime:
+        found = grade_by_origin(bug, origin, triage.target, plans)
+    shown = found.typical.case if found.typical else origin
+    return lower_severity(found, plans.is_declared(shown), bug.finding, triage.target)
+
+
+def lower_severity(grade: Grade, declared: bool, finding: Finding, target: Target) -> Grade:
+    """The grade, a step lower where the inputs that show a finding are none that the problem makes."""
+    if declared:
+        return grade
+    severity = LOWER[grade.severity]
+    if grade.input_class == "ordinary" or states_promise(finding, target):
+        severity = min(grade.severity, "medium", key=SEVERITIES.index)
+    return replace(grade, severity=severity, reason=grade.reason or "beyond what the problem makes")
+
+
+def grade_by_origin(bug: Bug, origin: Case, target: Target, plans: Plans) -> Grade:
+    """The severity where the time for grading ends, by the case that first showed a bug."""
+    name = "ordinary" if plans.is_declared(origin) else classify(bug.case, target)
+    return Grade(SEVERITY_OF_CLASS[name], name, reason="the time for grading ended")
 
 
 def declared_case(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> Case:
@@ -75,7 +119,7 @@ def declared_case(target: Target, description: ProblemDescription, dims: dict[st
         name: declared_argument(description, name, one.dtype, seed + index)
         for index, (name, one) in enumerate(description.arguments.items())
     }
-    sizes = {size.name: dims[size.name] for size in target.sizes}
+    sizes = {size.name: dims[size.name] // size.multiple * size.multiple for size in target.sizes}
     return Case(target.name, (make_call_legal(Call(sizes, arguments), target),))
 
 
@@ -88,19 +132,6 @@ def ordinary_case(target: Target, description: ProblemDescription, call: Call, s
             argument = replace(argument, values=values.reseed(seed + index))
         arguments[name] = argument
     return Case(target.name, (make_call_legal(Call(call.dims, arguments, call.options), target),))
-
-
-def declared_variants(case: Case, target: Target, description: ProblemDescription) -> Iterator[Case]:
-    for draw in range(DRAWS):
-        yield declared_case(target, description, dict(case.last.dims), SEEDS + 64 * draw)
-
-
-def ordinary_variants(case: Case, target: Target, description: ProblemDescription) -> Iterator[Case]:
-    for draw, values in enumerate(ORDINARY_RECIPES):
-        yield ordinary_case(target, description, case.last, SEEDS + 64 * draw, values)
-    dims = {size.name: min(max(4 * case.last.dims[size.name], 33), 129) for size in target.sizes}
-    larger = replace(case.last, dims=dims)
-    yield ordinary_case(target, description, larger, SEEDS, ORDINARY_RECIPES[0])
 
 
 def without_expansion(call: Call) -> Call:

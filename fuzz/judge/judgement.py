@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from fuzz.model.case import Case
 from fuzz.model.rate import Rate
+from fuzz.model.severity import Grade
 
 RIGHT, WRONG, CHEAT = "RIGHT", "WRONG", "CHEAT"
 NOT_COMPARABLE, UNSUPPORTED = "NOT COMPARABLE", "UNSUPPORTED"
@@ -21,9 +22,9 @@ HISTORY, LAUNCHES, CONDUCT = "history", "launches", "conduct"
 
 @dataclass(frozen=True)
 class Evidence:
-    """One thing that is wrong, as a judgement shows it. `least` and `typical` are cases that show it.
+    """One thing that is wrong, as a judgement shows it. `least` is the least case that shows it.
 
-    `eager_ratio` is the error over the bound of the problem's own code in the same dtype, where it has the symptom.
+    `grade` is its severity by triage's rule, with the typical case, where inputs decide it.
     """
 
     oracle: str
@@ -33,11 +34,10 @@ class Evidence:
     severity: str
     input_class: str = ""
     least: Case | None = None
-    typical: Case | None = None
+    grade: Grade | None = None
     rate: Rate = Rate()
     verdict: str = ""
     reason: str = ""
-    eager_ratio: float = 0.0
     details: tuple[str, ...] = ()
 
     @property

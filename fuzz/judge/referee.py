@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from fuzz.backends import backend as named_backend
 from fuzz.judge.history import examine_history
 from fuzz.judge.input_domain import (
     ORDINARY_RECIPES,
-    Grade,
+    Plans,
     declared_case,
     grade,
     ordinary_case,
@@ -61,7 +61,7 @@ FIRST_SECONDS = 20.0
 """Seconds that a solution may take for the first case, before smaller dims are tried."""
 EAGER_SECONDS = 0.5
 """Seconds that the problem's own code may take for the first case."""
-SHRINK_SECONDS = 15.0
+SHRINK_SECONDS = GRADE_SECONDS = 15.0
 ELEMENTS = {False: 1 << 19, True: 1 << 25}
 """Elements of all tensors of the first case, by whether the backend is an accelerator."""
 OWN_TRIALS = 5
@@ -69,8 +69,6 @@ OWN_TRIALS = 5
 SHAPES, ORDINARY_CASES = 12, 10
 FAR = 64.0
 """Error over bound from which a disagreement without an exact value counts."""
-EXCUSED = 0.25
-"""Share of a solution's error from which the same error of the problem's own code excuses it."""
 CALLS = "calls one after the other"
 UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
@@ -340,40 +338,28 @@ class Referee:
         self.triage.explain(bug)
         if bug.is_undecided or bug.least.verdict.name == "reference" or self.is_unproven(bug, finding):
             return
-        graded = grade(bug.case, self.triage.target, self.description, self.shows_like(bug))
-        if graded.input_class != "declared":
-            again = grade(case, self.triage.target, self.description, self.shows_like(bug))
-            graded = min(graded, again, key=lambda one: ["high", "medium", "low"].index(one.severity))
-        self.file(bug, graded)
+        bug.grade = grade(bug, case, self.triage, self.description, Budget(seconds=GRADE_SECONDS))
+        self.file(bug)
 
     def is_excused(self, finding: Finding) -> bool:
         """Whether the problem's own code errs as much in the same dtype."""
-        return finding.oracle == ACCURACY.name and self.worker.last.eager_ratio >= EXCUSED * finding.ratio > 0
+        eager = self.worker.last.eager
+        return finding.oracle == ACCURACY.name and eager is not None and eager.shares(finding)
 
     def is_unproven(self, bug: Bug, finding: Finding) -> bool:
         """Whether nothing but a narrow bound says that a value is wrong."""
         unknown = bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated"
         return unknown and finding.symptom == "value" and finding.ratio < FAR
 
-    def shows_like(self, bug: Bug) -> Callable[[Case], Finding | None]:
-        """Whether a case shows a bug, and the problem's own code does not."""
-
-        def shows(case: Case) -> Finding | None:
-            ran = self.worker.run(case)
-            report = ran if isinstance(ran, Report) else self.worker.report(case, ran)
-            found = next((one for one in report.filed_findings if one.shows_symptom_of(bug.sought)), None)
-            return None if found is None or self.is_excused(found) else found
-
-        return shows
-
-    def file(self, bug: Bug, graded: Grade) -> None:
-        finding = bug.least.reported_finding
-        severity = "low" if finding.symptom == "offset-overflow" else graded.severity
+    def file(self, bug: Bug) -> None:
+        """Files a graded bug. Raises Stop where it counts."""
+        assert bug.grade is not None
+        finding, rate = bug.least.reported_finding, bug.grade.typical.rate if bug.grade.typical else bug.rate
         self.low.append(bug.sought)
         evidence = Evidence(
-            finding.oracle, finding.outputs, finding.symptom, finding.message, severity, graded.input_class,
-            bug.case, graded.typical, graded.rate, bug.least.verdict.name, bug.least.verdict.reason,
-            details=bug.least.diagnosis,
+            finding.oracle, finding.outputs, finding.symptom, finding.message, bug.grade.severity,
+            Plans(self.description).name_class(bug.grade), bug.case, bug.grade, rate,
+            bug.least.verdict.name, bug.least.verdict.reason, details=bug.least.diagnosis,
         )  # fmt: skip
         self.judgement.evidence.append(evidence)
         if evidence.counts:

@@ -8,7 +8,8 @@ from typing import Any
 from fuzz.judge.judgement import Evidence, Judgement
 from fuzz.judge.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
-from fuzz.report.text import case_lines
+from fuzz.report.json import severity_json
+from fuzz.report.text import case_lines, severity_lines
 from fuzz.text import printable
 
 VERSION = 1
@@ -43,20 +44,18 @@ def judgement_json(judgement: Judgement) -> Mapping[str, Any]:
 
 def evidence_json(evidence: Evidence) -> Mapping[str, Any]:
     """One finding; the fields are named as those of ``fuzz run --json``."""
-    least, typical = evidence.least, evidence.typical
+    least = evidence.least
     return {
         "oracle": evidence.oracle,
         "output": "+".join(evidence.outputs),
         "symptom": evidence.symptom,
+        **severity_json(evidence.grade),
         "severity": evidence.severity,
         "input_class": evidence.input_class or None,
         "message": evidence.message,
         "verdict": evidence.verdict or None,
         "reason": evidence.reason,
         "rate": [evidence.rate.disagreements, evidence.rate.runs],
-        "typical": None
-        if typical is None
-        else {"dims": dict(typical.last.dims), "rate": [evidence.rate.disagreements, evidence.rate.runs]},
         "calls": len(least.calls) if least else 0,
         "dims": dict(least.last.dims) if least else {},
         "elements": least.elements() if least else 0,
@@ -104,9 +103,8 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
     yield f"{evidence.severity}: {evidence.oracle}/{evidence.symptom}: {evidence.message}"
     if evidence.least is not None:
         yield from (f"  least     {line}" for line in case_lines(evidence.least))
-    if evidence.typical is not None and evidence.typical is not evidence.least:
-        dims = " ".join(f"{name}={size}" for name, size in evidence.typical.last.dims.items())
-        yield f"  typical   {evidence.input_class} values {dims}: in {evidence.rate.describe()} runs"
+    if evidence.grade is not None:
+        yield from (f"  {line}" for line in severity_lines(evidence.grade))
     if evidence.verdict in ("kernel", "unadjudicated"):
         certified = "by exact values" if evidence.verdict == "kernel" else f"not by exact values: {evidence.reason}"
         yield f"  certified {certified}"

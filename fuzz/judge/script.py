@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from fuzz.judge.indirect import is_indirect
 from fuzz.judge.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.model.finding import Finding, finding_order
@@ -18,8 +21,13 @@ SECONDS = 120.0
 BACKEND = "cpu"
 """The backend that observes accesses."""
 UNWRITTEN = "unwritten-read"
-IGNORED = ("write-conflict",)
-"""Programs that store different values to one element: where indices repeat, that may be meant."""
+CONFLICT = "write-conflict"
+RACES = ("race", CONFLICT)
+"""What another order of the programs of a launch may change."""
+ORDERS = (-1, 1)
+"""Program orders of the runs that are compared with the first: reversed, then permuted."""
+WAITS = re.compile(r"\batomic_(cas|xchg)\b")
+"""By these programs wait for each other, so that accesses which look like a race may be ordered."""
 MOST = 8
 """Places that are shown."""
 
@@ -45,12 +53,14 @@ def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None
     judgement.kinds = [PROGRAM_INPUTS]
     places: dict[str, Finding] = {}
     for finding in report.findings:
-        if finding.symptom not in IGNORED:
+        if finding.symptom not in RACES:
             places.setdefault(f"{finding.symptom} {finding.source_line}", finding)
     unwritten = any(one.symptom == UNWRITTEN for one in places.values())
     harmless = unwritten and is_unwritten_harmless(report, worker)
     for finding in sorted(places.values(), key=finding_order):
         judgement.evidence.append(make_evidence(finding, harmless))
+    if not report.raised and report.kernels:
+        judgement.evidence += find_races(Path(judgement.solution), report, worker)
     del judgement.evidence[MOST:]
     counting = [one for one in judgement.evidence if one.counts]
     if report.raised:
@@ -76,6 +86,54 @@ def make_evidence(finding: Finding, harmless: bool) -> Evidence:
     return Evidence(
         finding.oracle, finding.outputs, finding.symptom, finding.message, severity, "ordinary", details=details
     )
+
+
+def find_races(path: Path, report: ScriptReport, worker: Worker) -> Iterator[Evidence]:
+    """Accesses whose order decides what the program computes; none where programs wait for each other.
+
+    In another order of programs it computes something else, or programs update one element without atomics. Stores
+    of different values at indices that the kernel loads are low: a program may mean them.
+    """
+    if WAITS.search(path.read_text(encoding="utf-8")):
+        return
+    changed = depends_on_order(report, worker)
+    if not changed and not any(one.symptom == CONFLICT for one in report.findings):
+        return
+    observed = worker.call(RunScript(races=True))
+    if not isinstance(observed, ScriptReport):
+        return
+    races = [one for one in observed.findings if one.symptom in RACES]
+    buffers = [{one.outputs for one in races if one.symptom == symptom} for symptom in RACES]
+    updated = set.intersection(*buffers)
+    places = {one.source_line: one for one in reversed(races) if changed or one.outputs in updated}
+    meaning = "in another order of its programs it computes something else" if changed else "an update may be lost"
+    for finding in sorted(places.values(), key=finding_order):
+        meant = finding.symptom == CONFLICT and finding.outputs not in updated and repeats_indices(finding)
+        reason = "where indices repeat, that may be meant" if meant else meaning
+        yield Evidence(
+            finding.oracle, finding.outputs, finding.symptom, finding.message, "low" if meant else "medium", "ordinary",
+            details=(f"at {finding.source_line}", reason),
+        )  # fmt: skip
+
+
+def repeats_indices(finding: Finding) -> bool:
+    """Whether programs store to one element because the program's own indices, which the kernel loads, repeat."""
+    path, _, line = finding.source_line.rpartition(":")
+    try:
+        return is_indirect(Path(path).read_text(encoding="utf-8"), int(line))
+    except (OSError, ValueError, SyntaxError):
+        return False
+
+
+def depends_on_order(report: ScriptReport, worker: Worker) -> bool:
+    """Whether the program computes something else in another order of its programs, and the same in the same order."""
+    return any(is_changed(report, worker, one) for one in ORDERS) and not is_changed(report, worker, None)
+
+
+def is_changed(report: ScriptReport, worker: Worker, order: int | None) -> bool:
+    """Whether the program computes something else when it runs again, its programs in this order."""
+    again = worker.call(RunScript(order=order))
+    return isinstance(again, ScriptReport) and not again.raised and again.digest != report.digest
 
 
 def is_unwritten_harmless(report: ScriptReport, worker: Worker) -> bool:

@@ -7,8 +7,8 @@ is graded by its inputs as well, and is at least medium.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from fuzz.model.case import Case
@@ -46,11 +46,17 @@ LIMIT = 1 << 31
 
 @dataclass
 class Grader:
-    """Grades bugs of one target. Raises OutOfTime where the budget ends, and where the worker's deadline passes."""
+    """Grades bugs of one target. Raises OutOfTime where the budget ends, and where the worker's deadline passes.
+
+    `plans` are the plans of a class of inputs that are like a case, `replicas` how many of each are tried by class.
+    """
 
     target: Target
     triage: Triage
     budget: Budget
+    plans: Callable[[Case, Target, str], Iterator[Case]] = plans
+    replicas: Mapping[str, int] = field(default_factory=lambda: SEARCH_REPLICAS)
+    rate_replicas: int = RATE_REPLICAS
 
     def grade(self, bug: Bug) -> Grade:
         """The severity of a bug, with its typical case."""
@@ -75,14 +81,14 @@ class Grader:
         """The class with the first case that shows the bug, if any does."""
         for plan, case, finding in islice(self._find_examples(bug, input_class), MAX_EXAMPLES):
             if self._is_certain(bug, case):
-                rate = self._count(bug, plan, 1 if bug.finding.oracle == FAULT.name else RATE_REPLICAS)
+                rate = self._count(bug, plan, 1 if bug.finding.oracle == FAULT.name else self.rate_replicas)
                 return input_class, TypicalCase(case, finding, rate)
         return None
 
     def _find_examples(self, bug: Bug, input_class: str) -> Iterator[tuple[Case, Case, Finding]]:
         """(plan, its replica, finding) of the cases of a class that show the bug, the most ordinary first."""
-        replicas = 1 if bug.finding.oracle == FAULT.name else SEARCH_REPLICAS[input_class]
-        for plan in plans(bug.case, self.target, input_class):
+        replicas = 1 if bug.finding.oracle == FAULT.name else self.replicas[input_class]
+        for plan in self.plans(bug.case, self.target, input_class):
             for number, report in enumerate(self._examine(plan, range(replicas), bug.finding.oracle)):
                 if finding := find_alike(report, bug):
                     yield plan, plan.replica(number), finding

@@ -1,19 +1,60 @@
-"""Grading changes the layouts of a case, and keeps the values of its elements."""
+"""Inputs as a problem makes them, and severities beside that domain."""
 
 from __future__ import annotations
 
-import numpy as np
+from dataclasses import replace
 
-from fuzz.judge.input_domain import contiguous
-from fuzz.model.case import Argument, Call, Case
-from fuzz.model.dtypes import dtype
-from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.model.recipes import exact
+import pytest
+
+from fuzz.judge.input_domain import Plans, declared_case, lower_severity
+from fuzz.judge.problem import OWN, ArgumentDescription, ProblemDescription
+from fuzz.judge.target import make_target
+from fuzz.model.dims import Size
+from fuzz.model.finding import Finding
+from fuzz.model.layout import Layout
+from fuzz.model.recipes import recipe
+from fuzz.model.severity import Grade
+
+PROBLEM = ProblemDescription(
+    "p", (Size("N", 1, 4096), Size("C", 4, 64, 4)), {"N": 8, "C": 8}, {"N": 8, "C": 8},
+    {
+        "x": ArgumentDescription(("N", "C"), "float32", declared=recipe("uniform", exponent=0, signed=0)),
+        "labels": ArgumentDescription(("N",), "int64", OWN),
+    },
+)  # fmt: skip
+ACCURACY, BOUNDS = Finding("accuracy", ("out",), "value", ""), Finding("bounds", ("x",), "stray-read", "")
 
 
-def test_exact_values_that_a_layout_repeats_are_written_out() -> None:
-    one = exact(np.array([0x3F800000], dtype=np.uint32), dtype("float32"))
-    x = Argument(("N",), "float32", one, Layout(expand=(0,)))
-    plain = contiguous(Case("t", (Call({"N": 2}, {"x": x}),))).last.arguments["x"]
-    assert plain.layout == CONTIGUOUS
-    assert plain.bits({"N": 2}).tolist() == [0x3F800000, 0x3F800000]
+def test_what_a_problem_makes_is_drawn_first_and_known_again() -> None:
+    target, plans = make_target(PROBLEM), Plans(PROBLEM)
+    case = declared_case(target, PROBLEM, {"N": 3, "C": 7}, 5)
+    assert dict(case.last.dims) == {"N": 3, "C": 4}
+    drawn = list(plans(case, target, "ordinary"))
+    assert plans.is_declared(case) and plans.is_declared(drawn[0]) and not all(map(plans.is_declared, drawn))
+    x = case.last.arguments["x"]
+    for other in (
+        replace(x, dtype="float16"),
+        replace(x, values=recipe("normal")),
+        replace(x, layout=Layout(offset=1)),
+    ):
+        assert not plans.is_declared(case.with_call(0, case.last.with_argument("x", other)))
+
+
+@pytest.mark.parametrize(
+    ("input_class", "severity", "within", "finding", "expected"),
+    [
+        ("ordinary", "high", True, ACCURACY, "high"),
+        ("ordinary", "high", False, ACCURACY, "medium"),
+        ("ordinary", "medium", False, ACCURACY, "medium"),
+        ("special", "medium", False, ACCURACY, "low"),
+        ("layout", "medium", False, ACCURACY, "low"),
+        ("ordinary", "low", True, ACCURACY, "low"),
+        ("special", "medium", False, BOUNDS, "medium"),
+        ("extreme", "low", False, BOUNDS, "low"),
+    ],
+)
+def test_what_lies_beyond_the_domain_counts_one_step_lower(
+    input_class: str, severity: str, within: bool, finding: Finding, expected: str
+) -> None:
+    grade = Grade(severity, input_class)
+    assert lower_severity(grade, within, finding, make_target(PROBLEM)).severity == expected

@@ -60,3 +60,53 @@ def test_a_program_without_launches_is_unsupported(tmp_path: Path) -> None:
     assert judge_file(write(tmp_path, "program", "x = 1\n")).verdict == UNSUPPORTED
     found = judge_file(write(tmp_path, "other", "import no_such_module\n"))
     assert found.verdict == UNSUPPORTED and "no_such_module" in found.reason
+
+
+RACE = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scatter(index, values, out):
+    at = tl.program_id(0)
+    BODY
+
+
+out, index = torch.zeros(4), torch.tensor([INDEX])
+scatter[(4,)](index, torch.arange(4.0), out)
+"""
+ADD = "tl.store(out + tl.load(index + at), tl.load(out + tl.load(index + at)) + tl.load(values + at))"
+SHARE = "tl.store(out + at // 2, tl.load(values + at))"
+KEEP = "tl.store(out + tl.load(index + at), tl.load(values + at))"
+
+
+@pytest.mark.parametrize(
+    ("body", "index", "verdict"),
+    [
+        (SHARE, "0", WRONG),
+        (KEEP, "0, 1, 1, 3", RIGHT),
+        (KEEP, "0, 1, 2, 3", RIGHT),
+        (SHARE.replace("tl.load(values + at)", "2.0"), "0", RIGHT),
+        ("tl.atomic_add(out + tl.load(index + at), tl.load(values + at))", "0, 1, 1, 3", RIGHT),
+        ("tl.atomic_xchg(out + at, 0.0)\n    " + SHARE, "0", RIGHT),
+    ],
+)
+def test_races_count_where_the_order_of_programs_changes_the_result(
+    tmp_path: Path, body: str, index: str, verdict: str
+) -> None:
+    found = judge_file(write(tmp_path, "program", RACE.replace("BODY", body).replace("INDEX", index)))
+    assert found.verdict == verdict, found.reason
+    if verdict == WRONG:
+        assert [one.severity for one in found.evidence] == ["medium"] and "scatter" in found.reason
+    elif body == KEEP and index == "0, 1, 1, 3":
+        assert [one.severity for one in found.evidence] == ["low"]
+
+
+def test_a_load_of_what_another_program_stores_is_a_race(tmp_path: Path) -> None:
+    found = judge_file(write(tmp_path, "program", RACE.replace("BODY", ADD).replace("INDEX", "0, 1, 1, 3")))
+    assert found.verdict == WRONG and "an update may be lost" in found.evidence[0].details
+    shifted = "tl.store(out + at, tl.load(out + (at + 1) % 4) + tl.load(values + at))"
+    found = judge_file(write(tmp_path, "other", RACE.replace("BODY", shifted).replace("INDEX", "0")))
+    assert found.verdict == WRONG and found.evidence[0].symptom == "race"

@@ -25,6 +25,7 @@ from fuzz.judge.processes.requests import (
     Outputs,
     ProblemConfig,
     Refusal,
+    Restore,
     RunSolution,
     SolutionConfig,
     SolutionReport,
@@ -36,7 +37,7 @@ from fuzz.model.outcome import NotRun, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
-from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
+from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGroup, Report, report_outcome
 
 PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""
@@ -46,10 +47,15 @@ LISTED = 1 << 16
 
 @dataclass
 class ProblemProcess:
-    """The process that holds the problem; settings and values that it gave are kept."""
+    """The process that holds the problem; settings and values that it gave are kept.
+
+    `description` is what it said of the problem, which a new process is told where one has ended.
+    """
 
     worker: Worker
     settings: dict[tuple[tuple[str, int], ...], Setting | Refusal] = field(default_factory=dict)
+    description: ProblemDescription | None = None
+    has_ended: bool = False
 
     @classmethod
     def start(cls, config: ProblemConfig, memory: int, deadline: Deadline) -> ProblemProcess:
@@ -57,10 +63,15 @@ class ProblemProcess:
 
     def call(self, request: Any) -> Any:
         """The response; a Refusal where the process ended. Raises NotComparable or Unsupported."""
+        if self.has_ended and self.description is not None:
+            self.has_ended = isinstance(self.worker.call(Restore(self.description)), WorkerCrash)
         answer = self.worker.call(request)
         if isinstance(answer, WorkerCrash):
+            self.has_ended = True
             return Refusal(f"the problem's own code ends its process: {answer.outcome}")
         raise_refusal(answer)
+        if isinstance(answer, ProblemDescription):
+            self.description = answer
         return answer
 
     def setting(self, dims: Mapping[str, int]) -> Setting | Refusal:
@@ -139,17 +150,19 @@ class IsolatedWorker:
         return replace(self, solution=self.solution.clone())
 
     def call(self, request: Any) -> Any:
-        """The response to Examine, Adjudicate or Diagnose. Raises NotComparable or Unsupported."""
+        """The response to a request of triage. Raises NotComparable or Unsupported."""
         if isinstance(request, Diagnose):
             return ()
+        if isinstance(request, ReplicaGroup):
+            return tuple(self.call(one) for one in request.requests())
         answer = self.run(request.case)
         if isinstance(request, Adjudicate):
             if not isinstance(answer, SolutionReport) or not answer.outputs:
                 return Verdict("unadjudicated", "it did not return again")
             verdict = self.problem.call(AdjudicateOutputs(request.case, answer.outputs[-1], request.seconds))
             return Verdict("unadjudicated", verdict.text) if isinstance(verdict, Refusal) else verdict
-        assert isinstance(request, Examine)
-        return self.report(request.case, answer) if isinstance(answer, SolutionReport) else answer
+        report = self.report(request.case, answer) if isinstance(answer, SolutionReport) else answer
+        return self.last.eager if isinstance(request, CompareEager) else report
 
     def run(
         self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = ()
@@ -180,6 +193,7 @@ class IsolatedWorker:
 
     def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> Comparison | Refusal:
         """What the reference says of outputs."""
+        self.last = Comparison(None)
         answer = self.problem.call(Compare(case, outputs, by_own_rule))
         if isinstance(answer, Comparison):
             self.last = answer

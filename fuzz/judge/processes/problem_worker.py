@@ -12,7 +12,7 @@ from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, read_words
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.judge.formats import load_problem
 from fuzz.judge.formats.base import Problem, Tensors
-from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported
+from fuzz.judge.problem import NotComparable, ProblemDescription, Setting, Unsupported
 from fuzz.judge.processes.describe import describe
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.requests import (
@@ -25,8 +25,10 @@ from fuzz.judge.processes.requests import (
     Outputs,
     ProblemConfig,
     Refusal,
+    Restore,
     TensorWords,
 )
+from fuzz.judge.processes.scale import Work, measure_work
 from fuzz.judge.target import make_target
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
@@ -40,6 +42,10 @@ from fuzz.oracles.comparison.expected import reference_inputs
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.dispatch import NoRule
 from fuzz.target.spec import Target
+from fuzz.worker.protocol import EagerError
+
+LEAST_WORK = Work(1 << 20, 1 << 27)
+"""What any case may take; others may take as much as the first one."""
 
 
 class ProblemHandler:
@@ -55,6 +61,7 @@ class ProblemHandler:
         self.problem: Problem = load_problem(config.format, config.path)
         self.description: ProblemDescription | None = None
         self.target: Target | None = None
+        self.most_work: Work | None = None
 
     def __call__(self, request: Any) -> Any:
         try:
@@ -73,8 +80,10 @@ class ProblemHandler:
     def answer(self, request: Any) -> Any:
         if isinstance(request, Describe):
             return self.describe()
+        if isinstance(request, Restore):
+            return self.restore(request.description)
         if isinstance(request, GetSetting):
-            return self.problem.setting(self.all_dims(request.dims))
+            return self.setting(self.all_dims(request.dims))
         if isinstance(request, MakeValues):
             arguments, state = self.problem.make(self.all_dims(request.dims), request.seed)
             return {
@@ -87,9 +96,22 @@ class ProblemHandler:
         return self.adjudicate(request)
 
     def describe(self) -> ProblemDescription:
-        self.description = describe(self.problem, self.config.elements, self.config.seconds)
-        self.target = make_target(self.description, self.compute_exactly, dot=self.config.dot)
-        return self.description
+        return self.restore(describe(self.problem, self.config.elements, self.config.seconds))
+
+    def restore(self, description: ProblemDescription) -> ProblemDescription:
+        """Takes a description, as this process or one before it has found it."""
+        self.description = description
+        self.target = make_target(description, self.compute_exactly, dot=self.config.dot)
+        work = measure_work(self.problem, description.dims)
+        self.most_work = work.or_more(LEAST_WORK) if work else None
+        return description
+
+    def setting(self, dims: Mapping[str, int]) -> Setting | Refusal:
+        """What a solution is given at these dims; a Refusal where the reference has much more to do than at first."""
+        work = measure_work(self.problem, dims) if self.most_work else None
+        if work is not None and self.most_work is not None and not work.fits(self.most_work):
+            return Refusal("the problem takes too much time or memory at these dims")
+        return self.problem.setting(dims)
 
     def compute_exactly(self, dims: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> Tensors:
         """The outputs in float64."""
@@ -120,7 +142,7 @@ class ProblemHandler:
             if isinstance(error.__cause__, NoRule):
                 raise NotComparable(str(error.__cause__)) from None
             return Comparison(None, own_rule=own_rule, refusal=str(error))
-        return Comparison(finding, exam.worst, self.eager_ratio(request.case, eager, finding), own_rule)
+        return Comparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
 
     def eager_outputs(self, exam: Examination) -> dict[str, torch.Tensor]:
         """The outputs of the problem's own code in the dtypes of the case."""
@@ -132,12 +154,13 @@ class ProblemHandler:
         with torch.no_grad():
             return self.problem.compute(self.all_dims(call.dims), tensors, dtype)
 
-    def eager_ratio(self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None) -> float:
-        """The error over the bound of the problem's own code, where it has the symptom of a finding; else 0."""
-        if finding is None:
-            return 0.0
-        own = check_call(self.examination(case, eager), 0)
-        return own.ratio if own is not None and own.symptom == finding.symptom else 0.0
+    def eager_error(self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None) -> EagerError | None:
+        """The error over the bound of the problem's own code, where it is wrong in an output of a finding as well."""
+        own = check_call(self.examination(case, eager), 0) if finding is not None else None
+        if own is None or finding is None or not set(own.outputs) & set(finding.outputs):
+            return None
+        floats = [value.dtype for value in eager.values() if value.is_floating_point()]
+        return EagerError(DTYPE_NAMES[floats[0]] if floats else "", own.ratio, own.symptom)
 
     def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
         exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})

@@ -16,6 +16,7 @@ from fuzz.judge.problem import ProblemDescription, Setting
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Outcome
+from fuzz.worker.protocol import EagerError
 
 PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
 SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
@@ -49,6 +50,13 @@ class SolutionConfig:
 @dataclass(frozen=True)
 class Describe:
     """To the problem: what it is. The response is a ProblemDescription, or a Refusal."""
+
+
+@dataclass(frozen=True)
+class Restore:
+    """To the problem, in a new process after its own has ended: the description. The response is that description."""
+
+    description: ProblemDescription
 
 
 @dataclass(frozen=True)
@@ -103,13 +111,13 @@ class Compare:
 class Comparison:
     """What the reference says of outputs: the finding, if any, and the worst error over its bound.
 
-    `eager_ratio` is the error of the problem's own code in the same dtype, over the bound, where it shows the same
-    symptom; `own_rule` is what the format's rule says, None where it was not asked.
+    `eager` is the error of the problem's own code in the same dtype, where it is wrong in one of the outputs as well.
+    `own_rule` is what the format's rule says, None where it was not asked.
     """
 
     finding: Finding | None
     worst: float = 0.0
-    eager_ratio: float = 0.0
+    eager: EagerError | None = None
     own_rule: bool | None = None
     refusal: str = ""
 
@@ -164,9 +172,15 @@ class ScriptConfig:
 
 @dataclass(frozen=True)
 class RunScript:
-    """To the program: run it; without `poison` memory that nobody wrote holds a plain number."""
+    """To the program: run it; without `poison` memory that nobody wrote holds a plain number.
+
+    `order` permutes the programs of every launch as in `cpu.observe`; `races` observes loads of what another program
+    of a launch stores.
+    """
 
     poison: bool = True
+    order: int | None = None
+    races: bool = False
 
 
 @dataclass(frozen=True)

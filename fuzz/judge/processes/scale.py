@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from fuzz.errors import one_line
 from fuzz.judge.formats.base import Problem, Tensors
@@ -132,6 +137,46 @@ def find_fault(problem: Problem, dims: Mapping[str, int]) -> str:
     except Exception as error:
         return "" if "meta" in str(error) else one_line(error)
     return ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one evaluation of a problem takes: elements that its operations write, and floating-point operations."""
+
+    elements: int
+    flops: int
+
+    def fits(self, limit: Work) -> bool:
+        return self.elements <= limit.elements and self.flops <= limit.flops
+
+    def or_more(self, other: Work) -> Work:
+        return Work(max(self.elements, other.elements), max(self.flops, other.flops))
+
+
+class ElementCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, counts the elements of what operations return."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.count += sum(value.numel() for value in tree_leaves(result) if isinstance(value, torch.Tensor))
+        return result
+
+
+def measure_work(problem: Problem, dims: Mapping[str, int]) -> Work | None:
+    """The work of one evaluation, on tensors without memory; None where the problem does not run on such."""
+    try:
+        with meta_device(), torch.no_grad(), FlopCounterMode(display=False) as flops, ElementCounter() as elements:
+            arguments, state = problem.make(dims, 0)
+            problem.compute(dims, {**arguments, **state}, torch.get_default_dtype())
+    except Exception:
+        return None
+    return Work(elements.count, flops.get_total_flops())
 
 
 def run_eagerly(problem: Problem, dims: Mapping[str, int]) -> Tensors:

@@ -6,7 +6,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext, redirect_stdout
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,13 +36,17 @@ def make_handler(config: ScriptConfig) -> Callable[[RunScript], ScriptReport]:
     stay_on_processor()
 
     def handle(request: RunScript) -> ScriptReport:
-        with nullcontext() if request.poison else fill_without_poison():
-            return run_script(config.path)
+        with ExitStack() as stack:
+            if not request.poison:
+                stack.enter_context(fill_without_poison())
+            if request.races:
+                stack.enter_context(DEFAULT.observe_races())
+            return run_script(config.path, request.order)
 
     return handle
 
 
-def run_script(path: Path) -> ScriptReport:
+def run_script(path: Path, order: int | None = None) -> ScriptReport:
     """Executes a program as its author does, and observes its launches."""
     module = ModuleType(MODULE)
     module.__file__ = str(path)
@@ -52,7 +56,7 @@ def run_script(path: Path) -> ScriptReport:
     printed, raised, missing = io.StringIO(), "", False
     torch.manual_seed(0)
     try:
-        with OnDevice(DEFAULT.device), DEFAULT.session(None) as session:
+        with OnDevice(DEFAULT.device), DEFAULT.session(order) as session:
             with GuardedAllocations(session.on_operation) as allocations, redirect_stdout(printed):
                 try:
                     exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), module.__dict__)
