@@ -161,16 +161,17 @@ def element_text(element: Element) -> str:
     if element.want:
         text += f"  want {element.want}"
     if element.ulps:
-        text += f"  {_ulps(element.ulps)} ulp off"
+        text += f"  {ulps_text(element.ulps, 'infinitely many')} ulp off"
     return text + (f", {element.bound} allowed" if element.bound else "")
 
 
-def _ulps(text: str) -> str:
+def ulps_text(text: str, infinite: str) -> str:
+    """An error of a finding's element, as short as it is read, `infinite` where it has no number."""
     try:
         number = float(text)
     except ValueError:
         return text
-    return f"{number:.3g}" if math.isfinite(number) else "infinitely many"
+    return f"{number:.3g}" if math.isfinite(number) else infinite
 
 
 def provenance_lines(provenance: Provenance) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
-from fuzz.report.text import case_lines, severity_lines, verdict_lines
+from fuzz.report.text import case_lines, severity_lines, ulps_text, verdict_lines
 from fuzz.text import shell_quote
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
@@ -126,8 +125,4 @@ class EntryView:
 
     @staticmethod
     def format_ulps(text: str) -> str:
-        try:
-            number = float(text)
-        except ValueError:
-            return text
-        return f"{number:.3g}" if math.isfinite(number) else "infinite"
+        return ulps_text(text, "infinite")
