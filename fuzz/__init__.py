@@ -6,6 +6,7 @@ from fuzz.target.contract import ulps
 from fuzz.target.indices import indices
 from fuzz.target.locations import locations
 from fuzz.target.prefix_sums import prefix_sums
+from fuzz.target.shapes import sizes
 
-__all__ = ["Target", "indices", "locations", "option", "prefix_sums", "size", "target", "tensor", "ulps"]
+__all__ = ["Target", "indices", "locations", "option", "prefix_sums", "size", "sizes", "target", "tensor", "ulps"]
 __version__ = "0.1.0"

@@ -184,13 +184,14 @@ def sort_key(case: Case, defaults: Mapping[str, object]) -> tuple[object, ...]:
     """A key that orders cases from simple to complicated; a total order.
 
     `defaults` maps arguments to their plain dtype and options to their default. The key compares, one after the other:
-    calls, total elements, dims in declared order, arguments off the default layout, dtype or option, splits, then of
-    the values non-zeros, significant bits, distance of exponents from 0, negative values, exact bits.
+    calls, total elements, dims in declared order, ranks, arguments off the default layout, dtype or option, splits,
+    then of the values non-zeros, significant bits, distance of exponents from 0, negative values, exact bits.
     """
     return (
         len(case.calls),
         case.elements(),
         tuple(size for call in case.calls for size in call.dims.values()),
+        sum(len(value.shape) for call in case.calls for value in call.tensors.values()),
         sum(_off_default(call, defaults) for call in case.calls),
         _split_key(case.split),
         *values_key(case),
@@ -249,7 +250,8 @@ def _complexity(call: Call, defaults: Mapping[str, object]) -> tuple[object, ...
     )
     dtypes = tuple(value.dtype for value in call.tensors.values())
     launch = tuple(call.launch.as_dict().items()) if call.launch else ()
-    return (layouts, dtypes, tuple(str(value) for value in call.options.values()), launch)
+    shapes = tuple(value.shape for value in call.tensors.values())
+    return (layouts, dtypes, tuple(str(value) for value in call.options.values()), launch, shapes)
 
 
 def _split_key(split: Split | None) -> tuple[int, ...]:

@@ -38,8 +38,21 @@ class Expression:
     def __rmul__(self, other: int) -> Expression:
         return Expression(f"{_text(other)}*{self.text}")
 
+    def __or__(self, one: int) -> OneOr:
+        """The dim or 1, where a tensor may be broadcast: ``N | 1``."""
+        if one != 1:
+            raise TargetError(f"{self.text} | {one}: a dim is full or 1")
+        return OneOr(self)
+
     def __floordiv__(self, other: Expression | int) -> Expression:
         return Expression(f"{self.text}//{_text(other)}")
+
+
+@dataclass(frozen=True)
+class OneOr:
+    """A dim of a tensor that may be broadcast: of its full size, or 1."""
+
+    base: Expression
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,16 @@ def with_bits(values: Exact, changes: Mapping[int, int]) -> Exact:
     return Exact(tuple(bits), values.dtype)
 
 
+def with_shape(value: Argument, shape: tuple[str, ...], call: Call) -> Argument:
+    """The argument in another shape, contiguous; of exact values the leading ones are kept, or repeated."""
+    changed = replace(value, shape=shape, layout=value.layout if len(shape) == len(value.shape) else Layout())
+    if not isinstance(value.values, Exact):
+        return changed
+    bits = np.broadcast_to(value.bits(call.dims), resolve(value.shape, call.dims)).reshape(-1)
+    count = math.prod(changed.stored_shape(call.dims))
+    return replace(changed, values=exact(np.resize(bits, count), named_dtype(value.dtype)))
+
+
 def write_out(value: Argument, dims: Mapping[str, int]) -> Argument:
     """The argument with exact values in the place of its recipe; the same bits."""
     return replace(value, values=exact(value.bits(dims), named_dtype(value.dtype)))

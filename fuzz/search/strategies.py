@@ -22,6 +22,7 @@ from fuzz.model.recipes import CURRENT, Recipe, RecipeKind, recipe
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import make_call_legal
+from fuzz.target.shapes import fitting
 from fuzz.target.spec import Target
 
 if TYPE_CHECKING:
@@ -88,20 +89,31 @@ def draw_call(draw: Draw, target: Target, budgets: Budgets) -> Call:
     dims = draw_dims(draw, target, budgets)
     uniform = draw(100) < 80
     first = draw(1 << 16)
+    ranks = {name: run.least + draw(run.most - run.least + 1) for name, run in target.runs.items()}
     arguments: dict[str, Argument] = {}
     for name, declared in target.tensors.items():
         if declared.optional and draw(ABSENT) == 0:
             continue
         choice = first if uniform else draw(1 << 16)
+        declared = draw_shape(draw, declared, ranks)
         value = draw_argument(draw, target, name, declared, dims, choose_dtype(declared.dtypes, choice))
         arguments[name] = copy_earlier_values(target, name, value, arguments)
     options = {name: option.choices[draw(len(option.choices))] for name, option in target.options.items()}
     cotangents = {
         # A gradient has the dtype of its output, which is that of the first argument as a rule.
-        name: draw_argument(draw, target, name, declared, dims, next(iter(arguments.values())).dtype)
+        name: draw_argument(
+            draw, target, name, draw_shape(draw, declared, ranks), dims, next(iter(arguments.values())).dtype
+        )
         for name, declared in target.cotangents.items()
     }
     return make_call_legal(Call(dims, arguments, options, cotangents), target)
+
+
+def draw_shape(draw: Draw, declared: TensorArgument, ranks: Mapping[str, int]) -> TensorArgument:
+    """The declaration with one of its shapes: of those with these ranks the plain one half of the time."""
+    shapes = fitting(declared.shapes, declared.runs, ranks)
+    choice = draw(2 * len(shapes)) if len(shapes) > 1 else 0
+    return replace(declared, shape=shapes[choice if choice < len(shapes) else 0]) if declared.others else declared
 
 
 def copy_earlier_values(target: Target, name: str, value: Argument, earlier: Mapping[str, Argument]) -> Argument:
@@ -156,7 +168,8 @@ def largest_within(target: Target, dims: dict[str, int], dim: Size, budget: int)
 
     def elements(size: int) -> int:
         trial = {**dims, dim.name: size}
-        return max((math.prod(resolve(spec.shape, trial)) for spec in target.tensors.values()), default=0)
+        shapes = (shape for spec in target.tensors.values() for shape in spec.shapes)
+        return max((math.prod(resolve(shape, trial)) for shape in shapes), default=0)
 
     least = dim.clamp(dim.low)
     if elements(dim.high) <= budget:

@@ -8,10 +8,11 @@ from typing import ClassVar, Self
 
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Scalar
-from fuzz.model.dims import Expression, Size, evaluate
+from fuzz.model.dims import Size, evaluate
 from fuzz.model.dtypes import DTYPES
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Values
+from fuzz.target.shapes import Dim, Shape, Sizes, named_sizes, spell_out
 
 
 @dataclass(frozen=True)
@@ -27,16 +28,31 @@ class TensorArgument:
     sizes: tuple[Size, ...] = field(default=(), compare=False)
     optional: bool = field(default=False, kw_only=True)
     contiguous: bool = field(default=False, kw_only=True)
+    others: tuple[Shape, ...] = field(default=(), kw_only=True)
+    runs: tuple[Sizes, ...] = field(default=(), kw_only=True)
 
     fill: ClassVar[int] = 1
     """A number that is legal for every element."""
 
-    def __or__(self, other: None) -> Self:
-        """The argument, which may be None as well: ``tensor(N) | None``."""
-        return replace(self, optional=True)
+    def __or__(self, other: TensorArgument | None) -> Self:
+        """The argument, which may be None as well, or of another shape: ``tensor(M, N) | tensor(N) | None``."""
+        if other is None:
+            return replace(self, optional=True)
+        if replace(other, shape=self.shape, sizes=(), others=(), runs=(), optional=self.optional) != replace(
+            self, sizes=(), others=(), runs=()
+        ):
+            raise TargetError("of one argument only the shape may be another one: tensor(M, N) | tensor(N)")
+        shapes, runs = self.shapes + other.shapes, dict.fromkeys(self.runs + other.runs)
+        optional = self.optional or other.optional
+        return replace(self, sizes=self.sizes + other.sizes, others=shapes[1:], runs=tuple(runs), optional=optional)
 
     def __ror__(self, other: None) -> Self:
         return self.__or__(other)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """All shapes that it may have, the plain one first."""
+        return (self.shape, *self.others)
 
     @property
     def recipes(self) -> tuple[tuple[int, str], ...]:
@@ -51,7 +67,7 @@ class TensorArgument:
     @property
     def expressions(self) -> tuple[str, ...]:
         """All size expressions of the declaration."""
-        return self.shape
+        return tuple(dict.fromkeys(text for shape in self.shapes for text in shape))
 
     def legal_layout(self, layout: Layout) -> Layout:
         """The layout, or the nearest one that the declaration allows."""
@@ -63,7 +79,7 @@ class TensorArgument:
 
     def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
         """TargetError where the declaration does not fit the smallest dims or the target's options."""
-        if any(evaluate(text, least) < 0 for text in self.shape):
+        if any(evaluate(text, least) < 0 for shape in self.shapes for text in shape):
             raise TargetError(f"argument {name!r} would have a negative size at the smallest dims")
 
 
@@ -83,11 +99,16 @@ def size(name: str, low: int = 1, high: int = 1, *, multiple_of: int = 1) -> Siz
     return Size(name, low, high, multiple_of)
 
 
-def tensor(*shape: Expression | int, dtypes: Iterable[str] = (), contiguous: bool = False) -> TensorArgument:
-    """A tensor argument over named dims, with dtypes of its own where they differ from the target's."""
-    sizes = tuple(dim for dim in shape if isinstance(dim, Size))
-    texts = tuple(dim.text if isinstance(dim, Expression) else str(dim) for dim in shape)
-    return TensorArgument(texts, known_dtypes(dtypes), sizes, contiguous=contiguous)
+def tensor(*shape: Dim | Sizes, dtypes: Iterable[str] = (), contiguous: bool = False) -> TensorArgument:
+    """A tensor argument over named dims, with dtypes of its own where they differ from the target's.
+
+    A dim ``N | 1`` is full or 1; `sizes(..)` among the dims stand for as many as there are in the call.
+    """
+    plain, *others = spell_out(shape)
+    runs = tuple(dim for dim in shape if isinstance(dim, Sizes))
+    return TensorArgument(
+        plain, known_dtypes(dtypes), named_sizes(shape), contiguous=contiguous, others=tuple(others), runs=runs
+    )
 
 
 def option(*choices: Scalar) -> OptionArgument:

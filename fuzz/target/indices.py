@@ -15,6 +15,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, recipe
 from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
+from fuzz.target.shapes import Dim, Sizes
 
 DTYPES = ("int64", "int32")
 MAX_BOUND = 1 << 31
@@ -45,7 +46,7 @@ class IndexArgument(TensorArgument):
 
     @property
     def expressions(self) -> tuple[str, ...]:
-        return (*self.shape, self.below)
+        return (*super().expressions, self.below)
 
     def legal_sentinel(self, options: Mapping[str, Scalar]) -> int | None:
         """The sentinel that is legal under these options, or None."""
@@ -72,7 +73,7 @@ class IndexArgument(TensorArgument):
 
 
 def indices(
-    *shape: Expression | int,
+    *shape: Dim | Sizes,
     below: Expression | int,
     sentinel: int | str | None = None,
     dtypes: Iterable[str] = DTYPES,
@@ -89,7 +90,10 @@ def indices(
         raise TargetError(f"indices(below={below}): no index is legal")
     text = below.text if isinstance(below, Expression) else str(below)
     sizes = (*plain.sizes, *((below,) if isinstance(below, Size) else ()))
-    return IndexArgument(plain.shape, plain.dtypes, sizes, text, sentinel, contiguous=contiguous)
+    return IndexArgument(
+        plain.shape, plain.dtypes, sizes, text, sentinel,
+        contiguous=contiguous, others=plain.others, runs=plain.runs,
+    )  # fmt: skip
 
 
 def check_integers(kind: str, dtypes: Iterable[str]) -> None:

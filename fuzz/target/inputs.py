@@ -6,6 +6,7 @@ PyTorch is not imported here: a tensor is known by its methods.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
 from fuzz.model.recipes import exact, recipe
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
+from fuzz.target.shapes import Shape, fitting
 from fuzz.target.spec import Target
 
 MAX_SEARCHED = 1 << 16
@@ -51,16 +53,21 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
             raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
     try:
         described = {key: _describe(value) for key, value in given.items() if key in tensors and value is not None}
-        dims = _find_dims(target, given, {key: (tensors[key], one["values"]) for key, one in described.items()})
+        ranks = _find_ranks(target, [(tensors[key], one["values"].ndim) for key, one in described.items()])
+        shaped = [(_shapes(tensors[key], one["values"].ndim, ranks), one["values"]) for key, one in described.items()]
+        dims = _find_dims(target, given, shaped)
         options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
         made = {}
         for key, declared in tensors.items():
             if key in described:
+                shapes = _shapes(declared, described[key]["values"].ndim, ranks)
+                exact_ones = [one for one in shapes if resolve(one, dims) == described[key]["values"].shape]
+                declared = replace(declared, shape=(exact_ones or shapes)[0])
                 made[key] = _make_argument(key, declared, dims, described[key], strict=strict)
             elif strict and not declared.optional and key not in cotangents:
                 raise TargetError(f"{key} is missing")
             elif not declared.optional:
-                made[key] = _plain_argument(declared)
+                made[key] = _plain_argument(declared, fitting(declared.shapes, declared.runs, ranks)[0])
     except (TargetError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise TargetError(f"{where}: {one_line(error)}") from None
     gradients = {key: made[f"grad_{key}"] for key in target.cotangents}
@@ -83,15 +90,31 @@ def _describe(value: Any) -> dict[str, Any]:
     return {"values": (plain.double() if value.is_floating_point() else plain).numpy(), "dtype": name, "layout": layout}
 
 
-def _find_dims(target: Target, given: Given, shaped: Mapping[str, tuple[TensorArgument, Any]]) -> dict[str, int]:
+def _find_ranks(target: Target, given: Sequence[tuple[TensorArgument, int]]) -> dict[str, int]:
+    """How many dims each run of dims has in tensors of these ranks."""
+    ranks = {name: run.least for name, run in target.runs.items()}
+    for declared, rank in given:
+        shape = next((one for one in declared.shapes if len(one) == rank), declared.shape)
+        ranks |= {run.name: run.rank_in(shape) for run in declared.runs}
+    return ranks
+
+
+def _shapes(declared: TensorArgument, rank: int, ranks: Mapping[str, int]) -> list[Shape]:
+    """The shapes that a given tensor of a rank may have; all that are declared at these ranks where none has it."""
+    found = fitting(declared.shapes, declared.runs, ranks)
+    return [shape for shape in found if len(shape) == rank] or found
+
+
+def _find_dims(target: Target, given: Given, shaped: Sequence[tuple[list[Shape], Any]]) -> dict[str, int]:
     """The sizes: given, or those with which every tensor has its shape. TargetError where there are none."""
     known = {dim.name: int(given[dim.name]) for dim in target.sizes if dim.name in given}
     known |= {dim: int(given[key]) for key, dim in target.passed_sizes.items() if key in given}
     pairs = [
-        (text, size)
-        for declared, values in shaped.values()
-        if len(declared.shape) == values.ndim
-        for text, size in zip(declared.shape, values.shape, strict=True)
+        (texts[0], size)
+        for shapes, values in shaped
+        if len(shapes[0]) == values.ndim
+        for *texts, size in zip(*shapes, values.shape, strict=True)
+        if size > 1 or len(set(texts)) == 1
     ]
     for one in pairs:
         if one[0].isidentifier():
@@ -132,7 +155,7 @@ def _make_argument(
     return Argument(declared.shape, dtype, exact(np.asarray(to_bits(numbers, kind)).reshape(-1), kind), layout)
 
 
-def _plain_argument(declared: TensorArgument) -> Argument:
+def _plain_argument(declared: TensorArgument, shape: Shape) -> Argument:
     """Ones, or indices 0, in the plain dtype."""
     dtype = declared.dtypes[0]
-    return Argument(declared.shape, dtype, recipe("ones" if named_dtype(dtype).is_float else "zeros"))
+    return Argument(shape, dtype, recipe("ones" if named_dtype(dtype).is_float else "zeros"))

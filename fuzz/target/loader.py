@@ -186,9 +186,10 @@ def check_fits(case: Case, target: Target, path: Path) -> None:
                 texts = [", ".join(sorted(each)) or "none" for each in (names, expected)]
                 raise CorpusError(f"{path}: its {kind} are {texts[0]}; those of target {target.name!r} are {texts[1]}")
         for name, value in call.arguments.items():
-            rank = len(target.tensors[name].shape)
-            if len(value.shape) != rank:
-                raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {rank}")
+            ranks = dict.fromkeys(len(shape) for shape in target.tensors[name].shapes)
+            if len(value.shape) not in ranks:
+                wanted = " or ".join(map(str, ranks))
+                raise CorpusError(f"{path}: argument {name!r} has {len(value.shape)} dims, not {wanted}")
 
 
 def find_target(name: str, near: Path, text: str = "") -> tuple[str, Target]:

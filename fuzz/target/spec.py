@@ -14,6 +14,7 @@ from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes
 from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
+from fuzz.target.shapes import Sizes
 
 Launcher = Callable[..., Mapping[str, Any]]
 FLOATS = ("float32", "bfloat16", "float16")
@@ -74,6 +75,12 @@ class Target:
     def differentiable(self) -> bool:
         """Whether the kernel is an autograd function whose gradients are compared as well."""
         return bool(self.cotangents)
+
+    @property
+    def runs(self) -> dict[str, Sizes]:
+        """The runs of dims whose number varies, by name."""
+        declared = (*self.tensors.values(), *self.cotangents.values())
+        return {run.name: run for value in declared for run in value.runs}
 
     @property
     def batch_dim(self) -> str | None:
@@ -153,6 +160,15 @@ class Target:
     def __call__(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:
         """Calls the launcher, as if it had not been decorated."""
         return self.launcher(*args, **kwargs)
+
+
+def ranks_of(call: Call, target: Target) -> dict[str, int]:
+    """How many dims each run of dims has in a call; the fewest where no tensor has the run."""
+    declared = {**target.tensors, **{f"grad {name}": value for name, value in target.cotangents.items()}}
+    ranks = {name: run.least for name, run in target.runs.items()}
+    for name, value in call.tensors.items():
+        ranks |= {run.name: run.rank_in(value.shape) for run in declared[name].runs}
+    return ranks
 
 
 def declare(

@@ -26,9 +26,11 @@ from fuzz.search.engines.mutations import MUTATIONS, MutationContext, mutate
 from fuzz.shrink.passes import COARSE, FINE
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.arguments import TensorArgument, size, tensor
+from fuzz.target.inputs import given_case
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import check_fits, load
 from fuzz.target.prefix_sums import prefix_sums
+from fuzz.target.shapes import sizes
 from fuzz.target.spec import Target, declare
 from fuzz.triage.input_classes import plans
 from fuzz.worker.protocol import Examine, WorkerConfig
@@ -36,6 +38,7 @@ from fuzz.worker.protocol import Examine, WorkerConfig
 DOCS = Path(__file__).parents[2] / "docs" / "targets.md"
 BLOCKS = re.findall(r"^```python\n(import torch\n.*?)^```", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 EXAMPLES = {re.findall(r"^def (\w+)\(", block, re.MULTILINE)[-1]: block for block in BLOCKS}
+TENSORS = ("x", "residual", "gate", "bias")
 SAMPLED = ("layout", "invariance", "autograd", "deterministic", "rejects")
 
 
@@ -62,7 +65,7 @@ def test_cases_of_an_example_of_the_documents_are_right_and_legal(name: str, tmp
         assert make_legal(case, target) is case
         check_fits(case, target, tmp_path)
         assert codec.loads(codec.dumps(Entry(case)).encode()).case.key == case.key
-        if case.elements() < 1 << 12 and number % 3 == 0:
+        if case.elements() < 1 << 12 and number % 6 == 0:
             report = handle(Examine(case, SAMPLED))
             assert report.findings == () and not report.rejected, report  # type: ignore[union-attr]
 
@@ -118,6 +121,45 @@ def test_prefix_sums_that_cannot_be_are_named(declared: Callable[[Size], TensorA
     N = size("N", 1, 8)
     with pytest.raises(TargetError, match=message):
         declare(lambda x: {"y": x}, name="t", x=declared(N), dims=(N,))
+
+
+def test_ranks_vary_and_dims_are_1_or_full(tmp_path: Path) -> None:
+    target = example("gated_bias", tmp_path)
+    shapes = {
+        name: {call.arguments[name].shape for case in drawn(target, 60) for call in case.calls} for name in TENSORS
+    }
+    runs = {("M", "N"), ("B0", "M", "N"), ("B0", "B1", "M", "N")}
+    assert shapes["x"] == shapes["residual"] == runs and shapes["bias"] == {("M", "N"), ("N",), ()}
+    assert shapes["gate"] == {("M", "N"), ("1", "N"), ("M", "1"), ("1", "1")}
+    for case in drawn(target, 60):
+        alike = {case.last.tensors[name].shape for name in ("x", "residual", "grad y")}
+        assert len(alike) == 1, "tensors of a call have as many dims of a run"
+    least = shrunk(target, lambda case: len(case.last.arguments["x"].shape) > 2)
+    assert [value.shape for value in least.last.arguments.values()] == [("B0", "M", "N")] * 2 + [("1", "1"), ()]
+    least = shrunk(target, lambda case: case.last.arguments["gate"].shape[0] == "M" and case.last.dims["M"] > 1)
+    assert [value.shape for value in least.last.arguments.values()] == [("M", "N")] * 2 + [("M", "1"), ()]
+
+
+def test_a_given_tensor_has_the_shape_that_fits_it(tmp_path: Path) -> None:
+    target = example("gated_bias", tmp_path)
+    x = np.ones((5, 1, 3), np.float32)
+    call = given_case(target, [dict(x=x, residual=x, gate=np.ones((1, 1), np.float32), bias=x[0, 0])]).last
+    assert call.dims == {"B0": 5, "B1": 1, "M": 1, "N": 3}
+    assert call.arguments["gate"].shape in (("M", "1"), ("1", "1")) and call.arguments["bias"].shape == ("N",)
+    assert call.cotangents["y"].shape == ("B0", "M", "N")
+    with pytest.raises(TargetError, match=r"bias has the shape \(2,\), where \(3,\) is due"):
+        given_case(target, [dict(x=x, residual=x, gate=x[0], bias=x[0, 0, :2])])
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: tensor(size("N", 1, 8) | 2), "a dim is full or 1"),
+    (lambda: sizes("B", 2, 2), "0 <= least < most"),
+    (lambda: sizes("B", 0, 2, low=3, high=2), "no size lies between 3 and 2"),
+    (lambda: tensor(size("N", 1, 8)) | tensor(size("N", 1, 8), dtypes=("int64",)), "only the shape may be another one"),
+])  # fmt: skip
+def test_shapes_that_cannot_be_are_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        make()
 
 
 def test_an_argument_that_must_be_there_may_not_lack_in_an_entry(tmp_path: Path) -> None:

@@ -113,5 +113,5 @@ def replica_values(value: Argument, dims: Mapping[str, int], count: int, device:
 
 def call_structure(call: Call) -> object:
     """What replicas of a call have in common: everything but values."""
-    tensors = tuple((name, value.dtype, value.layout) for name, value in call.tensors.items())
+    tensors = tuple((name, value.shape, value.dtype, value.layout) for name, value in call.tensors.items())
     return tuple(call.dims.items()), tensors, tuple(call.options.items()), call.launch

@@ -18,10 +18,10 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import base_recipe, largest_tensor, with_argument, with_option, with_values
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, recipe
 from fuzz.search.engines.dictionary import Dictionary
-from fuzz.search.strategies import draw_argument, draw_layout, draw_split, draw_values
+from fuzz.search.strategies import draw_argument, draw_layout, draw_shape, draw_split, draw_values
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.legal import make_legal
-from fuzz.target.spec import Target
+from fuzz.target.spec import Target, ranks_of
 
 MAX_TENSOR = 1 << 17
 """Elements of the largest tensor that a mutation may make."""
@@ -184,7 +184,8 @@ def toggle_argument(case: Case, context: MutationContext, name: str) -> Case:
     if name in call.arguments:
         return case.with_call(len(case.calls) - 1, call.without_argument(name))
     declared, draw = target.tensors[name], context.random.randrange
-    value = draw_argument(draw, target, name, declared, call.dims, declared.dtypes[0])
+    ranks = ranks_of(call, target)
+    value = draw_argument(draw, target, name, draw_shape(draw, declared, ranks), call.dims, declared.dtypes[0])
     given = {**call.arguments, name: fit_argument(value, call.dims)}
     call = replace(call, arguments={key: given[key] for key in target.tensors if key in given})
     return case.with_call(len(case.calls) - 1, call)

@@ -9,6 +9,7 @@ from fuzz.shrink.passes.defaults import (
     plain_everything,
     plain_layouts,
     plain_options,
+    plain_shapes,
     smaller_split,
 )
 from fuzz.shrink.passes.dims import (
@@ -41,6 +42,7 @@ COARSE: tuple[Pass, ...] = (
     smallest_dims,
     smaller_dims_with_other_values,
     keep_slices,
+    plain_shapes,
     plain_layouts,
     later_layouts,
     plain_dtypes,
@@ -59,6 +61,7 @@ FINE: tuple[Pass, ...] = (
     fewer_bits,
     sorted_values,
     smallest_dims,
+    plain_shapes,
     plain_layouts,
     later_layouts,
     plain_dtypes,

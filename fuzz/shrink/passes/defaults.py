@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fuzz.model.case import Argument, Call, Case, Split
-from fuzz.model.edit import map_tensors, tensors_of, with_argument, with_dtype, with_layout, with_option
+from fuzz.model.edit import map_tensors, tensors_of, with_argument, with_dtype, with_layout, with_option, with_shape
 from fuzz.model.layout import CONTIGUOUS, Layout
-from fuzz.target.spec import Target
+from fuzz.target.shapes import fitting
+from fuzz.target.spec import Target, ranks_of
 
 
 def plain_everything(case: Case, target: Target) -> Iterator[Case]:
@@ -35,6 +36,31 @@ def fewer_arguments(case: Case, target: Target) -> Iterator[Case]:
                 without_all = without_all.with_call(index, without_all.calls[index].without_argument(name))
                 yield case.with_call(index, call.without_argument(name))
     yield without_all
+
+
+def plain_shapes(case: Case, target: Target) -> Iterator[Case]:
+    """Fewer dims of a run in all tensors of a call, then one tensor in an earlier shape of its declaration."""
+    for index, call in enumerate(case.calls):
+        ranks = ranks_of(call, target)
+        for name, run in target.runs.items():
+            for rank in range(run.least, ranks[name]):
+                yield case.with_call(index, _with_ranks(call, target, {**ranks, name: rank}))
+        for name, declared in target.tensors.items():
+            if name in call.arguments:
+                shapes = fitting(declared.shapes, declared.runs, ranks)
+                for shape in shapes:
+                    if shape != call.arguments[name].shape:
+                        yield with_argument(case, index, name, with_shape(call.arguments[name], shape, call))
+
+
+def _with_ranks(call: Call, target: Target, ranks: Mapping[str, int]) -> Call:
+    """The call with these numbers of dims of each run; a tensor has the plain shape of those."""
+    cotangents = {f"grad {name}": value for name, value in target.cotangents.items()}
+    for name, value in call.tensors.items():
+        declared = target.tensors.get(name) or cotangents[name]
+        if declared.runs:
+            call = call.with_argument(name, with_shape(value, fitting(declared.shapes, declared.runs, ranks)[0], call))
+    return call
 
 
 def plain_layouts(case: Case, target: Target) -> Iterator[Case]:
