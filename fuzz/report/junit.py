@@ -21,9 +21,7 @@ def junit(
 ) -> str:
     """The document. `agreed` maps oracles that found nothing to the cases that they examined: tests that pass.
 
-    `errors` maps the paths of entries that could not be run to the reasons.
-
-    `seconds` is the time that all of it took.
+    `errors` maps the paths of entries that could not be run to the reasons. `seconds` is the time that all of it took.
     """
     errors = errors or {}
     tests = len(items) + len(agreed or {}) + len(errors)

@@ -73,7 +73,7 @@ class CorrectRounding:
         return rounded_bounds(inputs, expected.value, CERTAIN * uncertainty, kind)
 
     def _exact(self, numbers: Numbers, count: int) -> list[float]:
-        """Exact values as `exact` gives them, up to where there is none or the time is seconds_spent."""
+        """Exact values as `exact` gives them, up to where there is none or the time is spent."""
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
         end = start + SECONDS - self.seconds_spent
         requests = (

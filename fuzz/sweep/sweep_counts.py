@@ -22,7 +22,7 @@ OVER = (1, 10, 100, 1000)
 """Errors in units in the last place, beyond each of which values are counted."""
 SYMPTOM_NAMES = ACCURACY.symptoms[:3]
 WORST = 4
-"""WrongValue values kept of each region and symptom, the worst ones."""
+"""Wrong values kept of each region and symptom, the worst ones."""
 BINS = 1024
 NEAR = 8.0
 """The near view of the plot goes from -NEAR to NEAR."""
