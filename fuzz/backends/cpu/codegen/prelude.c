@@ -123,6 +123,11 @@ INLINE f32 round_tf32(f32 x) {
     u32 u = bits_f32(x);
     return (u & 0x7f800000u) == 0x7f800000u ? x : f32_bits((u + 0x1000u) & 0xffffe000u);
 }
+/* A float as the sum of its nearest bfloat16 (part 0), that of the rest, and that of the rest of these. */
+INLINE f32 bf16_part(f32 x, int part) {
+    const f32 first = round_bf16(x), second = round_bf16(x - first);
+    return part == 0 ? first : part == 1 ? second : round_bf16(x - first - second);
+}
 /* Rounded to odd: a second rounding to 16 bits then equals one rounding. */
 INLINE f32 odd_f32(f64 x) {
     f32 y = (f32)x;
@@ -166,6 +171,27 @@ INLINE f32 f8E4M3FN_bits(u8 h) {
         return a > 0x7f800000u ? name##_bits(0x7f) : f32_bits(sign | (y < least ? small : normal)); \
     }
 ROUND_8(f8E4M3FN, 20, 0x3c800000u, 0x1p14f, 0x43e00000u) ROUND_8(f8E5M2, 21, 0x38800000u, 0x1p7f, 0x47600000u)
+/* As f8E4M3FN and f8E5M2 with a bias that is larger by one, without infinity and -0, whose bits are the only NaN. */
+#define UNSIGNED_ZERO_8(name, drop, bias, least, subnormals, shift, largest) \
+    INLINE u8 bits_##name(f32 x) { \
+        u32 u = bits_f32(x), a = u & 0x7fffffffu, sign = u >> 24 & 0x80u; \
+        u32 small = (u32)(i32)(fabsf(x) * subnormals), normal = (a >> drop) - ((127u - bias) << (23 - drop)); \
+        return (u8)(a > 0x7f800000u ? 0x80u : a == 0 ? 0u : sign | (a < least ? small : normal)); \
+    } \
+    INLINE f32 name##_bits(u8 h) { \
+        f32 x = f32_bits((h & 0x7fu) << drop) * f32_bits((254u - bias) << 23); \
+        return h == 0x80u ? NAN : h & 0x80u ? -x : x; \
+    } \
+    INLINE f32 round_##name(f32 x) { \
+        u32 u = bits_f32(x), a = u & 0x7fffffffu, y = a < largest ? a : largest; \
+        u32 normal = (y + (1u << (drop - 1)) - 1u + (y >> drop & 1u)) & ~((1u << drop) - 1u); \
+        u32 rest = y < least ? bits_f32(f32_bits(y) + shift - shift) : normal; \
+        return a > 0x7f800000u ? NAN : f32_bits(rest ? rest | (u & 0x80000000u) : 0); \
+    } \
+    INLINE f32 load_##name(i64 p) { return name##_bits(READ(u8, p)); } \
+    INLINE void store_##name(i64 p, f32 x) { WRITE(u8, p, bits_##name(x)); }
+UNSIGNED_ZERO_8(f8E4M3FNUZ, 20, 8u, 0x3c000000u, 1024.0f, 0x1p13f, 0x43700000u)
+UNSIGNED_ZERO_8(f8E5M2FNUZ, 21, 16u, 0x38000000u, 131072.0f, 0x1p6f, 0x47600000u)
 static const f32 e2m1_values[16] __attribute__((unused)) = {
     0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 INLINE f32 e8m0_value(i8 s) { return (u8)s == 255 ? NAN : s ? f32_bits((u32)(u8)s << 23) : 0x1p-127f; }
@@ -223,6 +249,7 @@ INLINE void store_f8E4M3FN(i64 p, f32 x) { store_i8(p, (i8)bits_f8E4M3FN(x)); }
 OUTSIDE(i1, i1, 1) OUTSIDE(i8, i8, INT8_MAX) OUTSIDE(i16, i16, INT16_MAX) OUTSIDE(i32, i32, INT32_MAX)
 OUTSIDE(i64, i64, INT64_MAX) OUTSIDE(bf16, f32, NAN) OUTSIDE(f16, f32, NAN) OUTSIDE(f32, f32, NAN)
 OUTSIDE(f64, f64, NAN) OUTSIDE(f8E5M2, f32, NAN) OUTSIDE(f8E4M3FN, f32, NAN)
+OUTSIDE(f8E5M2FNUZ, f32, NAN) OUTSIDE(f8E4M3FNUZ, f32, NAN)
 
 /* Undefined in C; here as an H200 was seen to do it (benchmarks/gpu_edges.py). Shifts by the width or more empty the value
    (or fill it with the sign); PTX has 32-bit shift amounts, so that of 64 bits the lower half counts. Division by zero,

@@ -8,7 +8,7 @@ from fuzz.backends.cpu.frontend.types import SIZES
 
 # Bits of the fraction, and the exponent of the least normal number.
 FORMATS = {"f16": (10, -14), "bf16": (7, -126), "f8E4M3FN": (3, -6), "f8E5M2": (2, -14), "f32": (23, -126)}
-FORMATS |= {"f64": (52, -1022)}
+FORMATS |= {"f64": (52, -1022), "f8E4M3FNUZ": (3, -7), "f8E5M2FNUZ": (2, -15)}
 
 
 def literal(text: str, element: str) -> str:
@@ -43,6 +43,11 @@ def from_bits(bits: int, element: str) -> float:
     sign = -1.0 if bits >> (width - 1) else 1.0
     exponent, rest = (bits & ((1 << (width - 1)) - 1)) >> fraction, bits & ((1 << fraction) - 1)
     last = (1 << (width - 1 - fraction)) - 1
+    if element.endswith("FNUZ"):
+        # The only NaN has the bits of -0; there is no infinity.
+        if bits == 0x80:
+            return math.nan
+        last = -1
     if exponent == last and element != "f8E4M3FN":
         return math.nan if rest else sign * math.inf
     if exponent == last and rest == (1 << fraction) - 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-EIGHT_BIT_FLOATS = ("f8E4M3FN", "f8E5M2")
+EIGHT_BIT_FLOATS = ("f8E4M3FN", "f8E5M2", "f8E4M3FNUZ", "f8E5M2FNUZ")
 NARROW = ("f16", "bf16", *EIGHT_BIT_FLOATS)
 FLOATS = (*NARROW, "f32", "f64")
 INTS = ("i1", "i8", "i16", "i32", "i64")

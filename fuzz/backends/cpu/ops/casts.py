@@ -6,7 +6,7 @@ from fuzz.backends.cpu.analysis import affine_rules
 from fuzz.backends.cpu.codegen.index import IndexMap, same_axes
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Op
-from fuzz.backends.cpu.frontend.types import Type
+from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type
 from fuzz.backends.cpu.ops.definition import OpDef, keywords
 from fuzz.backends.cpu.ops.elementwise import FASTMATH, OVERFLOW, elementwise, rounded
 
@@ -18,8 +18,8 @@ def extend_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str
 def round_float(op: Op, types: list[Type], type: Type, texts: list[str]) -> str:
     source, text = types[0], texts[0]
     if op.attributes.get("rounding") == "rtz" and source.size > type.size:
-        # No GPU rounds to e4m3 towards zero: Triton's own backends refuse it.
-        if type.element == "f8E4M3FN":
+        # No GPU rounds to these towards zero: Triton's own backends refuse it.
+        if type.element in EIGHT_BIT_FLOATS and type.element != "f8E5M2":
             raise UnsupportedOperation(f"{op.name} rounding = rtz from {source.element} to {type.element}")
         text = f"cut_f32({text})" if source.element == "f64" else text
         return f"cut_{type.element}({text})" if type.is_narrow else text

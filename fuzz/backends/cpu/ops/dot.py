@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from fuzz.backends.cpu.codegen.index import current_index
 from fuzz.backends.cpu.codegen.lower import Lowering
@@ -12,9 +12,13 @@ from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type
 from fuzz.backends.cpu.ops.definition import OpDef
 
+PRODUCTS = {"bf16x3": [(1, 0), (0, 1)], "bf16x6": [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1)]}
+"""The products of parts of both operands, but that of the largest."""
+
 
 def dot(lowering: Lowering, op: Op) -> None:
-    """float32 operands are read as the kernel asks: `ieee` as they are, `tf32` (Triton's default) and `tf32x3` cut."""
+    """float32 operands are read as the kernel asks: `ieee` as they are, `tf32` (Triton's default) and `tf32x3` cut,
+    `bf16x3` and `bf16x6` as sums of bfloat16."""
     first, second, initial = lowering.operands(op)
     check_types(first.type, second.type, op.result.type)
     precision = op.attributes.get("inputPrecision")
@@ -22,8 +26,10 @@ def dot(lowering: Lowering, op: Op) -> None:
         accumulate(lowering, op, first, second, initial)
     elif precision == "tf32":
         accumulate(lowering, op, cut_operand(first), cut_operand(second), initial)
-    else:
+    elif precision == "tf32x3":
         three_products(lowering, op, first, second, initial)
+    else:
+        products_of_parts(lowering, op, PRODUCTS[str(precision)], [first, second], initial)
 
 
 def check_types(first: Type, second: Type, result: Type) -> None:
@@ -46,6 +52,30 @@ def three_products(lowering: Lowering, op: Op, first: Operand, second: Operand, 
     rests = [map_elements(side, lambda text: f"cut_tf32({text} - round_tf32({text}))") for side in (left, right)]
     low = accumulate(lowering, op, rests[0], parts[1], Uniform(op.result.type, "0"))
     low = accumulate(lowering, op, parts[0], rests[1], low)
+    add_last_product(lowering, op, parts, low, initial, result)
+
+
+def products_of_parts(
+    lowering: Lowering, op: Op, products: Sequence[tuple[int, int]], operands: list[Operand], initial: Operand
+) -> None:
+    """Each operand is a sum of up to three bfloat16; the pairs in `products` are multiplied, smallest first."""
+    left, right = lowering.materialise(operands[0], "left"), lowering.materialise(operands[1], "right")
+    result = lowering.array(op.result.type, op.result.name)
+    low: Operand = Uniform(op.result.type, "0")
+    for first, second in products:
+        low = accumulate(lowering, op, bfloat16_part(left, first), bfloat16_part(right, second), low)
+    add_last_product(lowering, op, [bfloat16_part(left, 0), bfloat16_part(right, 0)], low, initial, result)
+
+
+def bfloat16_part(operand: Operand, number: int) -> Operand:
+    """The part of a float32 with that number: the nearest bfloat16 of what is left after those before it."""
+    return map_elements(operand, lambda text: f"bf16_part({text}, {number})")
+
+
+def add_last_product(
+    lowering: Lowering, op: Op, parts: list[Operand], low: Operand, initial: Operand, result: Lane
+) -> None:
+    """Adds the product of the large parts to the sum of small products, where NaN becomes 0, then the accumulator."""
     known = map_elements(low, lambda text: f"({text} == {text} ? {text} : 0.0f)")
     high = accumulate(lowering, op, parts[0], parts[1], known)
     here = current_index(result.type.shape)
@@ -95,5 +125,5 @@ def product(left: Lane, right: Lane, total: Lane) -> list[str]:
 
 OPERATIONS = (
     OpDef("tt.dot", [3], dot,
-          attributes={"inputPrecision": ("ieee", "tf32", "tf32x3"), "maxNumImpreciseAcc": None}),
+          attributes={"inputPrecision": ("ieee", "tf32", "tf32x3", *PRODUCTS), "maxNumImpreciseAcc": None}),
 )  # fmt: skip

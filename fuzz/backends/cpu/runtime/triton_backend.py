@@ -16,6 +16,7 @@ from fuzz.backends.cpu.instruments import PLAIN
 from fuzz.backends.cpu.runtime.compiler import source_hash
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
+from fuzz.backends.triton_host.custom_floats import convert_fp8e4b15
 from fuzz.backends.triton_host.identity import PretendedTarget
 
 TARGET = GPUTarget("cpu", platform.machine(), 1)
@@ -44,10 +45,10 @@ class CPUOptions:
     debug: bool = False
     arch: str | None = None
     ir_override: str | None = None
-    supported_fp8_dtypes: tuple[str, ...] = ("fp8e5", "fp8e4nv")
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
     deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
     default_dot_input_precision: str = "tf32"
-    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3")
+    allowed_dot_input_precisions: tuple[str, ...] = ("ieee", "tf32", "tf32x3", "bf16x3", "bf16x6")
     max_num_imprecise_acc_default: int = 0
     enable_fp_fusion: bool = False
     enable_reflect_ftz: bool = False
@@ -105,7 +106,7 @@ class CPUCompiler(BaseBackend):  # type: ignore[misc]
         return metadata
 
     def get_codegen_implementation(self, options: CPUOptions) -> dict[str, Any]:
-        return {"min_dot_size": lambda left, right: (1, 1, 1)}
+        return {"min_dot_size": lambda left, right: (1, 1, 1), "convert_custom_types": convert_fp8e4b15}
 
     def get_module_map(self) -> dict[str, ModuleType]:
         from triton.language.extra.cuda import libdevice

@@ -222,3 +222,57 @@ def test_a_scale_of_255_is_nan():
     sizes = dict(M=16, N=16, K=64, KX=64, KY=64)
     scaled[(1,)](x, xs, y.T.contiguous(), xs, out, LEFT="e4m3", RIGHT="bf16", WITH=False, **sizes)
     assert bool(out[3].isnan().all()) and int(out.isnan().sum()) == 16
+
+
+UNSIGNED_ZERO = [torch.float8_e4m3fnuz, torch.float8_e5m2fnuz]
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED_ZERO)
+@pytest.mark.parametrize("wider", WIDER)
+def test_types_without_negative_zero_widen_exactly_and_come_back(dtype, wider):
+    out, back = torch.empty(256, dtype=wider), torch.empty(256, dtype=dtype)
+    cast[(1,)](ALL.view(dtype), out, B=256)
+    want = ALL.view(dtype).to(torch.float32).to(wider)
+    assert torch.equal(out.nan_to_num(), want.nan_to_num()) and torch.equal(out.isnan(), want.isnan())
+    cast[(1,)](out, back, B=256)
+    assert torch.equal(back.view(torch.uint8), ALL)
+
+
+@pytest.mark.parametrize("dtype", UNSIGNED_ZERO)
+def test_types_without_negative_zero_round_once_and_saturate(dtype):
+    table = ALL.view(dtype).double()[:128]
+    x = torch.cat([floats(torch.float32, 1 << 12, 3), ((table[1:] + table[:-1]) / 2).float(), torch.tensor([0.0])])
+    x = torch.cat([x, -x])[:8192]
+    out = torch.empty(x.shape, dtype=dtype)
+    cast[(x.numel() // 128,)](x, out, B=128)
+    a = x.double().abs().nan_to_num(0.0).clamp(max=float(table[-1]))
+    above = torch.searchsorted(table, a).clamp(1, 127)
+    low, high = table[above - 1], table[above]
+    up = (a - low > high - a) | ((a - low == high - a) & (above % 2 == 0))
+    word = torch.where(up, above, above - 1)
+    word = torch.where((word > 0) & x.signbit(), word | 0x80, word)
+    assert torch.equal(out.view(torch.uint8), torch.where(x.isnan(), 0x80, word).to(torch.uint8))
+
+
+@triton.jit
+def widen_custom(x, out):
+    i = tl.arange(0, 256)
+    tl.store(out + i, tl.load(x + i).to(out.dtype.element_ty))
+
+
+@triton.jit
+def narrow_custom(x, out):
+    i = tl.arange(0, 256)
+    tl.store(out + i, tl.load(x + i).to(tl.float8e4b15))
+
+
+@pytest.mark.parametrize("wider", [torch.float16, torch.float32])
+def test_the_type_with_bias_15(wider):
+    custom = triton.reinterpret(ALL, dtype=tl.float8e4b15)
+    out, back = torch.empty(256, dtype=wider), torch.zeros(256, dtype=torch.uint8)
+    widen_custom[(1,)](custom, out)
+    words = (ALL.int() & 0x80) << 8 | (ALL.int() & 0x7F) << 7
+    assert torch.equal(out, words.to(torch.uint16).view(torch.float16).to(wider))
+    narrow_custom[(1,)](out, triton.reinterpret(back, dtype=tl.float8e4b15))
+    largest = torch.where(ALL & 0x7F == 0x7F, ALL & 0xFE, ALL)
+    assert torch.equal(back, largest)

@@ -166,3 +166,13 @@ def test_reductions_and_reverse_scans_of_two_operands_over_a_middle_axis(dtype):
     assert torch.equal(other[:64].reshape(4, 16), (-x).amax(1))
     assert torch.equal(out[64:].reshape(4, 8, 16), x.flip(1).cumsum(1).flip(1).to(dtype))
     assert torch.equal(other[64:].reshape(4, 8, 16), (-x).flip(1).cummax(1).values.flip(1))
+
+
+def test_products_of_bfloat16_parts():
+    x, y = torch.randn(32, 32), torch.randn(32, 32)
+    exact = x.double() @ y.double()
+    worst = {name: float((multiply(x, y, name) - exact).abs().max()) for name in ("tf32", "bf16x3", "bf16x6")}
+    assert worst["bf16x6"] < 1e-5 < worst["bf16x3"] < 2e-4 < worst["tf32"]
+    eye = torch.eye(32)
+    eye[0, :3] = torch.tensor([1 + 2.0**-8 + 2.0**-16, 1 + 2.0**-12, 3e38])
+    assert torch.equal(multiply(eye, torch.eye(32), "bf16x6")[0, :3], eye[0, :3])
