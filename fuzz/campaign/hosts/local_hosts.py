@@ -60,7 +60,7 @@ class HostLog:
 
 
 class Hosts(ABC):
-    """Hosts by number. One that ends, for whatever reason, is reported as HostDied; what is done to it then does nothing.
+    """Hosts by number. One that ends is reported as HostDied; what is done to it then does nothing.
 
     A host that has started sends Ready once it can take a request. `interrupt` asks it to end its slice in an orderly
     way; `kill` ends it at once. `pid` is its process on its machine, or 0.
