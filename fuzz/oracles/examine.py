@@ -43,11 +43,10 @@ from fuzz.worker.protocol import (
     WorkerConfig,
     report_outcome,
 )
+from fuzz.worker.system import POLITE
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | LastResponse | None
 Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager
-POLITE = 5
-"""How much a process that compiles for later yields to others."""
 
 
 def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:

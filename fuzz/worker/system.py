@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+POLITE = 5
+"""How much niceness a process that compiles for later adds, so that it yields to others."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 """prctl's options: the signal that a process gets when its parent ends; that orphans below it become its children."""
 

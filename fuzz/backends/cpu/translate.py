@@ -108,6 +108,9 @@ def c_size(type: Type) -> int:
 def indented(lines: list[str]) -> list[str]:
     depth, out = 1, []
     for line in lines:
+        if "{" not in line and "}" not in line:
+            out.append("    " * max(depth, 1) + line)
+            continue
         code = line if not line.startswith("/*") else ""
         opened, closed = code.count("{"), code.count("}")
         leading = len(code) - len(code.lstrip("} "))

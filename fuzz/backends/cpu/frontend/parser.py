@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
 from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
 from fuzz.backends.cpu.frontend.ir import Attribute, Block, Function, Location, Op, Value
@@ -26,6 +27,7 @@ def parse(text: str, definitions: Mapping[str, OpDef]) -> list[Function]:
     return Parser(text, definitions).module()
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_type(text: str) -> Type:
     """A scalar, pointer or tensor type."""
     if match := TENSOR.match(text):

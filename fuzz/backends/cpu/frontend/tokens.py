@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fuzz.backends.cpu.errors import MalformedIR
 
+SPACE = re.compile(r"(?:\s+|//[^\n]*)*+")
 PATTERN = re.compile(
-    r"""
-      (?P<space>\s+|//[^\n]*)
-    | (?P<value>%[\w$.-]+(?:\#\d+)?)
+    SPACE.pattern
+    + r"""
+    (?:
+      (?P<value>%[\w$.-]+(?:\#\d+)?)
     | (?P<type>tensor<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|!tt\.ptr<(?:[^<>]|<(?:[^<>]|<[^<>]*>)*>)*>|![\w.]+(?:<[^>]*>+)?)
     | (?P<block>\^\w+)
     | (?P<symbol>@(?:"[^"]*"|[\w$.-]+))
@@ -20,6 +22,8 @@ PATTERN = re.compile(
     | (?P<string>"(?:[^"\\]|\\.)*")
     | (?P<word>[A-Za-z_][\w.$]*)
     | (?P<punctuation>[()<>{}\[\]:,=*?|+])
+    | (?P<end>\Z)
+    )
     """,
     re.VERBOSE,
 )
@@ -43,8 +47,9 @@ def parse_number(text: str) -> int | float:
     return float(text) if is_decimal else parse_integer(text)
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
+    """A piece of the text, with the offsets of its start and end there."""
+
     kind: str
     text: str
     start: int
@@ -60,16 +65,21 @@ class Tokens:
         self.position = 0
 
     def split(self) -> list[Token]:
-        tokens, at = [], 0
-        while at < len(self.text):
+        tokens: list[Token] = []
+        at, kind = 0, ""
+        while kind != "end":
             match = PATTERN.match(self.text, at)
             if match is None:
-                raise MalformedIR(f"unknown character in TTIR: {self.line_at(at)!r}")
-            if match.lastgroup != "space":
-                tokens.append(Token(str(match.lastgroup), match[0], at, match.end()))
-            at = match.end()
-        tokens.append(Token("end", "", at, at))
+                raise MalformedIR(f"unknown character in TTIR: {self.line_at(self.skip_space(at))!r}")
+            kind = match.lastgroup or ""
+            start, at = match.span(kind)
+            tokens.append(Token(kind, match[kind], start, at))
         return tokens
+
+    def skip_space(self, offset: int) -> int:
+        """Where the next token starts."""
+        space = SPACE.match(self.text, offset)
+        return space.end() if space else offset
 
     def line_at(self, offset: int) -> str:
         start = self.text.rfind("\n", 0, offset) + 1
@@ -84,7 +94,7 @@ class Tokens:
         return self.all[min(self.position + ahead, len(self.all) - 1)]
 
     def take(self) -> Token:
-        token = self.next
+        token = self.all[self.position]
         if token.kind == "end":
             raise self.malformed("the text ends")
         self.position += 1
@@ -92,7 +102,8 @@ class Tokens:
 
     def accept(self, text: str) -> bool:
         """Steps over the token if it is this one."""
-        if self.next.text != text or self.next.kind == "string":
+        token = self.all[self.position]
+        if token.text != text or token.kind == "string":
             return False
         self.position += 1
         return True

@@ -16,6 +16,7 @@ from typing import IO
 from triton import knobs
 
 from fuzz.backends.cpu.runtime.compiler import TIMEOUT, build, command_line, version
+from fuzz.worker.system import POLITE
 
 FOLDER = "cpu-kernels"
 """The folder of shared objects in Triton's cache."""
@@ -54,6 +55,9 @@ class BackgroundBuild:
             command = command_line("-", self._made, len(c))
             silent = subprocess.DEVNULL
             self._process = subprocess.Popen(command, stdin=source, stdout=silent, stderr=silent)
+        with suppress(OSError):
+            # It yields to the kernels that run meanwhile; what it starts inherits this.
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, os.nice(0) + POLITE)
         self._end = time.monotonic() + TIMEOUT
         atexit.register(self.stop)
 

