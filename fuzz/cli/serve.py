@@ -30,6 +30,11 @@ def serve(
     targets: Annotated[list[Path] | None, typer.Option(help="A folder of targets; may be repeated.")] = None,
     store: Annotated[str, typer.Option(help="sqlite:///FILE or postgresql://HOST/NAME.")] = "",
     backend: PlotBackendName = "auto",
+    judge: Annotated[bool, typer.Option("--judge", help="Judge the solutions that are sent, which runs them.")] = False,
+    judge_files: Annotated[
+        list[Path] | None, typer.Option(help="A folder whose problems and solutions may be named; may be repeated.")
+    ] = None,
+    judge_workers: Annotated[int, typer.Option(help="How many solutions are judged at once.")] = 1,
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
     require_service_packages("fastapi", "jinja2", "prometheus_client", "uvicorn", what="fuzz serve needs")
@@ -43,7 +48,7 @@ def serve(
     settings = Settings(
         store or (content.store if content else URL),
         tuple(corpus or [Path(content.corpus) if content else CORPUS]),
-        config_paths, tuple(targets or ()), host, port, token, backend,
+        config_paths, tuple(targets or ()), host, port, token, backend, judge, tuple(judge_files or ()), judge_workers,
     )  # fmt: skip
 
     return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}"))

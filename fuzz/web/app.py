@@ -26,13 +26,14 @@ from starlette.requests import ClientDisconnect
 
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError, StoreError, one_line
-from fuzz.web import api
+from fuzz.web import api, judge_api
 from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, client_address, equal_secrets, session_cookie
 from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.events import MAX_STREAMS, stream
+from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.metrics import metrics
-from fuzz.web.pages import routes
+from fuzz.web.pages import judge_routes, routes
 from fuzz.web.pages.render import csp_hash, read_static, render
 from fuzz.web.plots.client import PlotCache
 from fuzz.web.plots.protocol import PlotConfig
@@ -66,10 +67,14 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     processes = CampaignProcesses(settings.configs, settings.store)
     index = CorpusIndex(lambda: (*settings.corpora, *processes.corpus_folders()))
     plots = PlotCache(PlotConfig(settings.backend, target_folders=settings.targets))
-    app.state.fuzz = Service(settings, Store(settings.store), index, plots, processes)
+    store = Store(settings.store)
+    queue = JudgeQueue(store, settings.judge_workers)
+    app.state.fuzz = Service(settings, store, index, plots, processes, queue)
     app.state.ending = threading.Event()
     app.include_router(api.router)
+    app.include_router(judge_api.router)
     app.include_router(routes.router)
+    app.include_router(judge_routes.router)
     add_streams(app)
     add_login(app)
     add_error_handlers(app)
@@ -83,8 +88,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Rebuilds the store's findings from the corpus, which is their truth, and closes everything at the end."""
     service: Service = app.state.fuzz
     await run_in_threadpool(api.rebuild_findings, service)
+    if service.settings.judge:
+        service.judge_queue.start()
     yield
     app.state.ending.set()
+    await run_in_threadpool(service.judge_queue.close)
     service.processes.close()
     service.store.close()
 

@@ -27,6 +27,8 @@ COOKIE = "fuzz_session"
 LOGIN = "/login"
 LARGEST = 1 << 16
 """Bytes of a request's body."""
+LARGEST_OF = {"/api/judge": 1 << 22}
+"""Bytes of the body of requests that carry files."""
 BODY_SECONDS = 20.0
 """Seconds in which a request's body must have come."""
 OWN_SITES = ("same-origin", "none")
@@ -72,7 +74,7 @@ class AuthMiddleware:
             headers = Headers(scope=scope)
             refusal = self.check(scope["method"], scope["path"], headers, client_address(scope))
             app = refusal_response(scope["method"], headers, *refusal) if refusal else self.app
-            await app(scope, limit_body(receive), add_security_headers(send))
+            await app(scope, limit_body(receive, largest_body(scope["path"])), add_security_headers(send))
 
     def check(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
         """Why a request is refused; None where it is answered."""
@@ -82,8 +84,8 @@ class AuthMiddleware:
             return refusal
         if headers.get("sec-fetch-site", "none") not in OWN_SITES and headers.get("sec-fetch-mode") != "navigate":
             return 403, "pages of other sites may link here, and nothing else"
-        if not content_length(headers) <= LARGEST:
-            return 413, f"a body has at most {LARGEST} bytes"
+        if not content_length(headers) <= largest_body(path):
+            return 413, f"a body has at most {largest_body(path)} bytes"
         return None if method in SAFE_METHODS else check_origin(headers, form=path == LOGIN)
 
     def check_token(self, method: str, path: str, headers: Headers, address: str) -> Refusal | None:
@@ -112,9 +114,14 @@ def bearer_token(headers: Headers) -> str:
     return given.strip() if scheme.lower() == "bearer" else ""
 
 
-def limit_body(receive: Receive) -> Receive:
-    """Receives a body of at most LARGEST bytes within BODY_SECONDS, whatever is said of it; one that is longer ends."""
-    left, complete, until = LARGEST, False, asyncio.get_running_loop().time() + BODY_SECONDS
+def largest_body(path: str) -> int:
+    """Bytes that the body of a request to this path may have."""
+    return LARGEST_OF.get(path, LARGEST)
+
+
+def limit_body(receive: Receive, largest: int) -> Receive:
+    """Receives a body of at most so many bytes within BODY_SECONDS, whatever is said of it; one that is longer ends."""
+    left, complete, until = largest, False, asyncio.get_running_loop().time() + BODY_SECONDS
 
     async def receive_limited() -> Message:
         nonlocal left, complete

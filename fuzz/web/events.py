@@ -23,12 +23,13 @@ KEEPALIVE = 15
 
 
 def snapshot(service: Service) -> dict[str, Any]:
-    """What pages show, in short: campaigns, and the newest findings by key."""
+    """What pages show, in short: campaigns, the newest findings by key, and how many submissions are in which state."""
     overview, processes = service.overview(), service.processes
     campaigns = [asdict(campaign) for campaign in service.campaigns()[:50]]
     latest = [[finding.id, finding.target, finding.hits] for finding in overview.latest]
     return {"campaigns": campaigns, "findings": overview.findings, "latest": latest,
-            "working": processes.running(), "last_words": sorted(processes.error_logs())}  # fmt: skip
+            "submissions": overview.submissions, "working": processes.running(),
+            "last_words": sorted(processes.error_logs())}  # fmt: skip
 
 
 async def stream(request: Request, service: Service) -> AsyncIterator[str]:

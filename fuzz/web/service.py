@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fuzz.campaign.store import Campaign, Finding, JobTotals, Store
 from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
+from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.plots.client import PlotCache
 from fuzz.web.settings import Settings
 
@@ -48,7 +49,7 @@ class CampaignSummary:
 
 @dataclass(frozen=True)
 class Overview:
-    """What the store holds of all campaigns, at one version of it. `totals` and `counts` are by campaign."""
+    """What the store holds, at one version of it. `totals` and `counts` are by campaign, `submissions` by state."""
 
     version: str
     campaigns: tuple[Campaign, ...]
@@ -56,6 +57,7 @@ class Overview:
     counts: dict[int, int]
     findings: int
     latest: tuple[Finding, ...]
+    submissions: dict[str, int]
 
 
 @dataclass
@@ -65,6 +67,7 @@ class Service:
     corpus_index: CorpusIndex
     plot_cache: PlotCache
     processes: CampaignProcesses
+    judge_queue: JudgeQueue
     _overview: Overview | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -77,6 +80,7 @@ class Service:
                 self._overview = Overview(
                     version, tuple(self.store.campaigns()), self.store.job_totals(), self.store.count_by_campaign(),
                     self.store.count_findings(), tuple(self.store.findings(limit=LATEST)),
+                    self.store.count_submissions(),
                 )  # fmt: skip
             return self._overview
 

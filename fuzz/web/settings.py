@@ -15,7 +15,10 @@ MIN_TOKEN_LENGTH = 16
 
 @dataclass(frozen=True)
 class Settings:
-    """`corpora` are folders of entries, `configs` folders of campaign files or such files, `targets` users' targets."""
+    """`corpora` are folders of entries, `configs` folders of campaign files or such files, `targets` users' targets.
+
+    With `judge` solutions that are sent are judged, so many at once; files that lie in `judge_files` may be named.
+    """
 
     store: str
     corpora: tuple[Path, ...]
@@ -25,6 +28,9 @@ class Settings:
     port: int = 8327
     token: str = ""
     backend: str = "auto"
+    judge: bool = False
+    judge_files: tuple[Path, ...] = ()
+    judge_workers: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 1 << 16:
@@ -35,6 +41,13 @@ class Settings:
             len(self.token) < MIN_TOKEN_LENGTH or not self.token.isascii() or not self.token.isprintable()
         ):
             raise UsageError(f"a token has at least {MIN_TOKEN_LENGTH} printable ASCII characters")
+        if self.judge and not self.token:
+            raise UsageError("--judge runs code that others send: give --token or set FUZZ_TOKEN")
+        if self.judge_workers < 1:
+            raise UsageError(f"--judge-workers must be at least 1, not {self.judge_workers}")
+        for folder in self.judge_files:
+            if not folder.is_dir():
+                raise UsageError(f"--judge-files {folder} is no folder")
         for folder in self.targets:
             if not folder.is_dir():
                 raise UsageError(f"--targets {folder} is no folder")

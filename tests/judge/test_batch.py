@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from commands import fuzz
+from judge_stub import make_stub
 
 from fuzz.errors import UsageError
-from fuzz.judge.batch.host import JudgeHost, Stopped
+from fuzz.judge.batch.host import Stopped
 from fuzz.judge.batch.listing import list_folder
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
@@ -21,28 +22,6 @@ from fuzz.judge.score import CRASHED, OUT_OF_TIME, UNREADABLE
 from tests.judge.problems import RELU, as_solution
 
 OPTIONS = JudgeOptions("kernelbench", "cpu", 0.0)
-STUB = """
-import json, os, sys, time
-from multiprocessing.connection import Connection
-pipe = Connection(int(sys.argv[1]))
-while True:
-    try:
-        task = json.loads(pipe.recv_bytes())
-    except EOFError:
-        break
-    text = open(task["solution"]).read()
-    if text == "ends":
-        os._exit(3)
-    if text == "hangs":
-        time.sleep(600)
-    found = {"verdict": text, "reason": "", "severity": None, "score": 1.0, "codes": [], "seconds": 0.1}
-    pipe.send_bytes(json.dumps(found).encode())
-"""
-"""A host that says what it reads in the solution's file."""
-
-
-def make_stub(further_seconds: float = 600.0) -> JudgeHost:
-    return JudgeHost((sys.executable, "-c", STUB), further_seconds)
 
 
 def make_tasks(folder: Path, *texts: str) -> list[JudgeTask]:

@@ -363,9 +363,9 @@ def test_open_pages_share_one_reading_of_the_store_and_of_each_campaign_file(
         store.save_campaign(replace(made, state="stopped"))
     listen(store.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     first = events.snapshot(service)
-    assert (sum("SELECT" in text for text in statements), len(parsed)) == (5, 3)
+    assert (sum("SELECT" in text for text in statements), len(parsed)) == (6, 3)
     assert [events.snapshot(service) for _ in range(50)] == [first] * 50
-    assert (sum("SELECT" in text for text in statements), len(parsed)) == (5, 3)
+    assert (sum("SELECT" in text for text in statements), len(parsed)) == (6, 3)
     assert [one["resumable"] for one in first["campaigns"]] == [True] + [False] * 20
     store.save_campaign(replace(campaign, cases=1300))
     assert events.snapshot(service)["campaigns"][-1]["cases"] == 1300

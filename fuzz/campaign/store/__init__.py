@@ -4,7 +4,7 @@
 """
 
 from fuzz.campaign.store.rebuild import finding_of, rebuild
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic
+from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic, Submission
 from fuzz.campaign.store.store import Store
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "Occurrence",
     "Statistic",
     "Store",
+    "Submission",
     "finding_of",
     "rebuild",
 ]

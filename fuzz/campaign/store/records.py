@@ -198,6 +198,33 @@ class FormerId:
     finding: str
 
 
+@dataclass(frozen=True)
+class Submission:
+    """A solution that the service was asked to judge. `id` is a hash of everything that is judged.
+
+    `problem` holds the problem's files by name as JSON, `solution` a text, `judgement` the judgement as JSON once there
+    is one. `state` is queued, running or judged. `owner` is the process that judges it, `updated` its last sign of
+    life, and `tries` counts those that have taken it.
+    """
+
+    id: str
+    name: str
+    format: str
+    problem: str
+    solution: str
+    backend: str
+    seconds: float
+    seed: int
+    memory: int
+    created: float
+    updated: float = 0.0
+    tries: int = 0
+    state: str = "queued"
+    owner: str = ""
+    verdict: str = ""
+    judgement: str = ""
+
+
 def check_types(record: R) -> R:
     """The record. TypeError names a field that does not have its type, as a database that was damaged may give."""
     kind: Any = type(record)

@@ -26,6 +26,7 @@ from fuzz.campaign.store.records import (
     JobTotals,
     Occurrence,
     Statistic,
+    Submission,
     check_types,
 )  # fmt: skip
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
@@ -37,13 +38,14 @@ from fuzz.campaign.store.tables import (
     JOBS,
     OCCURRENCES,
     STATISTICS,
+    SUBMISSIONS,
     TABLES,
 )
 from fuzz.errors import RefusedWrite, StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
-R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic)
+R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Submission)
 
 
 class Store:
@@ -229,6 +231,57 @@ class Store:
         where = OCCURRENCES.c.id > after, *_equal(OCCURRENCES, finding=finding, campaign=campaign)
         return self._read(Occurrence, *where, order=[OCCURRENCES.c.id], limit=limit)
 
+    # Submissions.
+
+    def add_submission(self, submission: Submission) -> Submission:
+        """The submission of that id as it is stored: the first one that came."""
+        with self._transaction() as connection:
+            _insert_new(connection, SUBMISSIONS, asdict(submission), ("id",))
+        return self.submission(submission.id) or submission
+
+    def submission(self, key: str) -> Submission | None:
+        return next(iter(self._read(Submission, SUBMISSIONS.c.id == key)), None)
+
+    def submissions(self, state: str = "", limit: int = 100, offset: int = 0) -> list[Submission]:
+        """Every submission, or those in a state, the newest first."""
+        order = [SUBMISSIONS.c.created.desc(), SUBMISSIONS.c.id]
+        return self._read(Submission, *_equal(SUBMISSIONS, state=state), order=order, limit=limit, offset=offset)
+
+    def count_submissions(self) -> dict[str, int]:
+        """How many submissions there are in each state."""
+        query = select(SUBMISSIONS.c.state, func.count()).group_by(SUBMISSIONS.c.state)
+        with self._transaction(reads=True) as connection:
+            return {state: int(count) for state, count in connection.execute(query)}
+
+    def take_submission(self, owner: str, wall: float) -> Submission | None:
+        """The submission that waits for longest, which is the owner's from now on; None where none waits."""
+        column = SUBMISSIONS.c
+        first = select(column.id).where(column.state == "queued").order_by(column.created, column.id).limit(1)
+        with self._transaction() as connection:
+            # Of several processes that take one on a server only one gets each row.
+            key = connection.execute(first.with_for_update(skip_locked=True)).scalar_one_or_none()
+            if key is not None:
+                taken = {"state": "running", "owner": owner, "updated": wall, "tries": column.tries + 1}
+                connection.execute(update(SUBMISSIONS).where(column.id == key).values(**taken))
+        return self.submission(key) if key is not None else None
+
+    def beat_submission(self, key: str, owner: str, wall: float) -> None:
+        """A sign of life of the process that judges a submission."""
+        self._change_submission(key, owner, updated=wall)
+
+    def release_submission(self, key: str, owner: str) -> None:
+        """Has a submission judged by somebody else."""
+        self._change_submission(key, owner, state="queued", owner="")
+
+    def finish_submission(self, key: str, owner: str, verdict: str, judgement: str, wall: float) -> None:
+        """Writes the judgement of a submission, unless it is somebody else's by now."""
+        self._change_submission(key, owner, state="judged", verdict=verdict, judgement=judgement, updated=wall)
+
+    def _change_submission(self, key: str, holder: str, /, **values: Any) -> None:
+        here = SUBMISSIONS.c.id == key, SUBMISSIONS.c.owner == holder, SUBMISSIONS.c.state == "running"
+        with self._transaction() as connection:
+            connection.execute(update(SUBMISSIONS).where(*here).values(**values))
+
     # How.
 
     @contextmanager
@@ -269,6 +322,12 @@ def _upsert(connection: Connection, table: Table, values: dict[str, Any], key: t
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
     changed = {name: value for name, value in values.items() if name not in key}
     connection.execute(dialect.insert(table).values(**values).on_conflict_do_update(index_elements=key, set_=changed))
+
+
+def _insert_new(connection: Connection, table: Table, values: dict[str, Any], key: tuple[str, ...]) -> None:
+    """Inserts a row where none has the same key."""
+    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
+    connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing(index_elements=key))
 
 
 def _rename(connection: Connection, old: str, new: str) -> None:

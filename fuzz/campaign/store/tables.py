@@ -7,7 +7,17 @@ from typing import Any, get_type_hints
 
 import sqlalchemy as sa
 
-from fuzz.campaign.store.records import JOB_KEY, Campaign, Finding, FormerId, Heartbeat, Job, Occurrence, Statistic
+from fuzz.campaign.store.records import (
+    JOB_KEY,
+    Campaign,
+    Finding,
+    FormerId,
+    Heartbeat,
+    Job,
+    Occurrence,
+    Statistic,
+    Submission,
+)
 
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
@@ -96,7 +106,14 @@ FORMER_IDS = _table(
     sa.Index("former_ids_by_finding", "finding"),
     key=("id",),
 )
+SUBMISSIONS = _table(
+    "submissions",
+    Submission,
+    sa.Index("submissions_by_created", "created"),
+    sa.Index("submissions_by_state", "state"),
+    key=("id",),
+)
 TABLES: dict[type, sa.Table] = {
     Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,
-    Occurrence: OCCURRENCES,
+    Occurrence: OCCURRENCES, Submission: SUBMISSIONS,
 }  # fmt: skip

@@ -16,8 +16,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-from fuzz.judge.batch.host_process import failure
-from fuzz.judge.batch.task import JudgeTask, encode_task
+from fuzz.judge.batch.task import JudgeTask, encode_task, failure
 from fuzz.judge.score import CRASHED, OUT_OF_TIME
 
 COMMAND = (sys.executable, "-P", "-m", "fuzz.judge.batch.host_process")

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.task import SCRIPT, JudgeTask, decode_task
-from fuzz.judge.judgement import UNSUPPORTED, Judgement
+from fuzz.judge.batch.task import SCRIPT, JudgeTask, decode_task, failure
+from fuzz.judge.judgement import Judgement
 from fuzz.judge.referee import JudgeOptions as RefereeOptions
 from fuzz.judge.referee import judge
 from fuzz.judge.report import judgement_json
@@ -54,12 +54,6 @@ def judge_task(task: JudgeTask) -> Judgement:
             options.memory or task.share,
         )
     )  # fmt: skip
-
-
-def failure(task: JudgeTask, reason: str, code: str) -> Mapping[str, Any]:
-    """What is said of a task that has no judgement."""
-    empty = Judgement(UNSUPPORTED, reason, task.problem, task.solution, task.options.backend)
-    return {**judgement_json(empty), "score": None, "codes": [code]}
 
 
 def main() -> None:

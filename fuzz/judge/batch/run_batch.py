@@ -13,9 +13,8 @@ from typing import Any
 
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.host import JudgeHost, Stopped
-from fuzz.judge.batch.host_process import failure
 from fuzz.judge.batch.results_file import ResultsFile
-from fuzz.judge.batch.task import JudgeTask
+from fuzz.judge.batch.task import JudgeTask, failure
 from fuzz.judge.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNSUPPORTED, WRONG
 from fuzz.judge.score import UNREADABLE
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from fuzz.errors import UsageError
 from fuzz.files import read_file
-from fuzz.judge.report import VERSION
+from fuzz.judge.judgement import UNSUPPORTED, Judgement
+from fuzz.judge.report import VERSION, judgement_json
 from fuzz.run.environment import fuzz_version, versions
 
 PACKAGE = Path(__file__).parents[2]
@@ -96,3 +97,9 @@ def encode_task(task: JudgeTask) -> bytes:
 def decode_task(data: bytes) -> JudgeTask:
     values: dict[str, Any] = json.loads(data)
     return JudgeTask(JudgeOptions(**values.pop("options")), **values)
+
+
+def failure(task: JudgeTask, reason: str, code: str) -> Mapping[str, Any]:
+    """What is said of a task that has no judgement."""
+    empty = Judgement(UNSUPPORTED, reason, task.problem, task.solution, task.options.backend)
+    return {**judgement_json(empty), "score": None, "codes": [code]}

@@ -32,8 +32,9 @@ MAX_ROWS = 500
 
 def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
     """A whole page."""
-    logged_in = bool(api.get_service(request).settings.token)
-    return HTMLResponse(render(name, fmt=formatting, here=request.url.path, logged_in=logged_in, **values))
+    settings = api.get_service(request).settings
+    common = {"fmt": formatting, "here": request.url.path, "logged_in": bool(settings.token), "judges": settings.judge}
+    return HTMLResponse(render(name, **common, **values))
 
 
 @router.get("/static/{name}")

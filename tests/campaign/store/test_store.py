@@ -18,7 +18,18 @@ from alembic.runtime.migration import MigrationContext
 from services import Postgres
 
 from fuzz import corpus
-from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store, finding_of, rebuild
+from fuzz.campaign.store import (
+    Campaign,
+    Finding,
+    Heartbeat,
+    Job,
+    Occurrence,
+    Statistic,
+    Store,
+    Submission,
+    finding_of,
+    rebuild,
+)
 from fuzz.campaign.store.schema import parse_url
 from fuzz.campaign.store.tables import metadata
 from fuzz.errors import RefusedWrite, StoreError, UsageError
@@ -333,3 +344,26 @@ def test_findings_are_filtered_by_severity(store: Store, entry: Entry, tmp_path:
     rebuild(store, tmp_path / "corpus")
     assert [(one.severity, one.input_class) for one in store.findings(severity="low")] == [("low", "extreme")]
     assert store.findings(severity="high") == [] and store.count_findings(severity="low") == 1
+
+
+def test_a_submission_is_judged_once_by_whoever_takes_it(store: Store) -> None:
+    first = Submission("a", "first", "kernelbench", "{}", "text", "cpu", 1.0, 0, 1 << 33, created=5.0)
+    second = replace(first, id="b", name="second", created=6.0)
+    assert store.add_submission(second) == second and store.add_submission(first) == first
+    assert store.add_submission(replace(first, name="again", created=9.0)) == first
+    taken = store.take_submission("me", 7.0)
+    assert taken == replace(first, state="running", owner="me", updated=7.0, tries=1)
+    store.beat_submission("a", "me", 8.0)
+    store.release_submission("a", "somebody")
+    store.finish_submission("a", "somebody", "RIGHT", "{}", 9.0)
+    still = replace(taken, updated=8.0)
+    assert store.submission("a") == still and store.submissions("running") == [still]
+    store.release_submission("a", "me")
+    again = store.take_submission("you", 10.0)
+    assert again is not None and (again.id, again.tries, again.owner) == ("a", 2, "you")
+    store.finish_submission("a", "you", "RIGHT", '{"score": 1.0}', 11.0)
+    assert store.count_submissions() == {"judged": 1, "queued": 1}
+    assert [one.id for one in store.submissions()] == ["b", "a"]
+    assert [one.id for one in store.submissions(limit=1, offset=1)] == ["a"]
+    assert store.take_submission("you", 12.0) == replace(second, state="running", owner="you", updated=12.0, tries=1)
+    assert store.take_submission("you", 13.0) is store.submission("none") is None

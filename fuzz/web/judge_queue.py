@@ -1,0 +1,161 @@
+"""Judges the submissions of the store in processes beside the service, each once, also where a service was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fuzz.campaign.store import Store, Submission
+from fuzz.errors import StoreError
+from fuzz.judge.batch.host import JudgeHost, Stopped
+from fuzz.judge.batch.task import JudgeOptions, JudgeTask, failure
+from fuzz.judge.formats import FLASHINFER
+from fuzz.judge.score import CRASHED
+from fuzz.worker.system import total_memory
+
+LOOK_SECONDS, BEAT_SECONDS = 2.0, 5.0
+"""Seconds between two looks for work, and between two signs of life of what runs."""
+MAX_SILENCE = 120.0
+"""Seconds without a sign of life after which a service on another machine has lost what it was judging."""
+IDLE_SECONDS = 60.0
+"""Seconds after which a process without work is ended: it holds PyTorch in memory."""
+MAX_TRIES = 3
+"""Services that may end while they judge a submission, before it is given up."""
+
+
+@dataclass
+class JudgeQueue:
+    """Takes submissions from the store, in as many threads as there are `workers`."""
+
+    store: Store
+    workers: int
+    make_host: Callable[[], JudgeHost] = JudgeHost
+    stopped: threading.Event = field(default_factory=threading.Event)
+    work: threading.Event = field(default_factory=threading.Event)
+    """Set where a submission has come."""
+    owner: str = field(default_factory=lambda: own_name())
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def start(self) -> None:
+        for _ in range(self.workers):
+            # A host ends with the thread that started it.
+            thread = threading.Thread(target=self._run, daemon=True)
+            self.threads.append(thread)
+            thread.start()
+
+    def close(self) -> None:
+        """Ends what runs, which waits in the store for the next service."""
+        self.stopped.set()
+        self.work.set()
+        for thread in self.threads:
+            thread.join()
+
+    def _run(self) -> None:
+        idle_since = time.monotonic()
+        with closing(self.make_host()) as host:
+            while not self.stopped.is_set():
+                try:
+                    if self._judge_next(host):
+                        idle_since = time.monotonic()
+                        continue
+                except StoreError:
+                    # The store does not answer; what was running is taken again once its service is gone.
+                    pass
+                if time.monotonic() - idle_since > IDLE_SECONDS:
+                    host.close()
+                self.work.wait(LOOK_SECONDS)
+                self.work.clear()
+
+    def _judge_next(self, host: JudgeHost) -> bool:
+        """Judges one submission; whether there was one."""
+        self.release_lost()
+        taken = self.store.take_submission(self.owner, time.time())
+        if taken is None:
+            return False
+        try:
+            judgement = self._judge(host, taken)
+        except Stopped:
+            self.store.release_submission(taken.id, self.owner)
+            return True
+        text = json.dumps(judgement)
+        self.store.finish_submission(taken.id, self.owner, judgement["verdict"], text, time.time())
+        return True
+
+    def _judge(self, host: JudgeHost, taken: Submission) -> Mapping[str, Any]:
+        with tempfile.TemporaryDirectory(prefix="fuzz-submission-") as name:
+            task = write_files(taken, Path(name), self.workers)
+            if taken.tries > MAX_TRIES:
+                judgement = failure(task, f"{MAX_TRIES} services ended while they judged it", CRASHED)
+            else:
+                judgement = host.judge(task, partial(self._beat, taken.id, [time.monotonic()]))
+            # Paths of this folder mean nothing to who has sent it.
+            told: dict[str, Any] = json.loads(json.dumps(judgement).replace(json.dumps(f"{name}/")[1:-1], ""))
+        return told
+
+    def _beat(self, key: str, last: list[float]) -> bool:
+        """Whether to stop; now and then a sign of life."""
+        if time.monotonic() - last[0] > BEAT_SECONDS:
+            last[0] = time.monotonic()
+            self.store.beat_submission(key, self.owner, time.time())
+        return self.stopped.is_set()
+
+    def release_lost(self) -> None:
+        """Has what a service was judging that is gone judged again."""
+        for submission in self.store.submissions("running"):
+            if is_lost(submission):
+                self.store.release_submission(submission.id, submission.owner)
+
+
+def write_files(submission: Submission, folder: Path, workers: int) -> JudgeTask:
+    """Writes a submission's files below a folder, and names what to judge."""
+    ending = ".json" if submission.format == FLASHINFER else ".py"
+    solution, problem = folder / "solution" / f"solution{ending}", folder / "problem"
+    # Of its own folder a solution may import.
+    solution.parent.mkdir()
+    solution.write_text(submission.solution, encoding="utf-8")
+    files: dict[str, str] = json.loads(submission.problem)
+    if "" in files:
+        problem = folder / f"problem{ending}"
+        problem.write_text(files[""], encoding="utf-8")
+    elif files:
+        problem.mkdir()
+        for name, text in files.items():
+            (problem / name).write_text(text, encoding="utf-8")
+    options = JudgeOptions(
+        submission.format, submission.backend, submission.seconds, submission.seed, submission.memory
+    )
+    share = max(total_memory() // (4 * workers), 1 << 30)
+    return JudgeTask(options, str(problem) if files else "", str(solution), share)
+
+
+def own_name() -> str:
+    """Names this process among all of all machines: its machine, its number, and when it started."""
+    return f"{socket.gethostname()} {os.getpid()} {start_ticks(os.getpid())}"
+
+
+def is_lost(submission: Submission) -> bool:
+    """Whether the process that judges a submission is gone."""
+    host, _, rest = submission.owner.partition(" ")
+    pid, _, ticks = rest.partition(" ")
+    if host != socket.gethostname():
+        return time.time() - submission.updated > MAX_SILENCE
+    return not pid.isdecimal() or start_ticks(int(pid)) != ticks
+
+
+def start_ticks(pid: int) -> str:
+    """When a process started, by the machine's clock; empty where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
