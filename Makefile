@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee FORCE
+.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries triton-tests scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -71,6 +71,18 @@ $(VENV)/.libraries: $(STAMP)
 # Bugs of real releases, found again; wheels and measurements are kept in .history.
 history: $(VENV)/.libraries
 	@$(VENV)/bin/python -m benchmarks.history $(ARGS) --write docs/history.md
+
+# Triton's own tests of its language, from SOURCE=DIR or a clone at COMMIT: make triton-tests ARGS="--sample 1500 --seed 1"
+TRITON_REPOSITORY = https://github.com/intel/intel-xpu-backend-for-triton
+triton-tests: $(VENV)/.triton-tests
+	@$(if $(SOURCE),,test -d .triton-tests/checkout || git clone -q --filter=blob:none --no-checkout $(TRITON_REPOSITORY) .triton-tests/checkout)
+	@$(if $(SOURCE),,git -C .triton-tests/checkout checkout -q $(or $(COMMIT),2a41426da6))
+	@$(VENV)/bin/python -m benchmarks.triton_tests --source "$(or $(SOURCE),.triton-tests/checkout)" --write docs/cpu-backend.md $(ARGS)
+
+# Some of these tests compare with scipy.
+$(VENV)/.triton-tests: $(STAMP)
+	@$(PIP) install scipy
+	@touch $@
 
 # The tests of the cpu backend under every Triton it is for, each in an environment of its own.
 versions:
