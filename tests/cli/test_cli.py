@@ -383,7 +383,7 @@ def test_a_new_target_runs_once_its_reference_is_filled_in(tmp_path: Path) -> No
     unfilled = fuzz("run", path, "--cases", 3)
     assert unfilled.code == 2 and "write the reference of scale" in unfilled.err
     text = path.read_text()
-    assert "weight=tensor(N)" in text and "factor=option(2.0)" in text and "flip=option(False)" in text
+    assert "weight=tensor(N)" in text and "factor=option(2.0)" in text and "flip=option(False, True)" in text
     todo = 'raise NotImplementedError("write the reference of scale")'
     filled = tmp_path / "fuzz_filled.py"
     filled.write_text(text.replace(todo, "y = x * weight * factor\n    return dict(out=-y if flip else y)"))
