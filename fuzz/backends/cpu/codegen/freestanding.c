@@ -32,6 +32,8 @@ extern int munmap(void *, size_t);
 #define MAP_NORESERVE 0x4000
 #define MAP_FAILED ((void *)-1)
 extern void *stderr;
+extern void *stdout;
+extern int fflush(void *);
 extern int fprintf(void *, const char *, ...);
 extern int64_t llabs(int64_t);
 extern int fesetround(int);

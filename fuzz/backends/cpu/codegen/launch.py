@@ -8,7 +8,7 @@ from fuzz.backends.cpu.frontend.types import Type
 
 LAUNCH = read_c("launch.c")
 """Has `@NAME@` for what differs from kernel to kernel."""
-HEADER = ("gx", "gy", "gz", "order", "limit", "reduction_order", "counters", "known")
+HEADER = ("gx", "gy", "gz", "order", "limit", "reduction_order", "counters", "known", "prints")
 
 
 def launch_text(lowering: Lowering, arena: int) -> str:

@@ -12,6 +12,8 @@ from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.ops.definition import OpDef, no_results
 
+FLUSH = "fflush(stdout);"
+
 
 def device_assert(lowering: Lowering, op: Op) -> None:
     """A lane where the condition is false is reported; Triton emits this only for `debug=True` or TRITON_DEBUG=1."""
@@ -36,10 +38,11 @@ def report_where_false(lowering: Lowering, op: Op, kind: str, message: str) -> N
 
 
 def device_print(lowering: Lowering, op: Op) -> None:
-    """A line a lane on standard error, in row-major order: `pid (x, y, z) idx (i, j) prefix(operand k) value`."""
+    """A line a lane in row-major order, `pid (x, y, z) idx (i, j) prefix(operand k) value`, written as a GPU does: on
+    standard output, or on standard error inside `observe()`, whose caller may write results there."""
     prefix = unescaped(op.keywords[0])
     if not op.operands:
-        lowering.add(print_statement(prefix, (), [], []))
+        lowering.add(print_statement(prefix, (), [], []) + FLUSH)
         return
     signed = op.attributes.get("isSigned", [])
     for number, value in enumerate(op.operands):
@@ -51,18 +54,18 @@ def device_print(lowering: Lowering, op: Op) -> None:
             label, shape, [form], [convert.format(texts[0])]
         )
         lowering.for_each_lane(type.shape, [lowering.operand(value)], show, "atomic")
-        lowering.end_loop()
+        lowering.add(FLUSH)
 
 
 def conversion(type: Type, hexadecimal: bool, signed: bool) -> tuple[str, str]:
-    """printf's conversion of a value and the C expression that it wants; floats with digits that tell them apart."""
+    """printf's conversion of a value and the C expression that it wants."""
     if type.is_pointer:
         return "0x%016llx", "(unsigned long long)({})"
     if hexadecimal:
         bits = f"bits_{type.element}({{}})" if type.is_float else f"({type.unsigned})({{}})"
         return f"0x%0{2 * type.size}llx", f"(unsigned long long){bits}"
     if type.is_float:
-        return "%.17g" if type.element == "f64" else "%.9g", "(f64)({})"
+        return "%f", "(f64)({})"
     if signed and type.element != "i1":
         return "%lld", "(long long)({})"
     return "%llu", f"(unsigned long long)({type.unsigned})({{}})"
@@ -70,10 +73,10 @@ def conversion(type: Type, hexadecimal: bool, signed: bool) -> tuple[str, str]:
 
 def print_statement(prefix: str, shape: tuple[int, ...], forms: list[str], values: list[str]) -> str:
     text = prefix.replace("%", "%%") + "".join(forms)
-    index = ", ".join("%d" for _ in shape)
+    index = ", ".join(f"%{len(str(size - 1))}d" for size in shape)
     form = c_string(f"pid (%d, %d, %d) idx ({index}){text}\n")
     arguments = ["(int)run->x", "(int)run->y", "(int)run->z", *map(str, current_index(shape)), *values]
-    return f"fprintf(stderr, {form}, {', '.join(arguments)});"
+    return f"fprintf(run->all->packed[8].i ? stdout : stderr, {form}, {', '.join(arguments)});"
 
 
 def unescaped(word: str) -> str:

@@ -257,12 +257,12 @@ def run(gx, gy, gz, stream, function, packed, metadata, enter, leave{arguments})
 {lines}
     active = observation()
     if active is None:
-        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}{values}))
+        report = function(pack(gx, gy, gz, 0, 0, knobs.reduction_order, counters, {known}, 1{values}))
         if report:
             self.raise_report(function, report, (gx, gy, gz), {{{extents}}})
     else:
         sums = knobs.reduction_order
-        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}{values})
+        arguments = lambda order, limit: pack(gx, gy, gz, order, limit, sums, counters, {known}, 0{values})
         self.run_observed(function, active, arguments, (gx, gy, gz), {{{extents}}})
     if leave is not None:
         leave(metadata)

@@ -63,8 +63,9 @@ def load_library(folder: Path) -> ctypes.CDLL:
 def c_library() -> dict[bytes, int]:
     """The addresses of what freestanding.c declares."""
     library = ctypes.CDLL("libm.so.6")
-    names = {"stderr", *re.findall(r"REAL_\d\((?!name)(\w+)\)", FREESTANDING)}
-    names |= {name + "f" for name in names - {"stderr"}}
+    streams = {"stderr", "stdout"}
+    names = {*streams, *re.findall(r"REAL_\d\((?!name)(\w+)\)", FREESTANDING)}
+    names |= {name + "f" for name in names - streams}
     names |= {name for line in re.findall(r"(?m)^extern .*", FREESTANDING) for name in re.findall(r"(\w+)\(", line)}
     return {name.encode(): ctypes.addressof(ctypes.c_char.in_dll(library, name)) for name in names}
 

@@ -18,16 +18,30 @@ def prints(x, y, B: tl.constexpr):
     tl.device_print("bits", a > 0, tl.load(y + i).to(tl.uint32, bitcast=True))
 
 
-def test_prints_go_to_standard_error_with_program_and_lane(capfd):
+def test_prints_are_those_of_a_gpu_with_program_and_lane(capfd):
     prints[(1, 2)](torch.tensor([0.1, -2.0]), torch.tensor([-1, 7], dtype=torch.int32), B=2)
-    lines = capfd.readouterr().err.splitlines()
-    assert len(lines) == 20 and lines[0] == r'pid (0, 0, 0) idx (0) 100% "of"\n: 0.100000001'
-    assert lines[1] == r'pid (0, 0, 0) idx (1) 100% "of"\n: -2'
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 20 and lines[0] == r'pid (0, 0, 0) idx (0) 100% "of"\n: 0.100000'
+    assert lines[1] == r'pid (0, 0, 0) idx (1) 100% "of"\n: -2.000000'
     assert lines[2] == "pid (0, 0, 0) idx (0) both: (operand 0) 0xffffffff"
     assert lines[4] == "pid (0, 0, 0) idx () both: (operand 1) 0x00000000" and lines[5] == "pid (0, 0, 0) idx () here"
     assert lines[6:8] == [f"pid (0, 0, 0) idx ({i}) bits: (operand 0) {1 - i}" for i in (0, 1)]
     assert lines[8] == "pid (0, 0, 0) idx (0) bits: (operand 1) 4294967295"
     assert lines[10].startswith("pid (0, 1, 0)")
+
+
+@triton.jit
+def prints_matrix(B: tl.constexpr):
+    tl.device_print("m ", tl.full((2, B), 3, tl.int32))
+
+
+def test_indexes_are_as_wide_as_the_last_one_and_observed_prints_go_to_standard_error(capfd):
+    prints_matrix[(1,)](B=16)
+    assert capfd.readouterr().out.splitlines()[9:11] == [f"pid (0, 0, 0) idx (0, {i:2}) m: 3" for i in (9, 10)]
+    with cpu.observe():
+        prints_matrix[(1,)](B=16)
+    seen = capfd.readouterr()
+    assert seen.out == "" and len(seen.err.splitlines()) == 32
 
 
 @triton.jit
