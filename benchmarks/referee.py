@@ -1,6 +1,7 @@
 """`fuzz judge` on published problems: how many load, whether PyTorch itself passes, whether zeros do not.
 
-python benchmarks/referee.py [--source DIR] [--only KIND]... [--match TEXT] [--seconds N] [--write FILE]
+python benchmarks/referee.py [--source DIR] [--only KIND]... [--match TEXT] [--sample N --seed N] [--seconds N]
+                             [--write FILE]
 
 The repositories are cloned at fixed commits into .referee/, or taken from the folders of --source that are named as
 they are. Nothing of them is kept here. What was measured stands in .referee/results.jsonl, so that the work can be
@@ -11,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ ROOT = Path(__file__).parents[1]
 STORE = ROOT / ".referee"
 START, END = "<!-- referee: written by make referee -->", "<!-- /referee -->"
 MEMORY = 6 << 30
+Task = tuple[str, Callable[[], Mapping[str, Any]]]
+"""The name of something to measure, and what measures it."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +115,7 @@ def as_solution(problem: Path) -> str:
     return re.sub(r"\bModel\b(?=[(,:])", "ModelNew", problem.read_text(encoding="utf-8"))
 
 
-def tasks(
-    source: Path | None, only: list[str], seconds: float
-) -> Iterator[tuple[str, Callable[[], Mapping[str, Any]]]]:
+def tasks(source: Path | None, only: list[str], seconds: float) -> Iterator[Task]:
     """(name, what to measure) of everything that is asked for."""
     wanted = set(only) or {"loads", "torch", "zeros", "scripts"}
     if wanted - {"scripts"}:
@@ -123,7 +125,7 @@ def tasks(
                 name = f"{level}/{path.stem}"
                 if "loads" in wanted:
                     yield f"loads {name}", lambda path=path: describe_problem(path)
-                if "torch" in wanted and level == "level1":
+                if "torch" in wanted:
                     yield f"torch {name}", lambda path=path: judge_source(path, as_solution(path), seconds)
                 if "zeros" in wanted and level == "level1":
                     text = path.read_text(encoding="utf-8") + ZEROS
@@ -131,6 +133,29 @@ def tasks(
     if "scripts" in wanted:
         for path in sorted((fetch(TRITONBENCH, source) / "data" / "TritonBench_G_v1").glob("*.py")):
             yield f"scripts {path.stem}", lambda path=path: summary(judge_file(path))
+
+
+def draw(found: Iterable[Task], sample: int | None, seed: int) -> list[Task]:
+    """The tasks, or so many of each kind and level, drawn by a seed."""
+    tasks = list(found)
+    if sample is None:
+        return tasks
+    kinds = dict.fromkeys(kind_of(name) for name, _ in tasks)
+    drawn = {
+        name
+        for kind in kinds
+        for name in draw_names([name for name, _ in tasks if kind_of(name) == kind], sample, f"{kind} {seed}")
+    }
+    return [task for task in tasks if task[0] in drawn]
+
+
+def draw_names(names: list[str], sample: int, seed: str) -> list[str]:
+    return random.Random(seed).sample(names, min(sample, len(names)))
+
+
+def kind_of(name: str) -> str:
+    """What a task measures: its kind, and the level of its problem if it has one."""
+    return " ".join(part.partition("/")[0] for part in name.split(" ")[: 1 if name.startswith("scripts") else 2])
 
 
 def read_results() -> dict[str, Mapping[str, Any]]:
@@ -144,8 +169,7 @@ def table(results: Mapping[str, Mapping[str, Any]]) -> str:
     """How many of each kind ended how."""
     rows: dict[str, dict[str, int]] = {}
     for name, value in results.items():
-        kind = " ".join(part.partition("/")[0] for part in name.split(" ")[: 1 if name.startswith("scripts") else 2])
-        counts = rows.setdefault(kind, {})
+        counts = rows.setdefault(kind_of(name), {})
         counts[value["verdict"]] = counts.get(value["verdict"], 0) + 1
     lines = ["| material | outcome |", "|---|---|"]
     for kind, counts in sorted(rows.items()):
@@ -165,6 +189,8 @@ def main() -> None:
     parser.add_argument("--source", type=Path)
     parser.add_argument("--only", action="append", default=[], choices=("loads", "torch", "zeros", "scripts"))
     parser.add_argument("--match", default="")
+    parser.add_argument("--sample", type=int, help="measure so many of each kind and level, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--limit", type=float, default=1e9, help="end after so many seconds")
     parser.add_argument("--write", type=Path)
@@ -172,7 +198,7 @@ def main() -> None:
     STORE.mkdir(exist_ok=True)
     start_worker_server()
     results, end = read_results(), time.monotonic() + options.limit
-    for name, measure in tasks(options.source, options.only, options.seconds):
+    for name, measure in draw(tasks(options.source, options.only, options.seconds), options.sample, options.seed):
         if name in results or options.match not in name or time.monotonic() > end:
             continue
         results[name] = {"name": name, **measure()}

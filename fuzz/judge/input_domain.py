@@ -17,7 +17,7 @@ from fuzz.model.edit import map_tensors
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import Exact, Recipe, recipe
-from fuzz.model.severity import SEVERITIES, SEVERITY_OF_CLASS, Grade
+from fuzz.model.severity import SEVERITIES, SEVERITY_OF_CLASS, Grade, TypicalCase
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.legal import make_call_legal
 from fuzz.target.spec import FLOATS, Target
@@ -61,7 +61,7 @@ class Plans:
         sizes = shapes(case, target, Random(target.name), "ordinary")
         for number, dims in enumerate(chain.from_iterable(repeat(one, DRAWS) for one in sizes)):
             drawn = declared_case(target, self.description, dims, SEEDS + 64 * number)
-            yield map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.arguments[name].dtype))
+            yield map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.tensors[name].dtype))
 
     def is_declared(self, case: Case) -> bool:
         """Whether a case has nothing but values, dtypes and layouts that the problem makes."""
@@ -72,10 +72,23 @@ class Plans:
             for one, value in ((one, case.last.arguments[name]) for name, one in self.description.arguments.items())
         )
 
+    def is_ordinary(self, case: Case) -> bool:
+        """Whether a case has nothing but values of ordinary size, or such as the problem makes, contiguous."""
+        known = set(ORDINARY_RECIPES)
+        return all(
+            value.layout == CONTIGUOUS
+            and (one.domain == OWN or reseeded(value) in known | {one.declared and one.declared.reseed(0)})
+            for one, value in ((one, case.last.arguments[name]) for name, one in self.description.arguments.items())
+        )
+
     def name_class(self, grade: Grade) -> str:
         """The class of the inputs that a severity rests on, DECLARED where the problem makes them."""
-        declared = grade.typical is None or self.is_declared(grade.typical.case)
-        return DECLARED if grade.input_class == "ordinary" and declared else grade.input_class
+        declared = grade.typical is not None and self.is_declared(grade.typical.case)
+        return DECLARED if declared else grade.input_class
+
+
+def reseeded(value: Argument) -> object:
+    return value.values.reseed(0) if isinstance(value.values, Recipe) else value.values
 
 
 def seed_of(value: Argument) -> int:
@@ -109,8 +122,9 @@ def lower_severity(grade: Grade, declared: bool, finding: Finding, target: Targe
 
 def grade_by_origin(bug: Bug, origin: Case, target: Target, plans: Plans) -> Grade:
     """The severity where the time for grading ends, by the case that first showed a bug."""
-    name = "ordinary" if plans.is_declared(origin) else classify(bug.case, target)
-    return Grade(SEVERITY_OF_CLASS[name], name, reason="the time for grading ended")
+    name = "ordinary" if plans.is_ordinary(origin) else classify(bug.case, target)
+    typical = TypicalCase(origin, bug.sought, bug.rate)
+    return Grade(SEVERITY_OF_CLASS[name], name, typical, reason="the time for grading ended")
 
 
 def declared_case(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> Case:
@@ -120,7 +134,15 @@ def declared_case(target: Target, description: ProblemDescription, dims: dict[st
         for index, (name, one) in enumerate(description.arguments.items())
     }
     sizes = {size.name: dims[size.name] // size.multiple * size.multiple for size in target.sizes}
-    return Case(target.name, (make_call_legal(Call(sizes, arguments), target),))
+    return Case(target.name, (make_call_legal(Call(sizes, arguments, {}, draw_cotangents(target, seed)), target),))
+
+
+def draw_cotangents(target: Target, seed: int) -> dict[str, Argument]:
+    """Normal values for the gradients of the outputs, where a target is differentiated."""
+    return {
+        name: Argument(one.shape, one.dtypes[0], recipe("normal", seed - 1 - index))
+        for index, (name, one) in enumerate(target.cotangents.items())
+    }
 
 
 def ordinary_case(target: Target, description: ProblemDescription, call: Call, seed: int, values: Recipe) -> Case:
@@ -131,7 +153,8 @@ def ordinary_case(target: Target, description: ProblemDescription, call: Call, s
         if one.domain != OWN and argument.is_float:
             argument = replace(argument, values=values.reseed(seed + index))
         arguments[name] = argument
-    return Case(target.name, (make_call_legal(Call(call.dims, arguments, call.options), target),))
+    cotangents = draw_cotangents(target, seed)
+    return Case(target.name, (make_call_legal(Call(call.dims, arguments, call.options, cotangents), target),))
 
 
 def without_expansion(call: Call) -> Call:

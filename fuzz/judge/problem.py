@@ -42,8 +42,9 @@ class ArgumentDescription:
 @dataclass(frozen=True)
 class ProblemDescription:
     """What a problem's process says of it. `own_dims` are those that the problem states, `dims` those of the first
-    cases, which are smaller where the own ones do not fit. `unvaried` are constants that give tensors their shape and
-    are no dims all the same. `in_place` are arguments that the problem itself writes."""
+    cases, which are smaller where the own ones do not fit. `outputs` are the floating ones, none where their shapes do
+    not follow from dims. `unvaried` are constants that give tensors their shape and are no dims all the same.
+    `in_place` are arguments that the problem itself writes."""
 
     name: str
     sizes: tuple[Size, ...]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz.backends import backend as named_backend
+from fuzz.judge.backward import backward_cases
 from fuzz.judge.history import examine_history
 from fuzz.judge.input_domain import (
     ORDINARY_RECIPES,
@@ -69,7 +70,7 @@ OWN_TRIALS = 5
 SHAPES, ORDINARY_CASES = 12, 10
 FAR = 64.0
 """Error over bound from which a disagreement without an exact value counts."""
-CALLS = "calls one after the other"
+CALLS, GRADIENTS = "calls one after the other", "gradients"
 UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
 
@@ -147,7 +148,7 @@ class Referee:
     worker: IsolatedWorker
     judgement: Judgement
     start: float
-    targets: dict[tuple[str, ...], Target] = field(default_factory=dict)
+    targets: dict[tuple[tuple[str, ...], bool], Target] = field(default_factory=dict)
     low: list[Finding] = field(default_factory=list)
 
     def run(self) -> None:
@@ -156,7 +157,11 @@ class Referee:
             self.triage = triage
             try:
                 self.examine_first_cases()
-                for stage in (self.examine_shapes, self.examine_ordinary, self.examine_history, self.examine_launches):
+                stages = (
+                    self.examine_shapes, self.examine_ordinary, self.examine_gradients, self.examine_history,
+                    self.examine_launches,
+                )  # fmt: skip
+                for stage in stages:
                     stage()
                     self.check_conduct()
                 self.examine_random()
@@ -168,11 +173,11 @@ class Referee:
     def description(self) -> ProblemDescription:
         return self.worker.description
 
-    def target(self, *dtypes: str) -> Target:
+    def target(self, *dtypes: str, backward: bool = False) -> Target:
         """The target whose floating arguments have these dtypes, float32 unless others are given."""
-        key = dtypes or FLOATS[:1]
+        key = dtypes or FLOATS[:1], backward
         if key not in self.targets:
-            self.targets[key] = make_target(self.description, make=self.make_own, dtypes=key)
+            self.targets[key] = make_target(self.description, make=self.make_own, dtypes=key[0], backward=backward)
         return self.targets[key]
 
     def make_own(self, name: str, dims: Mapping[str, int], seed: int) -> Values:
@@ -231,6 +236,14 @@ class Referee:
             values = ORDINARY_RECIPES[number % len(ORDINARY_RECIPES)]
             self.examine(ordinary_case(self.target(), self.description, call, self.seed(200 + number), values))
         self.judgement.kinds.append("other values")
+
+    def examine_gradients(self) -> None:
+        """Gradients of arguments and parameters, where the solution is differentiable."""
+        target = self.target(backward=True)
+        for case in backward_cases(self.worker, target, self.description, self.small_dims(), self.seed(250)):
+            if GRADIENTS not in self.judgement.kinds:
+                self.judgement.kinds.append(GRADIENTS)
+            self.examine(case)
 
     def small_dims(self) -> dict[str, int]:
         """The dims of the first cases, none above 64."""
@@ -332,7 +345,8 @@ class Referee:
             self.examine_history()
             return
         self.triage.target = self.target(
-            *dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float)
+            *dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float),
+            backward=bool(case.last.cotangents),
         )
         self.triage.shrink(bug, Budget(seconds=SHRINK_SECONDS))
         self.triage.explain(bug)

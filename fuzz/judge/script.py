@@ -18,6 +18,8 @@ from fuzz.worker.system import total_memory
 HANDLER = "fuzz.judge.processes.script_worker:make_handler"
 SECONDS = 120.0
 """Seconds that a program may take."""
+LONG_SECONDS = 60.0
+"""Seconds from which a program is not run again in other orders of its programs."""
 BACKEND = "cpu"
 """The backend that observes accesses."""
 UNWRITTEN = "unwritten-read"
@@ -38,6 +40,7 @@ def judge_file(path: Path, seconds: float = SECONDS) -> Judgement:
     judgement = Judgement(RIGHT, "", "", str(path), BACKEND)
     with Worker(HANDLER, ScriptConfig(path.resolve()), max(total_memory() // 2, 1 << 30), seconds) as worker:
         report = worker.call(RunScript())
+        judgement.seconds = time.monotonic() - start
         if isinstance(report, WorkerCrash):
             judgement.verdict, judgement.reason = UNSUPPORTED, f"the program {describe(report.outcome)}"
             judgement.cause = SOLUTION
@@ -59,7 +62,9 @@ def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None
     harmless = unwritten and is_unwritten_harmless(report, worker)
     for finding in sorted(places.values(), key=finding_order):
         judgement.evidence.append(make_evidence(finding, harmless))
-    if not report.raised and report.kernels:
+    if judgement.seconds > LONG_SECONDS:
+        judgement.notes.append("races were not looked for, since the program takes long")
+    elif not report.raised and report.kernels:
         judgement.evidence += find_races(Path(judgement.solution), report, worker)
     del judgement.evidence[MOST:]
     counting = [one for one in judgement.evidence if one.counts]

@@ -53,10 +53,13 @@ def make_target(
     make: MakeOwn | None = None,
     dtypes: tuple[str, ...] = FLOATS[:1],
     dot: str = "ieee",
+    *,
+    backward: bool = False,
 ) -> Target:
     """The target of a problem. `compute` evaluates it, `launcher` runs a solution, `make` makes the problem's values.
 
-    Each is given where the process has it. `dtypes` are those that floating arguments are drawn in.
+    Each is given where the process has it. `dtypes` are those that floating arguments are drawn in. With `backward` it
+    is differentiated.
     """
     tensors: dict[str, TensorArgument] = {}
     for name, one in description.arguments.items():
@@ -72,6 +75,8 @@ def make_target(
     dims = {size.name for size in description.sizes}
     fixed = {name: value for name, value in description.dims.items() if name not in dims}
 
+    cotangents = {name: TensorArgument(one.shape, dtypes) for name, one in description.outputs.items() if backward}
+
     def reference(**arguments: Any) -> Mapping[str, Any]:
         assert compute is not None
         sizes = {**fixed, **{name: arguments.pop(name) for name in dims}}
@@ -80,7 +85,7 @@ def make_target(
     return Target(
         description.name, launcher or refuse, Path(description.name), description.sizes, tensors, {},
         {name: name for name in dims}, reference, in_place=description.in_place, layout="envelope", dot=dot,
-        accumulate=accumulate,
+        accumulate=accumulate, cotangents=cotangents,
         timeout=20.0,
     )  # fmt: skip
 

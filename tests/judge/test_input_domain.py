@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from fuzz.judge.input_domain import Plans, declared_case, lower_severity
+from fuzz.judge.input_domain import DECLARED, Plans, declared_case, grade_by_origin, lower_severity
 from fuzz.judge.problem import OWN, ArgumentDescription, ProblemDescription
 from fuzz.judge.target import make_target
 from fuzz.model.dims import Size
@@ -14,6 +14,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
 from fuzz.model.severity import Grade
+from fuzz.triage.bug import Bug, Example, Sighting
 
 PROBLEM = ProblemDescription(
     "p", (Size("N", 1, 4096), Size("C", 4, 64, 4)), {"N": 8, "C": 8}, {"N": 8, "C": 8},
@@ -38,6 +39,22 @@ def test_what_a_problem_makes_is_drawn_first_and_known_again() -> None:
         replace(x, layout=Layout(offset=1)),
     ):
         assert not plans.is_declared(case.with_call(0, case.last.with_argument("x", other)))
+
+
+@pytest.mark.parametrize(
+    ("values", "severity"), [("uniform", "high"), ("normal", "high"), ("zeros", "high"), ("huge", "low")]
+)
+def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, severity: str) -> None:
+    target, plans = make_target(PROBLEM), Plans(PROBLEM)
+    case = declared_case(target, PROBLEM, {"N": 3, "C": 8}, 5)
+    x = case.last.arguments["x"]
+    if values != "uniform":
+        case = case.with_call(0, case.last.with_argument("x", replace(x, values=recipe(values, 7))))
+    bug = Bug(Example(case, ACCURACY), Sighting(case, "value"))
+    grade = grade_by_origin(bug, case, target, plans)
+    assert grade.severity == severity and plans.name_class(grade) == (
+        DECLARED if values == "uniform" else grade.input_class
+    )
 
 
 @pytest.mark.parametrize(

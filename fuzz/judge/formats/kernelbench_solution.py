@@ -26,6 +26,13 @@ class KernelBenchSolution(Solution):
         module: Callable[..., Any] = self.model(*setting.construct)
         return module
 
+    def call_differentiably(
+        self, module: Callable[..., Any], state: Mapping[str, torch.Tensor], arguments: tuple[Any, ...], keywords: Any
+    ) -> Any:
+        if not isinstance(module, torch.nn.Module):
+            return module(*arguments, **keywords)
+        return torch.func.functional_call(module, dict(state), arguments, keywords)
+
     def set_state(self, module: Any, state: Mapping[str, torch.Tensor]) -> None:
         own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         for name, value in state.items():

@@ -36,6 +36,12 @@ class Solution(ABC):
         if state:
             raise NotComparable(f"a solution of this format has no state, and the problem has {', '.join(state)}")
 
+    def call_differentiably(
+        self, module: Callable[..., Any], state: Mapping[str, torch.Tensor], arguments: tuple[Any, ...], keywords: Any
+    ) -> Any:
+        """The result of a call in which autograd follows the arguments, and the state where it has any."""
+        return module(*arguments, **keywords)
+
 
 def load_module(path: Path) -> ModuleType:
     """The module of a solution's file. Raises what executing it raises."""

@@ -6,16 +6,27 @@ Runs in the process that holds the reference, on tensors without memory (torch's
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.judge.formats.base import Problem
 from fuzz.judge.problem import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
-from fuzz.judge.processes.scale import SMALL, Dims, Shapes, find_fault, run_eagerly, scale_down, shapes_at
+from fuzz.judge.processes.scale import (
+    SMALL,
+    Dims,
+    Shapes,
+    find_fault,
+    output_shapes,
+    run_eagerly,
+    scale_down,
+    shapes_at,
+)
 from fuzz.model.dims import Size, resolve
 from fuzz.model.recipes import Recipe, recipe
+from fuzz.target.spec import FLOATS
 
 PROBE_ELEMENTS = 1 << 17
 """Elements of all tensors at the dims at which it is found out what depends on what."""
@@ -23,6 +34,7 @@ MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """What a dim may have to be a multiple of: channels in groups, sizes that are folded."""
 Slopes = dict[tuple[str, int], int]
 """By tensor and axis how much a size grows with one more multiple of a dim."""
+Measure = Callable[[Dims], Shapes]
 LARGEST, LARGEST_TENSOR = 1 << 14, 1 << 20
 """The largest size that a dim is given, and the elements of a tensor at it."""
 
@@ -65,6 +77,7 @@ def describe(problem: Problem, elements: int, seconds: float) -> ProblemDescript
         dict(problem.constants),
         first_dims(problem, probe, first, free),
         described,
+        outputs=describe_outputs(problem, probe, free),
         unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
         in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch)))),
     )
@@ -129,15 +142,23 @@ def find_free_dims(problem: Problem, base: Dims) -> tuple[dict[str, int], dict[s
             if slope is not None:
                 free[name], slopes[name] = multiple, slope
                 break
-    drop_products(problem, base, plain, slopes, free)
-    shapes = {
+    # A dim that another one multiplies does not change sizes as it does alone.
+    while slopes and not adds_up(partial(shapes_at, problem), base, plain, slopes, free):
+        slopes.popitem()
+    return {name: free[name] for name in slopes}, make_shapes(plain, slopes, free, base)
+
+
+def make_shapes(
+    plain: Shapes, slopes: Mapping[str, Slopes], free: Mapping[str, int], base: Dims
+) -> dict[str, tuple[str, ...]]:
+    """Every shape as expressions over dims."""
+    return {
         tensor: tuple(
             expression(size, {name: slope[tensor, axis] // free[name] for name, slope in slopes.items()}, base)
             for axis, size in enumerate(shape)
         )
         for tensor, shape in plain.items()
     }
-    return {name: free[name] for name in slopes}, shapes
 
 
 def is_shape(problem: Problem, base: Dims, name: str) -> bool:
@@ -150,16 +171,40 @@ def is_shape(problem: Problem, base: Dims, name: str) -> bool:
     return bool(changed & set(problem.make(base, 0)[0]) or changed and problem.constants[name] > SMALL)
 
 
+def describe_outputs(problem: Problem, base: Dims, free: Mapping[str, int]) -> dict[str, ArgumentDescription]:
+    """The floating outputs, their shapes as expressions over dims; none where a size does not grow evenly."""
+    measure = partial(output_shapes, problem)
+    try:
+        plain = measure(base)
+    except Exception:
+        return {}
+    slopes = {name: find_growth(measure, base, name, plain, multiple) for name, multiple in free.items()}
+    known = {name: slope for name, slope in slopes.items() if slope is not None}
+    if known.keys() != slopes.keys() or not adds_up(measure, base, plain, known, free):
+        return {}
+    return {
+        name: ArgumentDescription(shape, FLOATS[0]) for name, shape in make_shapes(plain, known, free, base).items()
+    }
+
+
 def find_slopes(problem: Problem, base: Dims, name: str, plain: Shapes, multiple: int) -> Slopes | None:
     """How sizes grow with a constant by this multiple of it; None where not evenly, or the problem fails."""
     try:
-        one, three = (shapes_at(problem, {**base, name: base[name] + more * multiple}) for more in (1, 3))
         run_eagerly(problem, {**base, name: base[name] + multiple})
+    except Exception:
+        return None
+    return find_growth(partial(shapes_at, problem), base, name, plain, multiple)
+
+
+def find_growth(measure: Measure, base: Dims, name: str, plain: Shapes, multiple: int) -> Slopes | None:
+    """How the sizes that are measured grow with a constant by this multiple of it; None where not evenly."""
+    try:
+        one, three = (measure({**base, name: base[name] + more * multiple}) for more in (1, 3))
     except Exception:
         return None
     slope = {}
     for tensor, shape in plain.items():
-        if not len(shape) == len(one[tensor]) == len(three[tensor]):
+        if not len(shape) == len(one.get(tensor, ())) == len(three.get(tensor, ())):
             return None
         for axis, size in enumerate(shape):
             step = one[tensor][axis] - size
@@ -169,25 +214,18 @@ def find_slopes(problem: Problem, base: Dims, name: str, plain: Shapes, multiple
     return slope
 
 
-def drop_products(
-    problem: Problem, base: Dims, plain: Shapes, slopes: dict[str, Slopes], multiples: Mapping[str, int]
-) -> None:
-    """Leaves out dims that other dims multiply: together they do not change sizes as each does alone."""
-    while slopes:
-        moved = {**base, **{name: base[name] + multiples[name] for name in slopes}}
-        try:
-            found = shapes_at(problem, moved)
-        except Exception:
-            found = {}
-        expected = {
-            tensor: tuple(
-                size + sum(slope[tensor, axis] for slope in slopes.values()) for axis, size in enumerate(shape)
-            )
-            for tensor, shape in plain.items()
-        }
-        if found == expected:
-            break
-        slopes.popitem()
+def adds_up(
+    measure: Measure, base: Dims, plain: Shapes, slopes: Mapping[str, Slopes], multiples: Mapping[str, int]
+) -> bool:
+    """Whether dims that grow together change sizes as each does alone."""
+    try:
+        found = measure({**base, **{name: base[name] + multiples[name] for name in slopes}})
+    except Exception:
+        return False
+    return found == {
+        tensor: tuple(size + sum(slope[tensor, axis] for slope in slopes.values()) for axis, size in enumerate(shape))
+        for tensor, shape in plain.items()
+    }
 
 
 def expression(size: int, steps: Mapping[str, int], base: Mapping[str, int]) -> str:

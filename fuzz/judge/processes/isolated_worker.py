@@ -209,11 +209,14 @@ def start_solution(config: SolutionConfig, memory: int, timeout: float, deadline
 
 def with_words(call: Call) -> Call:
     """The call with the words of every tensor in the place of what makes them, and so without a seed."""
-    arguments = {
-        name: Argument(value.shape, value.dtype, WordValues(value.bits(call.dims), value.dtype), value.layout)
-        for name, value in call.arguments.items()
-    }
-    return Call(call.dims, arguments, call.options, launch=call.launch)
+    arguments, cotangents = (
+        {
+            name: Argument(value.shape, value.dtype, WordValues(value.bits(call.dims), value.dtype), value.layout)
+            for name, value in part.items()
+        }
+        for part in (call.arguments, call.cotangents)
+    )
+    return Call(call.dims, arguments, call.options, cotangents, launch=call.launch)
 
 
 def as_values(words: Any, dtype: str) -> Values:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from fuzz.backends import BACKENDS, DEFAULT
+from fuzz.backends.autodiff import gradients, make_writable
 from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, read_words
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.judge.formats import load_problem
@@ -30,7 +31,7 @@ from fuzz.judge.processes.requests import (
 )
 from fuzz.judge.processes.scale import Work, measure_work
 from fuzz.judge.target import make_target
-from fuzz.model.case import Case
+from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
@@ -60,7 +61,7 @@ class ProblemHandler:
         stay_on_processor()
         self.problem: Problem = load_problem(config.format, config.path)
         self.description: ProblemDescription | None = None
-        self.target: Target | None = None
+        self.targets: list[Target] = []
         self.most_work: Work | None = None
 
     def __call__(self, request: Any) -> Any:
@@ -101,7 +102,10 @@ class ProblemHandler:
     def restore(self, description: ProblemDescription) -> ProblemDescription:
         """Takes a description, as this process or one before it has found it."""
         self.description = description
-        self.target = make_target(description, self.compute_exactly, dot=self.config.dot)
+        self.targets = [
+            make_target(description, self.compute_exactly, dot=self.config.dot, backward=backward)
+            for backward in (False, True)
+        ]
         work = measure_work(self.problem, description.dims)
         self.most_work = work.or_more(LEAST_WORK) if work else None
         return description
@@ -123,15 +127,15 @@ class ProblemHandler:
         return {**self.description.dims, **dims}
 
     def examination(self, case: Case, outputs: Mapping[str, torch.Tensor]) -> Examination:
-        assert self.target is not None
+        target = self.targets[bool(case.last.cotangents)]
         self.problem.prepare(self.all_dims(case.last.dims))
         returned = Returned((CallResult(outputs),))
-        return Examination(self.target, self.target.launcher, case, self.backend, returned)
+        return Examination(target, target.launcher, case, self.backend, returned)
 
     def compare(self, request: Compare) -> Comparison:
         outputs = {name: as_tensor(value) for name, value in request.outputs.items()}
         exam = self.examination(request.case, outputs)
-        eager = self.eager_outputs(exam)
+        eager = without_missing_gradients(self.eager_outputs(exam), outputs, request.case.last)
         own_rule = self.problem.own_rule(outputs, eager) if request.by_own_rule and set(outputs) == set(eager) else None
         if reason := differing_form(outputs, eager):
             own_rule = False if request.by_own_rule else None
@@ -147,12 +151,20 @@ class ProblemHandler:
     def eager_outputs(self, exam: Examination) -> dict[str, torch.Tensor]:
         """The outputs of the problem's own code in the dtypes of the case."""
         call = exam.case.last
-        inputs, _ = reference_inputs(exam, 0)
+        inputs, cotangents = reference_inputs(exam, 0)
         tensors = {name: value.clone() for name, value in inputs.items() if isinstance(value, torch.Tensor)}
         floats = [named for name in tensors if (named := call.arguments[name]).is_float]
         dtype = TORCH_DTYPES[floats[0].dtype] if floats else torch.get_default_dtype()
-        with torch.no_grad():
-            return self.problem.compute(self.all_dims(call.dims), tensors, dtype)
+        dims = self.all_dims(call.dims)
+        if not cotangents:
+            with torch.no_grad():
+                return self.problem.compute(dims, tensors, dtype)
+
+        def compute(leaves: Mapping[str, torch.Tensor]) -> Tensors:
+            return self.problem.compute(dims, make_writable(leaves, exam.target.in_place), dtype)
+
+        found = gradients(compute, tensors, {name: value.to(dtype) for name, value in cotangents.items()})
+        return {name: value.detach() for name, value in found.items()}
 
     def eager_error(self, case: Case, eager: Mapping[str, torch.Tensor], finding: Finding | None) -> EagerError | None:
         """The error over the bound of the problem's own code, where it is wrong in an output of a finding as well."""
@@ -193,6 +205,14 @@ def as_tensor(value: TensorWords) -> torch.Tensor:
 
 def as_words(outputs: Mapping[str, torch.Tensor]) -> Outputs:
     return {name: TensorWords(read_words(value), DTYPE_NAMES[value.dtype]) for name, value in outputs.items()}
+
+
+def without_missing_gradients(
+    expected: dict[str, torch.Tensor], outputs: Mapping[str, torch.Tensor], call: Call
+) -> dict[str, torch.Tensor]:
+    """What is expected without gradients that a solution does not give: it need not be differentiable."""
+    names = {f"d{name}" for name in call.arguments} if call.cotangents else set()
+    return {name: value for name, value in expected.items() if name in outputs or name not in names}
 
 
 def differing_form(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> str:

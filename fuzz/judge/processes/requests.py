@@ -151,7 +151,8 @@ class SolutionReport:
     """How a run ended, and, where it returned, the outputs of every step, with what was seen of memory and conduct.
 
     `launches` counts launches, `kernels_defined` the kernels in the solution's file; `conduct` are reasons why the
-    solution is no honest one, `trouble` what a launch raised and the solution caught.
+    solution is no honest one, `trouble` what a launch raised and the solution caught. `is_cut`
+    says that a kernel was launched with tensors that autograd follows, and so lost them.
     """
 
     outcome: Outcome
@@ -161,6 +162,7 @@ class SolutionReport:
     conduct: tuple[str, ...] = ()
     trouble: str = ""
     kernels_defined: int = 0
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)

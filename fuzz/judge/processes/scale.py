@@ -186,6 +186,16 @@ def run_eagerly(problem: Problem, dims: Mapping[str, int]) -> Tensors:
         return problem.compute(dims, {**arguments, **state}, torch.get_default_dtype())
 
 
+def output_shapes(problem: Problem, dims: Mapping[str, int]) -> Shapes:
+    """The shape of every floating output. Raises what the problem raises."""
+    try:
+        with meta_device():
+            outputs = run_eagerly(problem, dims)
+    except Exception:
+        outputs = run_eagerly(problem, dims)
+    return {name: tuple(value.shape) for name, value in outputs.items() if value.is_floating_point()}
+
+
 def count_elements(problem: Problem, dims: Mapping[str, int]) -> int:
     """Elements of all arguments and of the state."""
     return sum(math.prod(shape) for shape in shapes_at(problem, dims).values())

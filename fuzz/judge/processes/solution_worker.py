@@ -41,6 +41,7 @@ class LaunchLog:
     def __init__(self, leave_out: bool) -> None:
         self.leave_out, self.count = leave_out, 0
         self.troubles: list[str] = []
+        self.is_cut = False
 
     def patch(self) -> AbstractContextManager[object]:
         run_kernel, log = JITFunction.run, self
@@ -48,6 +49,7 @@ class LaunchLog:
         def run_logged(self: Any, *args: Any, **kwargs: Any) -> Any:
             if log.leave_out:
                 return None
+            log.is_cut |= torch.is_grad_enabled() and any(map(is_followed, (*args, *kwargs.values())))
             try:
                 result = run_kernel(self, *args, **kwargs)
             except Exception as error:
@@ -72,6 +74,7 @@ class SolutionHandler:
             stay_on_processor()
         self.conduct = ConductRecord([config.path], config.secret)
         self.setting = Setting()
+        self.backward = False
         self.modules: dict[str, Callable[..., Any]] = {}
         self.lazy: dict[str, None] = {}
         self.solution: Any = None
@@ -111,12 +114,15 @@ class SolutionHandler:
         trouble = log.troubles[0] if log.troubles and not log.count and request.launch else ""
         conduct = (*report.conduct, *self.lazy, *self.conduct.collect())
         defined = self.solution.count_kernels()
-        return replace(report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct)
+        return replace(
+            report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut
+        )
 
     def run_once(self, request: RunSolution) -> SolutionReport:
         """One call in guarded, poisoned memory."""
         (self.setting,) = request.settings
-        target = make_target(request.description, launcher=self.launch)
+        self.backward = bool(request.case.last.cotangents)
+        target = make_target(request.description, launcher=self.launch, backward=self.backward)
         outcome = run(target, self.launch, request.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return SolutionReport(outcome)
@@ -128,6 +134,7 @@ class SolutionHandler:
 
     def run_steps(self, request: RunSolution) -> SolutionReport:
         """Several calls of one module, their tensors in new memory or in that of the step before."""
+        self.backward = False
         kept: list[tuple[Tensors, Tensors]] = []
         words: list[Mapping[str, TensorWords]] = []
         alive: list[Tensors] = []
@@ -166,16 +173,26 @@ class SolutionHandler:
             self.modules[key] = self.solution.build(self.setting)
         module = self.modules[key]
         slots = set(slot_names((self.setting.call, dict(self.setting.keywords))))
-        self.solution.set_state(module, {name: value for name, value in tensors.items() if name not in slots})
+        state = {name: value for name, value in tensors.items() if name not in slots}
+        self.solution.set_state(module, {name: value.detach() for name, value in state.items()})
+        positional = tuple(fill_slots(self.setting.call, tensors))
         keywords = fill_slots(dict(self.setting.keywords), tensors)
-        with torch.no_grad():
-            outputs = name_outputs(module(*fill_slots(self.setting.call, tensors), **keywords))
+        if self.backward:
+            outputs = name_outputs(self.solution.call_differentiably(module, state, positional, keywords))
+        else:
+            with torch.no_grad():
+                outputs = name_outputs(module(*positional, **keywords))
         for name, value in outputs.items():
             if type(value) not in (torch.Tensor, torch.nn.Parameter):
                 self.lazy[f"{name} is a {type(value).__name__}, no plain tensor"] = None
             if value.dtype not in DTYPE_NAMES:
                 raise Unsupported(f"{name} is {value.dtype}")
-        return {name: value.detach() for name, value in outputs.items()}
+        return outputs if self.backward else {name: value.detach() for name, value in outputs.items()}
+
+
+def is_followed(value: Any) -> bool:
+    """Whether autograd follows what is computed from a value."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def slot_names(value: Any) -> Iterator[str]:
