@@ -31,6 +31,11 @@ RELATIVE_NAME = r"^([A-Za-z0-9_][A-Za-z0-9_. @+-]{0,99}/){0,9}[A-Za-z0-9_][A-Za-
 """A path below a folder, none of whose parts leads out of it."""
 
 
+REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"description": "It cannot be judged as it is asked; the detail says why."}
+}
+
+
 def require_judging(service: TheService) -> None:
     """404 where this service judges nothing."""
     if not service.settings.judge:
@@ -101,7 +106,7 @@ class SubmissionsOut(Model):
     submissions: list[SubmissionOut]
 
 
-@router.post("", status_code=202, responses=NOT_FOUND)
+@router.post("", status_code=202, responses=NOT_FOUND | REFUSED)
 def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
     """Have a solution judged. The same problem, solution and options are one submission, which is judged once."""
     try:
@@ -110,7 +115,7 @@ def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
             request.format, choose_backend(request.backend), request.seconds, request.seed, request.memory_mb << 20
         )
     except UsageError as error:
-        raise HTTPException(422, one_line(error)) from None
+        raise HTTPException(400, one_line(error)) from None
     key = content_key(options, {name: text.encode() for name, text in problem.items()}, solution.encode())
     return describe(service.store.submission(key) or store_new(service, key, request, options, problem, solution))
 

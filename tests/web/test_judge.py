@@ -118,7 +118,7 @@ REFUSED: list[dict[str, Any]] = [
 def test_what_cannot_be_judged_is_refused(judging: TestClient) -> None:
     for change in REFUSED:
         answer = judging.post("/api/judge", json={**GIVEN, **change})
-        assert answer.status_code == 422 and "secret" not in answer.text, change
+        assert answer.status_code in (400, 422) and "secret" not in answer.text, change
     assert judging.get("/api/judge").json()["counts"] == {}
 
 
