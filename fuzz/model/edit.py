@@ -83,8 +83,14 @@ def with_bits(values: Exact, changes: Mapping[int, int]) -> Exact:
 
 
 def with_shape(value: Argument, shape: tuple[str, ...], call: Call) -> Argument:
-    """The argument in another shape, contiguous; of exact values the leading ones are kept, or repeated."""
-    changed = replace(value, shape=shape, layout=value.layout if len(shape) == len(value.shape) else Layout())
+    """The argument in another shape, contiguous where the rank is another one.
+
+    Of exact values the leading ones are kept, or repeated; values that override a recipe's are dropped.
+    """
+    layout = replace(value.layout, reach=0) if len(shape) == len(value.shape) else Layout()
+    changed = replace(value, shape=shape, layout=layout)
+    if isinstance(value.values, Patched):
+        return replace(changed, values=value.values.recipe)
     if not isinstance(value.values, Exact):
         return changed
     bits = np.broadcast_to(value.bits(call.dims), resolve(value.shape, call.dims)).reshape(-1)

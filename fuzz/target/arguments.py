@@ -19,7 +19,8 @@ from fuzz.target.shapes import Dim, Shape, Sizes, named_sizes, spell_out
 class TensorArgument:
     """A tensor over named dims; `dtypes` in order of preference, the plain one first; empty means the target's.
 
-    One that is `optional` may be None, one that is `contiguous` has no other strides. A kind of argument whose values
+    One that is `optional` may be None, one that is `contiguous` has no other strides. Where `option` names an option,
+    `chosen` has the shape for each of its choices. A kind of argument whose values
     have a meaning of their own, such as indices, is a subclass.
     """
 
@@ -30,6 +31,8 @@ class TensorArgument:
     contiguous: bool = field(default=False, kw_only=True)
     others: tuple[Shape, ...] = field(default=(), kw_only=True)
     runs: tuple[Sizes, ...] = field(default=(), kw_only=True)
+    option: str = field(default="", kw_only=True)
+    chosen: tuple[tuple[Scalar, Shape], ...] = field(default=(), kw_only=True)
 
     fill: ClassVar[int] = 1
     """A number that is legal for every element."""
@@ -69,6 +72,10 @@ class TensorArgument:
         """All size expressions of the declaration."""
         return tuple(dict.fromkeys(text for shape in self.shapes for text in shape))
 
+    def legal_shape(self, shape: Shape, options: Mapping[str, Scalar]) -> Shape:
+        """The shape, or the one that these options ask for."""
+        return dict(self.chosen).get(options[self.option], shape) if self.option else shape
+
     def legal_layout(self, layout: Layout) -> Layout:
         """The layout, or the nearest one that the declaration allows."""
         return Layout(offset=layout.offset) if self.contiguous else layout
@@ -81,6 +88,12 @@ class TensorArgument:
         """TargetError where the declaration does not fit the smallest dims or the target's options."""
         if any(evaluate(text, least) < 0 for shape in self.shapes for text in shape):
             raise TargetError(f"argument {name!r} would have a negative size at the smallest dims")
+        if self.option:
+            choices = options[self.option].choices if self.option in options else ()
+            if set(choices) != set(dict(self.chosen)):
+                raise TargetError(
+                    f"by_option({self.option!r}, ..) of {name!r} needs the shape for each choice: {choices}"
+                )
 
 
 @dataclass(frozen=True)
@@ -109,6 +122,17 @@ def tensor(*shape: Dim | Sizes, dtypes: Iterable[str] = (), contiguous: bool = F
     return TensorArgument(
         plain, known_dtypes(dtypes), named_sizes(shape), contiguous=contiguous, others=tuple(others), runs=runs
     )
+
+
+def by_option(name: str, shapes: Mapping[Scalar, TensorArgument]) -> TensorArgument:
+    """A tensor whose shape an option decides: ``by_option("reduction", {"none": tensor(N), "mean": tensor()})``."""
+    if not shapes or any(value.others or value.option for value in shapes.values()):
+        raise TargetError(f"by_option({name!r}, ..) takes one shape for each choice")
+    first, *more = shapes.values()
+    for value in more:
+        first = first | value
+    chosen = tuple((choice, value.shape) for choice, value in shapes.items())
+    return replace(first, option=name, chosen=chosen)
 
 
 def option(*choices: Scalar) -> OptionArgument:

@@ -67,7 +67,8 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
             elif strict and not declared.optional and key not in cotangents:
                 raise TargetError(f"{key} is missing")
             elif not declared.optional:
-                made[key] = _plain_argument(declared, fitting(declared.shapes, declared.runs, ranks)[0])
+                shape = fitting(declared.shapes, declared.runs, ranks)[0]
+                made[key] = _plain_argument(declared, declared.legal_shape(shape, options))
     except (TargetError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise TargetError(f"{where}: {one_line(error)}") from None
     gradients = {key: made[f"grad_{key}"] for key in target.cotangents}

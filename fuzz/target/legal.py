@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.model.case import Call, Case
-from fuzz.model.edit import with_layout
+from fuzz.model.edit import with_layout, with_shape
 from fuzz.target.arguments import TensorArgument
 from fuzz.target.spec import Target
 
@@ -23,18 +23,22 @@ def make_call_legal(call: Call, target: Target) -> Call:
     """The call with every argument legal; the same call where all are."""
     for name, declared in target.tensors.items():
         if name in call.arguments:
-            call = with_legal_layout(call, name, declared)
+            call = with_legal_shape(call, name, declared)
             value = call.arguments[name]
             values = declared.legal_values(value, call)
             if values is not value.values and values != value.values:
                 call = call.with_argument(name, replace(value, values=values))
     for name, declared in target.cotangents.items():
-        call = with_legal_layout(call, f"grad {name}", declared) if name in call.cotangents else call
+        call = with_legal_shape(call, f"grad {name}", declared) if name in call.cotangents else call
     return call
 
 
-def with_legal_layout(call: Call, name: str, declared: TensorArgument) -> Call:
-    """The call with an argument or cotangent in a layout that its declaration allows; the same call where it is."""
+def with_legal_shape(call: Call, name: str, declared: TensorArgument) -> Call:
+    """The call with an argument or cotangent in a shape and layout that are declared; the same call where it is."""
     value = call.tensors[name]
+    shape = declared.legal_shape(value.shape, call.options)
+    if shape != value.shape:
+        value = with_shape(value, shape, call)
+        call = call.with_argument(name, value)
     layout = declared.legal_layout(value.layout)
     return call if layout == value.layout else call.with_argument(name, with_layout(value, layout, call))

@@ -275,7 +275,7 @@ def _check(target: Target, arguments: Mapping[str, object]) -> None:
     ):
         raise TargetError(f"{where}: one of its tensors at least, and each cotangent, is never None")
     least = {dim.name: dim.clamp(dim.low) for dim in target.sizes}
-    for key, tensor_argument in target.tensors.items():
+    for key, tensor_argument in (*target.tensors.items(), *target.cotangents.items()):
         try:
             tensor_argument.check(key, least, target.options)
         except TargetError as error:

@@ -25,7 +25,7 @@ from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import MUTATIONS, MutationContext, mutate
 from fuzz.shrink.passes import COARSE, FINE
 from fuzz.shrink.shrinker import Budget, Shrinker
-from fuzz.target.arguments import TensorArgument, size, tensor
+from fuzz.target.arguments import TensorArgument, by_option, option, size, tensor
 from fuzz.target.inputs import given_case
 from fuzz.target.legal import make_legal
 from fuzz.target.loader import check_fits, load
@@ -160,6 +160,27 @@ def test_a_given_tensor_has_the_shape_that_fits_it(tmp_path: Path) -> None:
 def test_shapes_that_cannot_be_are_named(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TargetError, match=message):
         make()
+
+
+def test_an_option_decides_a_shape(tmp_path: Path) -> None:
+    target = example("relu_loss", tmp_path)
+    for call in [call for case in drawn(target, 40) for call in case.calls]:
+        assert call.arguments["weight"].shape == (("2*N",) if call.options["gated"] else ("N",))
+        assert call.cotangents["loss"].shape == (("M",) if call.options["reduction"] == "none" else ())
+    least = shrunk(target, lambda case: case.last.options["gated"] is True)
+    assert least.last.arguments["weight"].shape == ("2*N",) and least.last.options["reduction"] == "mean"
+    given = dict(x=np.ones((2, 3), np.float32), weight=np.ones(6, np.float32), gated=True, reduction="none")
+    assert given_case(target, [given]).last.cotangents["loss"].shape == ("M",)
+
+
+def test_a_shape_by_option_needs_every_choice() -> None:
+    x = by_option("mode", {"a": tensor(size("N", 1, 8))})
+    with pytest.raises(TargetError, match=r"needs the shape for each choice: \('a', 'b'\)"):
+        declare(lambda x, mode: {"y": x}, name="t", x=x, mode=option("a", "b"))
+    with pytest.raises(TargetError, match="needs the shape for each choice"):
+        declare(lambda x: {"y": x}, name="t", x=x)
+    with pytest.raises(TargetError, match="takes one shape for each choice"):
+        by_option("mode", {"a": x})
 
 
 def test_an_argument_that_must_be_there_may_not_lack_in_an_entry(tmp_path: Path) -> None:

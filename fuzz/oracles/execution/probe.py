@@ -33,11 +33,13 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     if target.reference is None:
         return {}
     dims = {dim.name: dim.clamp(max(dim.low, 2)) for dim in target.sizes}
+    options = {name: option.choices[0] for name, option in target.options.items()}
+    shapes = {name: resolve(value.legal_shape(value.shape, options), dims) for name, value in target.tensors.items()}
     inputs: dict[str, Any] = {
-        name: torch.full(resolve(value.shape, dims), value.fill, dtype=reference_dtype(value.dtypes[0]))
+        name: torch.full(shapes[name], value.fill, dtype=reference_dtype(value.dtypes[0]))
         for name, value in target.tensors.items()
     }
-    inputs |= {name: option.choices[0] for name, option in target.options.items()}
+    inputs |= options
     inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
     try:
         return dict(target.reference(**inputs))
