@@ -17,7 +17,7 @@ DISTRIBUTION = "triton-differential-fuzz"
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 """Distributions that are not named as their module."""
 PYTHONS = ((3, 11), (3, 12))
-TRITONS = ("3.6", "3.7", "3.8", "3.9")
+TRITONS = ("3.6.0", "3.7.1", "3.8.0", "3.9.0")
 """The Tritons under which `make versions` runs the tests of the cpu backend."""
 
 
@@ -76,8 +76,8 @@ def tested_triton() -> str:
     installed = installed_version("triton")
     if installed == "missing":
         return installed
-    is_tested = ".".join(installed.split(".")[:2]) in TRITONS
-    return f"{installed}, {'tested' if is_tested else 'untested'}"
+    # A local part names a build: 3.6.0+git1234.
+    return f"{installed}, {'tested' if installed.partition('+')[0] in TRITONS else 'untested'}"
 
 
 def dtypes() -> tuple[str, ...]:

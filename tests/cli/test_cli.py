@@ -210,7 +210,8 @@ def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.Monkey
     monkeypatch.setattr(environment, "installed_version", {"triton": "3.10.1"}.get)
     assert environment.tested_triton() == "3.10.1, untested"
     assert any(
-        "triton 3.10.1 is untested; 3.6, 3.7, 3.8, 3.9 are tested" in note for note in environment.known_problems()
+        "triton 3.10.1 is untested; 3.6.0, 3.7.1, 3.8.0, 3.9.0 are tested" in note
+        for note in environment.known_problems()
     )
 
 

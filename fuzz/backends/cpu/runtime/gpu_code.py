@@ -24,8 +24,8 @@ def compile_for_gpu(kernel: CompiledKernel) -> CompiledKernel:
     """The kernel for the capability of the knobs, not loaded. Raises what Triton raises where a GPU refuses it."""
     major, minor = knobs.capability
     options = {name: getattr(kernel.metadata, name) for name in OPTIONS}
-    target = GPUTarget("cuda", 10 * major + minor, WARP)
-    return triton.compile(kernel.src, target=target, options={k: v for k, v in options.items() if v is not None})
+    options = {name: value for name, value in options.items() if value is not None} | {"enable_fp_fusion": True}
+    return triton.compile(kernel.src, target=GPUTarget("cuda", 10 * major + minor, WARP), options=options)
 
 
 class Texts(AsmDict):  # type: ignore[misc]
