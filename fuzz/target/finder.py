@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
 from pathlib import Path
 
 from fuzz.errors import TargetError
 from fuzz.files import read_file
 from fuzz.target.loader import BUILT_IN, LARGEST, load_module, targets_in
 
-DECLARATION = "@target("
+IMPORT = re.compile(rb"^(from|import) fuzz\b", re.MULTILINE)
+"""What a file that declares targets does."""
+DECORATOR = re.compile(rb"^@(?!triton\b)\w+\(", re.MULTILINE)
+"""What declares a target: `@target(`, or a function of the author's own that calls it."""
 
 
 def find_targets(text: str) -> list[str]:
     """The targets that a text names, each as the text that loads it; a file or a folder may have several.
 
-    A file is executed only where it declares several. TargetError where a folder has none.
+    A file is executed where it may declare several, and where it is one of a folder. TargetError where one cannot be
+    executed, or a folder has no target.
     """
     path = Path(text)
     if path.is_dir() and not (BUILT_IN / f"{text}.py").is_file():
-        files = sorted(file for file in path.rglob("*.py") if not file.name.startswith("_") and _declarations(file))
-        found = [one for file in files for one in _in_file(file, str(file))]
+        files = sorted(file for file in path.rglob("*.py") if not file.name.startswith("_") and _count(IMPORT, file))
+        found = [f"{file}:{name}" for file in files for name in targets_in(load_module(file.resolve()))]
         if not found:
             raise TargetError(f"folder {text} has no target; decorate a launcher with @target(...)")
         return found
-    return list(_in_file(path, text)) if path.suffix == ".py" and path.is_file() else [text]
-
-
-def _in_file(path: Path, text: str) -> Iterator[str]:
-    if _declarations(path) < 2:
-        yield text
-        return
+    if path.suffix != ".py" or not path.is_file() or _count(DECORATOR, path) < 2:
+        return [text]
     names = list(targets_in(load_module(path.resolve())))
-    yield from [f"{path}:{name}" for name in names] if len(names) > 1 else [text]
+    return [f"{path}:{name}" for name in names] if len(names) > 1 else [text]
 
 
-def _declarations(path: Path) -> int:
+def _count(pattern: re.Pattern[bytes], path: Path) -> int:
     try:
-        return read_file(path, LARGEST).count(DECLARATION.encode())
+        return len(pattern.findall(read_file(path, LARGEST)))
     except OSError:
         return 0

@@ -50,7 +50,31 @@ def test_a_folder_names_the_targets_of_its_files(tmp_path: Path) -> None:
     two = write(tmp_path / "fuzz_two.py", one=2, two=2)
     deep = write(tmp_path / "deeper" / "fuzz_deep.py", deep=2)
     write(tmp_path / "_private.py", private=2)
-    assert find_targets(str(tmp_path)) == [str(deep), f"{two}:one", f"{two}:two"]
+    assert find_targets(str(tmp_path)) == [f"{deep}:deep", f"{two}:one", f"{two}:two"]
+
+
+OWN = """
+import fuzz
+
+N = fuzz.size("N", 1, 8)
+
+def mine(**declaration):
+    return fuzz.target(x=fuzz.tensor(N), **declaration)
+
+@mine(name="first")
+def one(x):
+    return dict(y=x + 1)
+
+@mine(name="second")
+def two(x):
+    return dict(y=x + 1)
+"""
+
+
+def test_a_decorator_of_ones_own_declares_targets(tmp_path: Path) -> None:
+    path = tmp_path / "fuzz_own.py"
+    path.write_text(OWN)
+    assert find_targets(str(path)) == find_targets(str(tmp_path)) == [f"{path}:first", f"{path}:second"]
 
 
 def test_a_folder_without_targets_is_named(tmp_path: Path) -> None:
