@@ -11,7 +11,7 @@ from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
 from fuzz.judge.processes.describe import classify, describe
-from tests.judge.problems import GROUPS, LABELS, LINEAR, write
+from tests.judge.problems import GROUPS, LABELS, LINEAR, RELU, write
 
 
 def test_dims_shapes_and_domains_of_a_module_with_weights(tmp_path: Path) -> None:
@@ -72,6 +72,13 @@ def test_the_least_size_is_one_at_which_the_problem_runs(groups: ProblemDescript
     assert {size.name: size.low for size in groups.sizes if size.name in ("depth", "height", "batch")} == {
         "depth": 3, "height": 3, "batch": 1,
     }  # fmt: skip
+
+
+def test_large_results_between_operations_scale_a_problem_down(tmp_path: Path) -> None:
+    source = RELU.replace("N = 37", "B, N = 64, 512").replace("torch.randn(N)", "torch.randn(B, N)")
+    source = source.replace("torch.relu(x)", "(x[:, :, None] * x[:, None, :]).sum(-1)")
+    found = describe(KernelBenchProblem(write(tmp_path, "outer", source)), 1 << 19, 60.0)
+    assert found.is_scaled and found.dims["B"] * found.dims["N"] ** 2 <= 1 << 23
 
 
 def test_constants_that_cannot_be_varied_are_named(tmp_path: Path) -> None:

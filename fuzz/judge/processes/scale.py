@@ -29,6 +29,8 @@ SMALL = 16
 """Constants up to this are kept as long as lowering others is enough: kernel sizes, strides, channels of an image."""
 STEP = 4
 """By how much the number of elements is lowered where the problem takes too long."""
+INTERMEDIATE = 16
+"""How many times the elements of its tensors the results of a problem's operations may have together."""
 MOST_ELEMENTS = 1 << 25
 """Elements above which a problem is not run, however few of its sizes can be lowered."""
 LEAST_ELEMENTS = 256
@@ -48,9 +50,9 @@ def scale_down(problem: Problem, elements: int, seconds: float) -> Dims:
                 f"the problem cannot be run: its tensors have {count} elements however small its dims are"
             )
         try:
-            start = time.process_time()
-            run_eagerly(problem, dims)
-            if time.process_time() - start <= seconds:
+            work = measure_work(problem, dims)
+            is_large = work is not None and work.elements > INTERMEDIATE * elements
+            if not is_large and is_fast(problem, dims, seconds):
                 return dims
         except (NotComparable, Unsupported):
             raise
@@ -58,8 +60,15 @@ def scale_down(problem: Problem, elements: int, seconds: float) -> Dims:
             if limit < LEAST_ELEMENTS:
                 raise Unsupported(f"the problem cannot be run: {one_line(error)}") from None
         if limit < LEAST_ELEMENTS:
-            raise Unsupported(f"the problem cannot be run: it takes longer than {seconds:g} s")
+            raise Unsupported(f"the problem cannot be run: it takes longer than {seconds:g} s, or too much memory")
         limit = min(limit, count) // STEP
+
+
+def is_fast(problem: Problem, dims: Dims, seconds: float) -> bool:
+    """Whether a problem takes at most so many seconds of the processor. Raises what the problem raises."""
+    start = time.process_time()
+    run_eagerly(problem, dims)
+    return time.process_time() - start <= seconds
 
 
 def fit(problem: Problem, limit: int) -> Dims:
