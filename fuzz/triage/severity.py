@@ -21,6 +21,7 @@ from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.input_classes import classify, plans
+from fuzz.triage.refused_dtypes import describe_refusal, find_refused_dtypes
 from fuzz.triage.triage import HANG_SECONDS, Triage
 from fuzz.worker.deadline import OutOfTime
 from fuzz.worker.process import WorkerCrash
@@ -66,6 +67,8 @@ class Grader:
         try:
             if is_limit(bug.finding, self.target):
                 return Grade("low", "extreme", reason="a limit: sizes that need offsets of more than 32 bits")
+            if refused := find_refused_dtypes(bug, self.triage):
+                return Grade("low", classify(bug.case, self.target), reason=describe_refusal(refused))
             found = next(filter(None, (self._search(bug, name) for name in INPUT_CLASSES)), None)
             input_class, typical = found or (classify(bug.case, self.target), None)
             finding = typical.finding if typical else bug.finding

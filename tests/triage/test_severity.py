@@ -277,3 +277,42 @@ def test_few_examples_that_do_not_hold_are_tried_again() -> None:
     bug = make_bug(case_of(), "y", finding=wrong())
     grade_bug(bug, Doubtful(made(), lambda case: wrong()), Budget())  # type: ignore[arg-type]
     assert bug.grade == Grade("medium", "special") and len(tried) == 4 * 3
+
+
+class Compiler(FakeTriage):
+    """A kernel that Triton does not compile."""
+
+    def examine(self, case: Case, oracle: str) -> Report:
+        found = self.shows(case)
+        return Report("does not compile" if found else "returned", False, (found,) if found else (), ("fault",))
+
+
+def uncompiled(condition: Callable[[Case], bool], said: str, dtype: str) -> Grade | None:
+    """The grade of a kernel that does not compile where a condition holds, by a case with x in a dtype."""
+    found = Finding("fault", ("launcher",), "compile-error", f"does not compile: CompilationError: {said}")
+    case = case_of()
+    x = replace(case.last.arguments["x"], dtype=dtype)
+    case = replace(case, calls=(replace(case.last, arguments={**case.last.arguments, "x": x}),))
+    compiler = Compiler(made(), lambda case: found if condition(case) else None)
+    bug = make_bug(case, "launcher", finding=found)
+    grade_bug(bug, compiler, Budget())  # type: ignore[arg-type]
+    return bug.grade
+
+
+def test_a_dtype_that_triton_refuses_is_not_supported_and_low() -> None:
+    refuses = lambda case: case.last.arguments["x"].dtype == "float16"  # noqa: E731
+    grade = uncompiled(refuses, "Expected dtype ['fp32', 'fp64'] but got fp16", "float16")
+    assert grade and grade.severity == "low"
+    assert grade.reason == "float16 is not supported: Triton refuses it, and compiles the kernel with float32"
+
+
+@pytest.mark.parametrize(
+    ("refuses", "said"),
+    [
+        (lambda case: True, "Expected dtype ['fp32', 'fp64'] but got fp16"),
+        (lambda case: case.last.arguments["x"].dtype == "float16", "x is not defined"),
+    ],
+)
+def test_what_does_not_compile_otherwise_is_high(refuses: Callable[[Case], bool], said: str) -> None:
+    grade = uncompiled(refuses, said, "float16")
+    assert grade and grade.severity == "high"

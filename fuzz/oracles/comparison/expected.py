@@ -16,12 +16,24 @@ from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_values
-from fuzz.reference.envelope import Divergence, Expected, Precision, evaluate, evaluate_backward, merge_members
+from fuzz.reference.envelope import (
+    COTANGENT,
+    Divergence,
+    Expected,
+    Precision,
+    evaluate,
+    evaluate_backward,
+    evaluate_orders,
+    merge_members,
+    with_gradients,
+)
 from fuzz.target.spec import Target
 from fuzz.worker.profile import measured
 
 STAGES = (2, 8, 20, 80)
 """Members of the envelope, stage by stage. Each stage evaluates only those that the ones before it did not."""
+BEFORE_THOROUGH = 1
+"""The last stage whose bounds hold no walks of long sums."""
 THOROUGH = 20
 """Members from which a stage also evaluates what can only widen the envelope: range, and the error of float64."""
 Inputs = dict[str, torch.Tensor | Scalar]
@@ -41,6 +53,24 @@ def evaluate_reference(
     """
     inputs, cotangents = reference_inputs(exam, index)
     return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+
+
+def evaluate_without_walks(exam: Examination, index: int) -> ExpectedOutputs:
+    """The same with all members, of which none adds up the terms of sums."""
+    inputs, cotangents = reference_inputs(exam, index)
+    return _evaluate(exam, index, inputs, cotangents, len(STAGES) - 1, None, walks=False)
+
+
+def evaluate_order_errors(exam: Examination, index: int) -> Mapping[str, torch.Tensor]:
+    """By output how far off each order of all sums in float32 is, (orders, *shape), where the reference runs."""
+    target = exam.target
+    assert target.reference is not None
+    inputs, cotangents = reference_inputs(exam, index)
+    if not target.differentiable:
+        return evaluate_orders(target.reference, inputs, exam.precision)
+    wrt = [name for name, value in exam.plan.calls[index].arguments.items() if value.is_float]
+    joint = with_gradients(target.reference, tuple(cotangents), wrt)
+    return evaluate_orders(joint, {**inputs, **{COTANGENT + n: t for n, t in cotangents.items()}}, exam.precision)
 
 
 def evaluate_stacked_reference(
@@ -67,6 +97,7 @@ def _evaluate(
     known: ExpectedOutputs | None,
     replicas: int | None = None,
     precision: Precision | None = None,
+    walks: bool = True,
 ) -> ExpectedOutputs:
     call, target = exam.plan.calls[index], exam.target
     assert target.reference is not None
@@ -75,6 +106,7 @@ def _evaluate(
     thorough = members >= THOROUGH
     first = thorough and after < THOROUGH
     how: dict[str, Any] = dict(members=members, uncertainty=first, check_range=thorough, replicas=replicas, after=after)
+    how["walks"] = walks
     try:
         if target.differentiable:
             wrt = [name for name in call.arguments if call.arguments[name].is_float]

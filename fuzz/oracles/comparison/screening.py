@@ -10,8 +10,15 @@ from fuzz.model.outcome import Returned
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.bits import Outputs
 from fuzz.oracles.comparison.elements import Comparison, compare_elements
-from fuzz.oracles.comparison.expected import STAGES, ExpectedOutputs, check_shapes, evaluate_stacked_reference
+from fuzz.oracles.comparison.expected import (
+    BEFORE_THOROUGH,
+    STAGES,
+    ExpectedOutputs,
+    check_shapes,
+    evaluate_stacked_reference,
+)
 from fuzz.oracles.comparison.reference_error import suspect_reference
+from fuzz.oracles.comparison.shift import may_be_shifted, relative_errors
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence
 
@@ -37,7 +44,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
     """The replicas in which no element of any output of one call disagrees, as far as the first stages can say."""
     cleared: list[Examination] = []
     expected: ExpectedOutputs | None = None
-    suspects = 0
+    suspects, shifted = 0, set[int]()
     for stage in range(len(STAGES) - 1):
         outputs = stack_outputs(pending, index)
         if not outputs:
@@ -48,16 +55,25 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
             break
         check_shapes(pending[0].target, outputs, expected)
         precision, contract = pending[0].precision, pending[0].target.contract
-        wrong = disagreeing_rows(
-            [compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()], pending
-        )
+        compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
+        wrong = disagreeing_rows(list(compared.values()), pending)
         suspect = [row for row in suspect_rows(outputs, expected, pending) if row not in wrong][: SUSPECTS - suspects]
         suspects += len(suspect)
-        kept = {*wrong, *suspect}
+        kept = {*wrong, *suspect, *shifted}
         cleared += [exam for row, exam in enumerate(pending) if row not in kept]
+        if stage == BEFORE_THOROUGH:
+            shifted = {number for number, row in enumerate(wrong) if is_shifted(row, outputs, expected, compared)}
         pending = [pending[row] for row in wrong]
         expected = {name: select_expected(one, wrong) for name, one in expected.items()}
     return cleared
+
+
+def is_shifted(row: int, outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, Comparison]) -> bool:
+    """Whether errors of one replica may have one sign in all its elements: it is examined alone."""
+    return any(
+        may_be_shifted(relative_errors(outputs[name], one, compared[name])[row], one.value[row])
+        for name, one in expected.items()
+    )
 
 
 def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[Examination]) -> list[int]:

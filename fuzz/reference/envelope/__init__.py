@@ -12,6 +12,7 @@ from fuzz.reference.envelope.evaluate import (
     with_gradients,
 )
 from fuzz.reference.envelope.noise import SAFETY
+from fuzz.reference.envelope.orders import evaluate_orders
 from fuzz.reference.envelope.pools import UNIT64, cache_noise
 from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
 
@@ -26,6 +27,7 @@ __all__ = [
     "Ulps",
     "evaluate",
     "evaluate_backward",
+    "evaluate_orders",
     "float64_defaults",
     "make_precision",
     "cache_noise",

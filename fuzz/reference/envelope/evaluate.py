@@ -24,6 +24,7 @@ __all__ = [
     "evaluate_backward",
     "float64_defaults",
     "merge_members",
+    "run_members",
     "with_gradients",
 ]
 
@@ -62,6 +63,7 @@ def evaluate(
     uncertainty: bool = True,
     seed: int = 0,
     check_range: bool = True,
+    walks: bool = True,
     replicas: int | None = None,
     after: int = 0,
 ) -> dict[str, Expected]:
@@ -70,9 +72,10 @@ def evaluate(
     Floating tensors reach it as float64 (exactly, as copies), other tensors as copies, the rest as it is; torch's
     default dtype is float64 meanwhile. Member i has the same noise whatever `members` is, so that a call with fewer
     members gives a spread that is nowhere larger. With `check_range`, members leave the working precision's range, and
-    sums are added up in the orders that kernels use (summation.py), which widens the spread. Members up to `after` are
-    left out, because an earlier call has evaluated them: see `merge_members`. With `replicas`, every tensor has them as
-    first dim, which the reference does not see; each gets the values that it would get alone.
+    unless `walks` is false sums are added up in the orders that kernels use (summation.py), which widens the spread.
+    Members up to `after` are left out, because an earlier call has evaluated them: see `merge_members`. With
+    `replicas`, every tensor has them as first dim, which the reference does not see; each gets the values that it would
+    get alone.
     Raises `Divergence` if the reference asks for a value in which replicas may differ, and `NoRule` for an operation
     whose rounding is not known. Exceptions of the reference are passed on.
     """
@@ -85,6 +88,7 @@ def evaluate(
     while remaining:
         limit = LIMIT if size > 1 else None
         group = MemberNoise(precision, tuple(remaining[:size]), seed, check_range, limit, replicas or 1)
+        group.is_thorough = check_range and walks
         try:
             stacks = _run(reference, inputs, group, replicas is not None)
         except StackTooLarge:
@@ -160,6 +164,11 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
     with float64_defaults(), mode:
         outputs = check_outputs(reference, reference(**arguments))
     return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
+
+
+def run_members(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise) -> dict[str, Tensor]:
+    """The stack (rows, *S) of each output of one call."""
+    return {name: stack for name, (stack, _) in _run(reference, inputs, noise, False).items()}
 
 
 def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:

@@ -16,6 +16,14 @@ from torch import Tensor
 
 from fuzz.reference.envelope.pools import SPAN, perturbs_inputs, pools
 from fuzz.reference.envelope.precision import Precision, Ulps
+from fuzz.reference.envelope.summation import (
+    LARGEST,
+    LARGEST_PRODUCT,
+    measure_product,
+    measure_scan,
+    measure_sum,
+    strays,
+)
 
 __all__ = ["SAFETY", "Divergence", "MemberNoise", "StackTooLarge", "sequential_steps", "rounding_steps"]
 
@@ -107,6 +115,26 @@ class MemberNoise:
     def first_members(self, t: Tensor) -> Tensor:
         """The unperturbed member of each replica, (replicas, *shape), of a stack (rows, *shape)."""
         return t[:: self.count]
+
+    def adds_up(self, terms: int, is_product: bool = False) -> bool:
+        """Whether sums with so many terms, of all rows, are added up. Tensor cores cut off more than any order does."""
+        if is_product:
+            return self.is_float32 and not self.precision.tensor_cores and terms // self.rows <= LARGEST_PRODUCT
+        return self.is_float32 and terms // self.count <= LARGEST
+
+    def sum_stray(self, terms: Tensor, dims: list[int]) -> Tensor | None:
+        """How far the sum of stacked terms over dims may be off besides, dims kept; None before the stages that ask."""
+        return measure_sum(self.first_members(terms), dims, strays)[0] if self.is_thorough else None
+
+    def scan_stray(self, terms: Tensor, dim: int) -> Tensor | None:
+        """The same for prefixes of the terms."""
+        return measure_scan(self.first_members(terms), dim, strays)[0] if self.is_thorough else None
+
+    def product_stray(self, a: Tensor, b: Tensor) -> Tensor | None:
+        """The same for a product of stacked matrices (rows, .., M, K) and (rows, .., K, N)."""
+        if not self.is_thorough:
+            return None
+        return measure_product(self.first_members(a), self.first_members(b), strays)[0]
 
     def _working(self, t: Tensor) -> Tensor:
         """The members at working precision, of what `by_replica` gives."""
@@ -248,6 +276,12 @@ class MemberNoise:
         self.by_replica(t).add_(self._draw("relative", 1.0, t.shape[1:]), alpha=size)
         self.advance()
         return t
+
+    def add_working_error_(self, t: Tensor, size: Tensor) -> None:
+        """Perturb the members at working precision by u times `size` (same shape); not those that measure float64."""
+        noise = self._draw("relative", 1.0, t.shape[1:])[self.first_working :]
+        self._working(self.by_replica(t)).addcmul_(self._working(self.by_replica(size)), noise)
+        self.advance()
 
     def round_function_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
         """Perturb f(x) by its documented error; one ulp is at most 2u of the value. x: its stacked argument."""

@@ -1,22 +1,35 @@
-"""Computes how far sums in float32 stray from the exact ones, by adding the terms up in orders that kernels use."""
+"""Computes how far sums in float32 stray from the exact ones, by adding the terms up in orders that kernels use.
+
+Each addition's rounding is exact in float64. Results are either strays, how far a sum may be off in any order, or
+losses, what it loses in each of `ORDERS` orders, with its sign.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["LARGEST", "stray_of_scan", "stray_of_sum", "tree_steps"]
+__all__ = [
+    *("LARGEST", "LARGEST_PRODUCT", "ORDERS", "Measure", "tree_steps"),
+    *("losses", "measure_product", "measure_scan", "measure_sum", "strays"),
+]
 
 LARGEST: Final = 1 << 22
 """Terms of all sums of one operation up to which they are added up."""
+LARGEST_PRODUCT: Final = 1 << 21
+"""Terms of all sums of one product of matrices up to which they are added up."""
+ORDERS: Final = 3
+"""How many orders terms are added up in: from the first on, from the last on, in a tree."""
 DEVIATIONS: Final = 1.5
 """How many deviations of a walk of such roundings count: at a safety of 4 these are six."""
 Array = np.ndarray[Any, np.dtype[Any]]
+Measure = Callable[[list[Array], bool], Array]
+"""`strays` or `losses` of (what each addition loses, by order; whether of each prefix): (kinds, sums[, prefixes])."""
 
 
 def tree_steps(n: float) -> float:
@@ -27,26 +40,46 @@ def tree_steps(n: float) -> float:
     return 1 + math.log2(n + 1) / 4 if n > 1 else 0.0
 
 
-def stray_of_sum(terms: Tensor, dims: list[int]) -> Tensor:
-    """How far the sum over dims may be off, added up in sequence from either end or by a tree; dims are kept with 1.
+def strays(lost: list[Array], prefixes: bool) -> Array:
+    """How far each sum may be off in any order, one kind.
 
-    Each addition's rounding is exact in float64. The result is the size of their sum, which is systematic where terms
-    are alike, plus `DEVIATIONS` times the root of the sum of their squares, since in another order it is another walk.
+    It is the size of the sum of the roundings, which is systematic where terms are alike, plus `DEVIATIONS` times the
+    root of the sum of their squares, since in another order it is another walk.
     """
+    add = np.cumsum if prefixes else np.sum
+    walks = [np.abs(add(one, axis=1)) + DEVIATIONS * np.sqrt(add(np.square(one), axis=1)) for one in lost]
+    stray: Array = np.max(walks, axis=0)[None]
+    return stray
+
+
+def losses(lost: list[Array], prefixes: bool) -> Array:
+    """What each sum loses, with its sign, a kind an order; of a scan always the same."""
+    lost = lost * (ORDERS // len(lost))
+    return np.stack([one.cumsum(1) if prefixes else one.sum(1) for one in lost])
+
+
+def measure_sum(terms: Tensor, dims: list[int], measure: Measure) -> Tensor:
+    """(kinds, *shape) of the sum of terms over dims, which are kept with 1."""
     kept = [d for d in range(terms.dim()) if d not in dims]
     rows = _to_rows(terms.permute(*kept, *dims), math.prod(terms.shape[d] for d in dims))
-    stray = np.max([_walk(lost) for lost in _orders(rows)], axis=0)
+    found = measure(list(_orders(rows)), False)
     shape = [1 if d in dims else size for d, size in enumerate(terms.shape)]
-    return torch.from_numpy(stray).to(terms.device).reshape(shape)
+    return torch.from_numpy(found).to(terms.device).reshape(-1, *shape)
 
 
-def stray_of_scan(terms: Tensor, dim: int) -> Tensor:
-    """The same for each prefix of the terms along dim, added up in sequence."""
+def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
+    """(kinds, *shape) of the prefixes of terms along dim, added up in sequence."""
     last = terms.movedim(dim, -1)
-    lost = _lost_in_sequence(_to_rows(last, last.shape[-1]))
-    walks = np.abs(lost.cumsum(1)) + DEVIATIONS * np.sqrt(np.square(lost).cumsum(1))
-    walks = np.concatenate([np.zeros((len(walks), 1)), walks], 1)
-    return torch.from_numpy(walks).to(terms.device).reshape(last.shape).movedim(-1, dim)
+    found = measure([_lost_in_sequence(_to_rows(last, last.shape[-1]))], True)
+    found = np.concatenate([np.zeros((*found.shape[:2], 1)), found], 2)
+    return torch.from_numpy(found).to(terms.device).reshape(-1, *last.shape).movedim(-1, dim + 1)
+
+
+def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
+    """(kinds, .., M, N) of the product of matrices (.., M, K) and (.., K, N), row by row of the first."""
+    columns = b.transpose(-1, -2)
+    rows = (measure_sum(row.unsqueeze(-2) * columns, [columns.dim() - 1], measure) for row in a.unbind(-2))
+    return torch.stack([row.squeeze(-1) for row in rows], -2)
 
 
 def _to_rows(terms: Tensor, size: int) -> Array:
@@ -81,9 +114,3 @@ def _lost_in_tree(rows: Array) -> Array:
         rows = left + right
         lost.append(rows.astype(np.float64) - (left.astype(np.float64) + right))
     return np.nan_to_num(np.concatenate(lost, 1), nan=0.0, posinf=0.0, neginf=0.0)
-
-
-def _walk(lost: Array) -> Array:
-    """How far roundings lead, (sums,)."""
-    walk: Array = np.abs(lost.sum(1)) + DEVIATIONS * np.sqrt(np.square(lost).sum(1))
-    return walk

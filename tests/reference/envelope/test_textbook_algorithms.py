@@ -165,3 +165,55 @@ def test_ties_and_decisions_are_those_of_the_unperturbed_inputs() -> None:
 
     expected = evaluate(reference, {"x": x}, CPU, members=80)
     assert all(not bool(expected[name].spread.any()) for name in ("place", "difference"))
+
+
+def elementwise(function: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """A reference of one operation."""
+    return lambda x: {"y": function(x)}
+
+
+@np.errstate(over="ignore")
+def tanh_by_exp(x: Array) -> Array:
+    return np.copysign(F(1) - F(2) / (np.exp(F(2) * np.abs(x)) + F(1)), x)
+
+
+REWRITTEN: dict[str, tuple[Any, Kernel]] = {
+    "tanh by exp": (elementwise(torch.tanh), tanh_by_exp),
+    "tanh by sigmoid": (elementwise(torch.tanh), lambda x: F(2) / (F(1) + np.exp(F(-2) * x)) - F(1)),
+    "softplus by log": (elementwise(torch.nn.functional.softplus), lambda x: np.log(F(1) + np.exp(x))),
+    "log sigmoid by log": (elementwise(torch.nn.functional.logsigmoid), lambda x: -np.log(F(1) + np.exp(-x))),
+    "elu by exp": (elementwise(torch.nn.functional.elu), lambda x: np.where(x > 0, x, np.exp(x) - F(1))),
+    "celu by exp": (
+        elementwise(lambda x: torch.nn.functional.celu(x, 0.5)),
+        lambda x: np.where(x > 0, x, F(0.5) * (np.exp(x / F(0.5)) - F(1))),
+    ),
+    "mish by both": (
+        elementwise(torch.nn.functional.mish),
+        lambda x: x * tanh_by_exp(np.log(F(1) + np.exp(x))),
+    ),
+    "sigmoid by exp": (elementwise(torch.sigmoid), lambda x: np.exp(x) / (F(1) + np.exp(x))),
+    "gelu by tanh of exp": (
+        elementwise(lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+        lambda x: F(0.5) * x * (F(1) + tanh_by_exp(F(0.7978845608) * (x + F(0.044715) * x * x * x))),
+    ),
+}
+ARGUMENTS = np.concatenate([np.linspace(-19, 19, 400), np.geomspace(1e-12, 1, 100), -np.geomspace(1e-12, 1, 100)])
+
+
+@pytest.mark.parametrize("name", REWRITTEN)
+def test_usual_rewritings_of_functions_are_inside(name: str, ratio: Any) -> None:
+    reference, kernel = REWRITTEN[name]
+    assert worst(reference, kernel, ARGUMENTS.astype(F), ratio) <= 1
+
+
+def test_what_other_formulas_lose_is_judged_where_the_reference_promises_it(ratio: Any) -> None:
+    """erfc, log1p and expm1 promise small results, a tail of tanh and a wrong constant are seen as before."""
+    x = ARGUMENTS.astype(F)
+    for function, kernel in (
+        (torch.log1p, lambda x: np.log(F(1) + x)),
+        (torch.expm1, lambda x: np.exp(x) - F(1)),
+        (lambda x: torch.erfc(-x), lambda x: torch.erf(torch.from_numpy(x)).numpy() + F(1)),
+        (torch.tanh, lambda x: np.tanh(x * F(1 + 2.0**-16))),
+        (torch.nn.functional.softplus, lambda x: np.log(F(1) + np.exp(x)) * F(1 + 2.0**-18)),
+    ):
+        assert worst(elementwise(function), kernel, x[x > -1] if function is torch.log1p else x, ratio) > 2

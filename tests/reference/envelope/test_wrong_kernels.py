@@ -89,3 +89,16 @@ def test_tensor_cores_align_subnormal_operands_by_their_stored_exponents(ratio: 
     assert ratio(got, evaluate(product, {"a": a, "b": b}, CPU)["y"]) > 1.0
     assert ratio(got, evaluate(product, {"a": a, "b": b}, make_precision("libdevice"))["y"]) <= 1.0
     assert ratio(got * 2.0**20, evaluate(product, {"a": a, "b": b * 2.0**20}, make_precision("libdevice"))["y"]) > 1.0
+
+
+def test_float16_operands_of_deep_products(draw: Any, ratio: Any) -> None:
+    """An operand rounded to 10 bits is outside the bound of 2048 terms; terms added up in sequence are inside."""
+    a, b = draw("normal", (4, 2048), 5), draw("normal", (2048, 8), 6)
+
+    def product(a: Tensor, b: Tensor) -> dict[str, Tensor]:
+        return {"y": a @ b}
+
+    expected = evaluate(product, {"a": a, "b": b}, CPU, members=80)["y"]
+    assert ratio((a.half().double() @ b.double()).float(), expected) > 4
+    terms = a.numpy()[:, :, None] * b.numpy()
+    assert ratio(torch.from_numpy(np.add.accumulate(terms, axis=1, dtype=np.float32)[:, -1]), expected) <= 1.0

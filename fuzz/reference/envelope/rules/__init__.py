@@ -12,10 +12,13 @@ from fuzz.reference.envelope.rules import (
     losses,
     movement,
     reductions,
+    rewritings,
     sampling,
 )
 
 __all__ = ["RULES"]
 
-for module in (elementwise, reductions, linear, movement, indexing, factories, composites, losses, sampling):
+MODULES = (rewritings, elementwise, reductions, linear, movement, indexing, factories, composites, losses, sampling)
+"""In order: the first rule that is stated for an operation holds."""
+for module in MODULES:
     module.register()

@@ -86,7 +86,7 @@ def silu_backward(g: Tensor, x: Tensor) -> Tensor:
 
 def mish(x: Tensor) -> Tensor:
     """x*tanh(softplus(x))."""
-    return x * torch.tanh(softplus(x))
+    return x * torch.tanh(torch.nn.functional.softplus(x))
 
 
 def softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.summation import tree_steps
 
 __all__ = ["absolute", "register", "wrap_stacked"]
 
@@ -23,7 +24,10 @@ HALF = 2.0**-14
 
 
 def multiply(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
-    """Stacked (..., M, K) @ (..., K, N), perturbed by (rounding_steps(K) + 1) u sum|products|, or twice that."""
+    """Stacked (..., M, K) @ (..., K, N), perturbed as sums of the products are, and for the products' own roundings.
+
+    Tensor cores, and products too large to be added up: (rounding_steps(K) + 1) u sum|products|, or twice that.
+    """
     noise = mode.noise
     t = torch.matmul(a, b)
     k = a.shape[-1]
@@ -31,15 +35,21 @@ def multiply(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
         return t
     if noise.precision.nan_below:
         noise.mark_underflow_(t, _magnitude_or_inf(a).amin(-1, True) * _magnitude_or_inf(b).amin(-2, True))
+    adds_up = k > 1 and noise.adds_up(t.numel() * k, is_product=True)
     if k == 1:
         noise.round_(t)
         factor = 0.0
+    elif adds_up:
+        factor = tree_steps(k) + 1
     else:
         factor = (rounding_steps(k) + 1) * (2 if noise.precision.tensor_cores else 1)
     if noise.precision.dot == "tf32" and noise.precision.u == 2.0**-24:
         factor += 2 * TF32 / noise.precision.u
     size = _aligned_magnitude if noise.precision.tensor_cores else torch.abs
-    return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k)) if factor else t
+    if not factor:
+        return t
+    stray = noise.product_stray(a, b) if adds_up else None
+    return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k), stray)
 
 
 def _magnitude_or_inf(x: Tensor) -> Tensor:
@@ -57,22 +67,28 @@ def _aligned_magnitude(x: Tensor) -> Tensor:
     return torch.where(size == 0, 0.0, torch.where(half, HALF, size.clamp(min=2.0**-126)))
 
 
+def _stacked(mode: EnsembleMode, x: Any) -> Tensor:
+    """The stacked tensor of an operand; a plain one is the same in all rows."""
+    t: Tensor = x.stacked if type(x) is EnsembleTensor else x.expand(mode.noise.rows, *x.shape)
+    return t
+
+
 @rounds
 def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
-    return wrap(mode, multiply(mode, unwrap(args[0]), unwrap(args[1])))
+    return wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1])))
 
 
 @rounds
 def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
-    return wrap(mode, multiply(mode, unwrap(args[0]), unwrap(args[1]).unsqueeze(-1)).squeeze(-1))
+    return wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]).unsqueeze(-1)).squeeze(-1))
 
 
 @rounds
 def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
-    a, b = unwrap(args[0]).unsqueeze(-2), unwrap(args[1]).unsqueeze(-1)
+    a, b = _stacked(mode, args[0]).unsqueeze(-2), _stacked(mode, args[1]).unsqueeze(-1)
     return wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1))
 
 

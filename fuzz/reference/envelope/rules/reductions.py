@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
-from fuzz.reference.envelope.summation import LARGEST, stray_of_scan, stray_of_sum, tree_steps
+from fuzz.reference.envelope.summation import tree_steps
 
 __all__ = ["inner_dims", "register", "total"]
 
@@ -44,9 +44,9 @@ def total(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tens
         return t
     # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
     noise, size = mode.noise, torch.sum(x.abs(), dims, keepdim)
-    if not noise.is_float32 or x.numel() // noise.count > LARGEST:
+    if not noise.adds_up(x.numel()):
         return noise.add_error_(t, size, rounding_steps(n), n / 4)
-    stray = stray_of_sum(noise.first_members(x), dims) if noise.is_thorough else None
+    stray = noise.sum_stray(x, dims)
     if stray is not None and not keepdim:
         stray = stray.squeeze(dims)
     return noise.add_error_(t, size, tree_steps(n), n / 4, stray)
@@ -176,9 +176,9 @@ def cumulative(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwar
     t = func(x, dim)
     if not t.is_floating_point():
         return wrap(mode, t)
-    if func is aten.cumsum.default and noise.is_float32 and x.numel() // noise.count <= LARGEST:
+    if func is aten.cumsum.default and noise.adds_up(x.numel()):
         size = x.abs().cumsum(dim)
-        stray = stray_of_scan(noise.first_members(x), dim) if noise.is_thorough else None
+        stray = noise.scan_stray(x, dim)
         return wrap(mode, noise.add_error_(t, size, tree_steps(t.shape[dim]), stray=stray))
     roundings = torch.arange(t.shape[dim], dtype=t.dtype, device=t.device).view(-1, *(1,) * (t.dim() - dim - 1))
     terms = x.abs().cumsum(dim) if func is aten.cumsum.default else t.abs()

@@ -1,0 +1,75 @@
+"""Members that add up the terms of sums in float32 as kernels do, and do nothing else differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fuzz.reference.envelope.evaluate import Input, Reference, run_members
+from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.precision import Precision, Ulps
+from fuzz.reference.envelope.summation import ORDERS, losses, measure_product, measure_scan, measure_sum
+
+__all__ = ["evaluate_orders"]
+
+
+class OrderNoise(MemberNoise):
+    """Row 0 is unperturbed. Of each further row every sum has lost what float32 loses in one order of its terms."""
+
+    def __init__(self, precision: Precision) -> None:
+        super().__init__(precision, (1, 2, 4)[:ORDERS], 0, False, None)
+        self.is_thorough = True
+
+    def _signed(self, losses: Tensor) -> Tensor:
+        """(rows, *shape) of the losses by order of one replica, (orders, 1, *shape)."""
+        return torch.cat([torch.zeros_like(losses[:1]), losses]).squeeze(1)
+
+    def sum_stray(self, terms: Tensor, dims: list[int]) -> Tensor:
+        return self._signed(measure_sum(self.first_members(terms), dims, losses))
+
+    def scan_stray(self, terms: Tensor, dim: int) -> Tensor:
+        return self._signed(measure_scan(self.first_members(terms), dim, losses))
+
+    def product_stray(self, a: Tensor, b: Tensor) -> Tensor:
+        return self._signed(measure_product(self.first_members(a), self.first_members(b), losses))
+
+    def add_error_(
+        self, t: Tensor, amplitude: Tensor, factor: float, tiny: float = 0.0, stray: Tensor | None = None
+    ) -> Tensor:
+        return t if stray is None else t.add_(stray)
+
+    def round_(self, t: Tensor, factor: float = 1.0, tiny: bool = True) -> Tensor:
+        return t
+
+    def round_constant_(self, t: Tensor, size: float) -> Tensor:
+        return t
+
+    def round_function_(self, t: Tensor, x: Tensor | None, error: Ulps) -> Tensor:
+        return t
+
+    def add_working_error_(self, t: Tensor, size: Tensor) -> None:
+        """Nothing is lost."""
+
+    def flush_result_(self, t: Tensor, unit: float) -> Tensor:
+        return t
+
+    def flush_terms_(self, t: Tensor, amount: Tensor) -> None:
+        """Nothing is lost."""
+
+    def widen(self, t: Tensor) -> Tensor:
+        return t
+
+
+def evaluate_orders(reference: Reference, inputs: Mapping[str, Input], precision: Precision) -> dict[str, Tensor]:
+    """What each order of every sum makes each output err, (orders, *shape) by name; 0 for what is no float."""
+    rows = run_members(reference, inputs, OrderNoise(precision))
+    return {name: _errors(stack) for name, stack in rows.items()}
+
+
+def _errors(rows: Tensor) -> Tensor:
+    """Distance of further rows from the first; 0 where it is not finite, or where the output depends on no input."""
+    if len(rows) == 1 or not rows.is_floating_point():
+        return torch.zeros(ORDERS, *rows.shape[1:], dtype=torch.float64, device=rows.device)
+    return (rows[1:] - rows[:1]).nan_to_num(0.0, 0.0, 0.0)

@@ -1,0 +1,71 @@
+"""Defines rules of functions that kernels compute by another formula as a rule, whose error is absolute.
+
+tanh is 1 - q with q = 2/(exp(2|x|) + 1), softplus log(1 + exp(x)), elu exp(x) - 1: where the result is small they lose
+digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+from fuzz.reference.dispatch import rounds
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap
+from fuzz.reference.envelope.rules.composites import FORMULAS
+
+__all__ = ["register"]
+
+
+@rounds
+def tanh(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """tanh: its documented error, and that of an exponential, a sum and a division in 1 - |tanh|."""
+    noise, x = mode.noise, args[0].stacked
+    t = noise.round_function_(func(x), x, noise.precision.error("tanh"))
+    if t.is_floating_point():
+        steps = 2 * noise.precision.error("exp").base + 1 + 2 * noise.precision.error("div").base
+        noise.add_working_error_(t, steps * (1 - func(x).abs()))
+    return wrap(mode, t)
+
+
+def near_one(name: str, size: Callable[[Tensor, dict[str, float]], Tensor], **defaults: float) -> Callable[..., Any]:
+    """Rule of a composite whose other formula rounds a number near 1: by u times `size` of argument and options."""
+    formula, names = FORMULAS[name], tuple(defaults)
+
+    @rounds
+    def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with mode:
+            out = formula(*args, **kwargs)
+        options = {**defaults, **dict(zip(names, args[1:], strict=False)), **kwargs}
+        found = out if not isinstance(out, tuple) else out[0]
+        mode.noise.add_working_error_(found.stacked, size(args[0].stacked, options))
+        return out
+
+    return rule
+
+
+def _softplus(x: Tensor, options: dict[str, float]) -> Tensor:
+    """1/beta below the threshold."""
+    return torch.where(x * options["beta"] > options["threshold"], 0.0, 1 / abs(options["beta"] or math.inf))
+
+
+def _elu(x: Tensor, options: dict[str, float]) -> Tensor:
+    """The factor of exp(x) - 1, and the error of an exponential near 1."""
+    return torch.where(x > 0, 0.0, 2 * abs(options["alpha"] * options.get("scale", 1)))
+
+
+def _one(x: Tensor, options: dict[str, float]) -> Tensor:
+    return torch.ones_like(x)
+
+
+def register() -> None:
+    """State the rules of this module, in place of those with relative errors alone."""
+    RULES.register(tanh, "tanh")
+    RULES.register(near_one("softplus", _softplus, beta=1.0, threshold=20.0), "softplus")
+    RULES.register(near_one("log_sigmoid_forward", _one), "log_sigmoid_forward")
+    RULES.register(near_one("elu", _elu, alpha=1.0, scale=1.0, input_scale=1.0), "elu")
+    RULES.register(near_one("celu", _elu, alpha=1.0), "celu")
