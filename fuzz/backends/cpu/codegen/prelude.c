@@ -195,6 +195,26 @@ UNSIGNED_ZERO_8(f8E5M2FNUZ, 21, 16u, 0x38000000u, 131072.0f, 0x1p6f, 0x47600000u
 static const f32 e2m1_values[16] __attribute__((unused)) = {
     0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
 INLINE f32 e8m0_value(i8 s) { return (u8)s == 255 ? NAN : s ? f32_bits((u32)(u8)s << 23) : 0x1p-127f; }
+/* PTX's shf: 64 bits of two registers, shifted by at most 32, of which the upper or the lower half is left. */
+INLINE u32 shf_left(u32 low, u32 high, u32 by) { return (u32)((((u64)high << 32 | low) << by) >> 32); }
+INLINE u32 shf_right(u32 low, u32 high, u32 by) { return (u32)(((u64)high << 32 | low) >> by); }
+/* PTX's prmt: each nibble of the selector picks a byte of both registers, or with its upper bit the sign of that byte. */
+INLINE u32 prmt(u32 a, u32 b, u32 selector) {
+    const u64 bytes = (u64)b << 32 | a;
+    u32 result = 0;
+    for (int k = 0; k < 4; k++) {
+        const u32 pick = selector >> 4 * k & 15u, byte = (u32)(bytes >> 8 * (pick & 7u)) & 255u;
+        result |= (pick & 8u ? (byte & 128u ? 255u : 0u) : byte) << 8 * k;
+    }
+    return result;
+}
+/* PTX's lop3: any function of three bits, by its table. */
+INLINE u32 lop3(u32 a, u32 b, u32 c, u32 table) {
+    u32 result = 0;
+    for (int k = 0; k < 8; k++)
+        if (table >> k & 1u) result |= (k & 4 ? a : ~a) & (k & 2 ? b : ~b) & (k & 1 ? c : ~c);
+    return result;
+}
 /* PTX's .ftz: a subnormal is zero with its sign. */
 INLINE f32 flush(f32 x) { return fabsf(x) < 0x1p-126f ? copysignf(0.0f, x) : x; }
 /* Fisher and Yates's permutation of [before][count][after] elements along the middle, the same for the same seed and

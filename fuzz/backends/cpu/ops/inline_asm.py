@@ -1,4 +1,4 @@
-"""Translates `tl.inline_asm_elementwise`: straight-line PTX over 32- and 64-bit registers to a C statement expression.
+"""Translates `tl.inline_asm_elementwise`: straight-line PTX over registers to C.
 
 Meanings are those of the PTX ISA. `.approx` is computed by the C library, which errs less than the hardware. What is
 not in the tables (memory, branches, special registers, packed halves) is refused with its text.
@@ -25,13 +25,16 @@ INTEGER_OPS = {
     "mov": "{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul.lo": "{0} * {1}", "mad.lo": "{0} * {1} + {2}",
     "and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}", "not": "~{0}", "neg": "-{0}", "abs": "absi_{s}({0})",
     "min": "{0} < {1} ? {0} : {1}", "max": "{0} > {1} ? {0} : {1}", "shl": "shli_{s}({0}, {1})",
-    "selp": "{2} ? {0} : {1}",
+    "selp": "{2} ? {0} : {1}", "prmt": "prmt({0}, {1}, {2})", "lop3": "lop3({0}, {1}, {2}, {3})",
+    "shf.l.wrap": "shf_left({0}, {1}, {2} & 31)", "shf.l.clamp": "shf_left({0}, {1}, {2} < 32u ? {2} : 32u)",
+    "shf.r.wrap": "shf_right({0}, {1}, {2} & 31)", "shf.r.clamp": "shf_right({0}, {1}, {2} < 32u ? {2} : 32u)",
 }  # fmt: skip
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
                "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}  # fmt: skip
 ROUNDINGS = {"rn", "approx", "full", "ftz"}
 NOTHING = ("griddepcontrol.wait", "griddepcontrol.launch_dependents")
 REGISTER = {"r": "u32", "f": "u32", "l": "u64", "d": "u64"}
+CONVERTIBLE = {f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64)} | {"f32", "f64"}
 TYPES = {"f32": "f32", "f64": "f64", "u32": "u32", "b32": "u32", "s32": "i32", "u64": "u64", "b64": "u64", "s64": "i64"}
 INSTRUCTION = re.compile(r"(?:@(!?)(\w+)\s+)?([a-z]\w*(?:\.\w+)*)\s*(.*)$", re.DOTALL)
 
@@ -50,9 +53,10 @@ class Assembly:
 
     def translate(self) -> list[str]:
         plain = re.sub(r"//[^\n]*|/\*.*?\*/", "", self.text, flags=re.DOTALL)
-        for piece in re.split(r"[;{}]", plain):
-            if piece.strip():
-                self.statement(piece.strip())
+        for piece in plain.split(";"):
+            # Braces around a block, but not those around parts of a register.
+            if text := piece.strip().lstrip("{} \t\n").rstrip():
+                self.statement(text)
         return self.lines
 
     def statement(self, text: str) -> None:
@@ -65,17 +69,19 @@ class Assembly:
         if match is None:
             raise self.refuse(text)
         negated, guard, opcode, operands = match.groups()
-        line = self.instruction(text, opcode.split("."), [part.strip() for part in operands.split(",")])
+        parts = [part.strip() for part in re.split(r",(?![^{]*\})", operands)]
+        line = self.instruction(text, opcode.split("."), parts)
         condition = f"if ({negated}{self.registers[guard]}) " if guard in self.registers else ""
         if guard and not condition:
             raise self.refuse(text)
         self.lines.append(condition + line)
 
     def declare(self, kind: str, names: str) -> None:
-        c = "i1" if kind == "pred" else f"u{TYPES[kind][1:]}" if kind in TYPES else ""
+        bits = re.fullmatch(r"[busf](8|16|32|64)", kind)
+        c = "i1" if kind == "pred" else f"u{bits[1]}" if bits else ""
         if not c:
             raise self.refuse(f".reg .{kind}")
-        for name in names.split(","):
+        for name in numbered(names):
             register = f"{name.strip()}_asm"
             if not re.fullmatch(r"[a-z]\w*_asm", register):
                 raise self.refuse(f".reg .{kind} {names}")
@@ -86,10 +92,16 @@ class Assembly:
 
     def instruction(self, text: str, opcode: list[str], operands: list[str]) -> str:
         name, *modifiers, kind = opcode if len(opcode) > 1 else (*opcode, "?")
+        if name == "mov" and any(operand.startswith("{") for operand in operands):
+            return self.move_parts(text, kind, operands)
+        if name == "cvt":
+            return self.convert(text, modifiers, kind, operands)
         if kind not in TYPES or operands[0] not in self.registers:
             raise self.refuse(text)
         t = TYPES[kind]
         flush = "ftz" in modifiers and t == "f32"
+        if name in ("prmt", "lop3", "shf") and t != "u32":
+            raise self.refuse(text)
         values = [self.value(operand, t, flush, text) for operand in operands[1:]]
         target = self.registers[operands[0]]
         if name == "setp" and len(modifiers) > 0 and modifiers[0] in COMPARISONS and len(values) == 2:
@@ -105,12 +117,49 @@ class Assembly:
             known = f"shr{'s' if t[0] == 'i' else 'u'}i_i{t[1:]}({{0}}, {{1}})"
         else:
             known = INTEGER_OPS.get(".".join([name, *modifiers]))
-        if known is None or known.count("{0}") + known.count("{1}") + known.count("{2}") < len(values):
+        if known is None or known.count("{0}") + known.count("{1}") + known.count("{2}") + known.count("{3}") < len(
+            values
+        ):
             raise self.refuse(text)
         try:
             return "(" + known.format(*values, t=t, s=f"i{t[1:]}", f="" if t == "f64" else "f") + ")"
         except IndexError:
             raise self.refuse(text) from None
+
+    def move_parts(self, text: str, kind: str, operands: list[str]) -> str:
+        """`mov.b32 {a, b}, c` and `mov.b32 c, {a, b}`: the first part has the lowest bits."""
+        if (
+            kind not in ("b32", "b64")
+            or len(operands) != 2
+            or operands[0].startswith("{") == operands[1].startswith("{")
+        ):
+            raise self.refuse(text)
+        unpacks = operands[0].startswith("{")
+        whole, parts = operands[unpacks], [part.strip() for part in operands[not unpacks][1:-1].split(",")]
+        if any(name not in self.registers for name in (whole, *parts)):
+            raise self.refuse(text)
+        width, register = int(kind[1:]) // len(parts), self.registers[whole]
+        if unpacks:
+            pieces = ((self.registers[part], number * width) for number, part in enumerate(parts))
+            return " ".join(f"{piece} = (u{width})({register} >> {shift});" for piece, shift in pieces)
+        terms = [f"(u{kind[1:]})(u{width}){self.registers[part]} << {k * width}" for k, part in enumerate(parts)]
+        return f"{register} = {' | '.join(terms)};"
+
+    def convert(self, text: str, modifiers: list[str], source: str, operands: list[str]) -> str:
+        """`cvt[.rounding].to.from`: between integers, from them to a float to nearest, from a float towards zero."""
+        *roundings, to = modifiers or ["?"]
+        is_known = len(operands) == 2 and {to, source} <= CONVERTIBLE and operands[0] in self.registers
+        floats = to[0] == "f", source[0] == "f"
+        wanted = {(False, False): [], (True, False): ["rn"], (False, True): ["rzi"]}.get(floats)
+        wanted = (["rn"] if (to, source) == ("f32", "f64") else []) if wanted is None else wanted
+        if not is_known or operands[1] not in self.registers or roundings != wanted or (floats[1] and to[1:] in "816"):
+            raise self.refuse(text)
+        c_to, c_source = (f"i{kind[1:]}" if kind[0] == "s" else kind for kind in (to, source))
+        register, target = self.registers[operands[1]], self.registers[operands[0]]
+        value = f"{source}_bits({register})" if floats[1] else f"({c_source}){register}"
+        if floats[0]:
+            return f"{target} = bits_{to}(({to}){value});"
+        return f"{target} = to_{c_to}_{source}({value});" if floats[1] else f"{target} = ({c_to}){value};"
 
     def value(self, operand: str, t: str, flush: bool, text: str) -> str:
         """C text of a register or number, as the type of the instruction."""
@@ -135,8 +184,12 @@ def inline_assembly(lowering: Lowering, op: Op) -> None:
     written = [word[1:].lstrip("&") for word in constraints if word.startswith("=")]
     read = [word for word in constraints if not word.startswith("=")]
     types = [value.type for value in (*op.results, *op.operands)]
-    if op.attributes["packed_element"] != 1 or not fits([*written, *read], types):
-        raise UnsupportedOperation(f"tt.elementwise_inline_asm {text!r} with constraints {','.join(constraints)!r}")
+    pack = op.integer("packed_element")
+    if pack != 1 or not fits([*written, *read], types):
+        if not op.result.type.is_tensor or not fits_packed([*written, *read], types, pack):
+            raise UnsupportedOperation(f"tt.elementwise_inline_asm {text!r} with constraints {','.join(constraints)!r}")
+        packed_assembly(lowering, op, text, pack)
+        return
     assembly = Assembly(text, {f"${number}": f"r{number}_asm" for number in range(len(types))})
     lines = assembly.translate()
     for chosen, result in enumerate(op.results):
@@ -164,6 +217,72 @@ def block(types: list[Type], written: list[str], texts: list[str], lines: list[s
     result = types[chosen]
     end = f"{result.element}_bits(r{chosen}_asm)" if result.is_float else f"({result.c})r{chosen}_asm"
     return f"({{ {' '.join([*start, *lines])} {end}; }})"
+
+
+def packed_assembly(lowering: Lowering, op: Op, text: str, pack: int) -> None:
+    """The text for every `pack` neighbouring elements, in row-major order; a register holds as many as fit into it."""
+    sources = [lowering.materialise(operand) for operand in lowering.operands(op)]
+    targets = [lowering.array(result.type, result.name) for result in op.results]
+    count = op.result.type.count
+    start, end, number = [], [], 0
+    for place, lane in enumerate((*targets, *sources)):
+        type, per = lane.type, elements_of_register(lane.type)
+        for first in range(0, pack, per):
+            elements = [f"{lane.array}[(p + {first + k}) % {count}]" for k in range(min(per, pack - first))]
+            register, width = f"r{number}_asm", max(type.bits, 32)
+            number += 1
+            if place < len(targets):
+                start.append(f"u{width} {register} = 0;")
+                end += [
+                    f"{element} = {from_bits(type, f'{register} >> {k * type.bits}')};"
+                    for k, element in enumerate(elements)
+                ]
+            else:
+                terms = [f"(u{width}){to_bits(type, element)} << {k * type.bits}" for k, element in enumerate(elements)]
+                start.append(f"u{width} {register} = {' | '.join(terms)};")
+    assembly = Assembly(text, {f"${k}": f"r{k}_asm" for k in range(number)})
+    lowering.add(f"for (int p = 0; p < {count}; p += {pack}) {{")
+    for line in [*start, *assembly.translate(), *end]:
+        lowering.add(line)
+    lowering.add("}")
+    lowering.values.update(zip(op.results, targets, strict=True))
+
+
+def elements_of_register(type: Type) -> int:
+    return max(32 // type.bits, 1)
+
+
+def fits_packed(constraints: list[str], types: list[Type], pack: int) -> bool:
+    """Whether there is a register of the right size for all of `pack` elements of each value."""
+    wanted = []
+    for type in types:
+        registers = -(-pack // elements_of_register(type))
+        wanted += [8 if type.size == 8 else 4] * registers
+    sizes = {"u32": 4, "u64": 8}
+    return (
+        all(type.bits > 1 for type in types)
+        and len(constraints) == len(wanted)
+        and all(
+            word in REGISTER and sizes[REGISTER[word]] == size for word, size in zip(constraints, wanted, strict=True)
+        )
+    )
+
+
+def to_bits(type: Type, text: str) -> str:
+    return f"(u{type.bits}){f'bits_{type.element}' if type.is_float else ''}({text})"
+
+
+def from_bits(type: Type, text: str) -> str:
+    return f"{type.element}_bits((u{type.bits})({text}))" if type.is_float else f"({type.c})({text})"
+
+
+def numbered(names: str) -> list[str]:
+    """The registers of a declaration; `a<2>` is a0 and a1."""
+    found = []
+    for name in names.split(","):
+        match = re.fullmatch(r"\s*(%?\w+)<(\d+)>\s*", name)
+        found += [f"{match[1]}{k}" for k in range(int(match[2]))] if match else [name.strip()]
+    return found
 
 
 OPERATIONS = (

@@ -172,7 +172,7 @@ def other_assembly(out, ASM: tl.constexpr):
     tl.store(out, tl.inline_asm_elementwise(ASM, "=r", [], dtype=tl.int32, is_pure=True, pack=1))
 
 
-REFUSED = ["mov.u32 $0, %smid;", "prmt.b32 $0, 1, 2, 3;", "add.u32 $0, 1;", "add.f16 $0, $0, $0;"]
+REFUSED = ["mov.u32 $0, %smid;", "bfi.b32 $0, 1, 2, 3, 4;", "add.u32 $0, 1;", "add.f16 $0, $0, $0;"]
 
 
 @pytest.mark.parametrize("text", REFUSED)

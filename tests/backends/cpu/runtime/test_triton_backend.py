@@ -169,7 +169,7 @@ def test_device_properties_are_knobs():
 def assembly(x, B: tl.constexpr):
     i = tl.arange(0, B)
     a = tl.load(x + i)
-    b = tl.inline_asm_elementwise("prmt.b32 $0, $1, $1, 0x3210;", "=r,r", [a], tl.float32, True, 1)
+    b = tl.inline_asm_elementwise("bfi.b32 $0, $1, $1, 0, 8;", "=r,r", [a], tl.float32, True, 1)
     tl.store(x + i, b)
 
 

@@ -1,0 +1,115 @@
+"""Inline assembly with several elements to a register, blocks in braces and instructions on bytes."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.language.extra.cuda.utils import convert_fp8e4b15_to_float16
+
+from fuzz.backends import cpu
+
+N = 64
+
+
+def words(seed: int, dtype: torch.dtype = torch.int32) -> torch.Tensor:
+    info = torch.iinfo(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(info.min, info.max, (N,), generator=generator, dtype=torch.int64).to(dtype)
+
+
+@triton.jit
+def shift_bytes(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    asm: tl.constexpr = "and.b32 $0, $1, 0x1F1F1F1F; shl.b32 $0, $0, 3;"
+    tl.store(out + i, tl.inline_asm_elementwise(asm, "=r,r", [tl.load(x + i)], dtype=tl.int8, is_pure=True, pack=4))
+
+
+def test_four_bytes_to_a_register():
+    x = words(1, torch.int8)
+    out = torch.empty_like(x)
+    shift_bytes[(1,)](x, out, B=N)
+    assert torch.equal(out, (x & 0x1F) << 3)
+
+
+@triton.jit
+def widen_and_compare(x, y, wide, greater, B: tl.constexpr):
+    i = tl.arange(0, B)
+    a, b = tl.inline_asm_elementwise(
+        """
+        {
+            .reg .b8 part<4>;  // the bytes of x
+            mov.b32 {part0, part1, part2, part3}, $8;
+            cvt.u32.u8 $0, part0; cvt.u32.u8 $1, part1; cvt.u32.u8 $2, part2; cvt.u32.u8 $3, part3;
+        }
+        cvt.rn.f32.s32 $4, $0; cvt.rn.f32.s32 $5, $1; cvt.rn.f32.s32 $6, $2; cvt.rn.f32.s32 $7, $3;
+        max.f32 $4, $4, $9; max.f32 $5, $5, $10; max.f32 $6, $6, $11; max.f32 $7, $7, $12;
+        """,
+        "=r,=r,=r,=r,=r,=r,=r,=r,r,r,r,r,r", [tl.load(x + i), tl.load(y + i)],
+        dtype=(tl.int32, tl.float32), is_pure=True, pack=4,
+    )  # fmt: skip
+    tl.store(wide + i, a)
+    tl.store(greater + i, b)
+
+
+def test_blocks_in_braces_and_several_results():
+    x, y = words(2, torch.uint8), torch.randn(N) * 200
+    wide, greater = torch.empty(N, dtype=torch.int32), torch.empty(N)
+    widen_and_compare[(1,)](x, y, wide, greater, B=N)
+    assert torch.equal(wide, x.int()) and torch.equal(greater, torch.maximum(x.float(), y))
+
+
+@triton.jit
+def on_words(x, y, z, out, ASM: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    arguments = [tl.load(x + i), tl.load(y + i), tl.load(z + i)]
+    tl.store(out + i, tl.inline_asm_elementwise(ASM, "=r,r,r,r", arguments, dtype=tl.int32, is_pure=True, pack=1))
+
+
+def permuted(a: int, b: int, selector: int) -> int:
+    parts = (b << 32 | a).to_bytes(8, "little")
+    picks = [selector >> 4 * k & 15 for k in range(4)]
+    return int.from_bytes([255 * (parts[p & 7] >> 7) if p & 8 else parts[p & 7] for p in picks], "little")
+
+
+@pytest.mark.parametrize(
+    ("asm", "of"),
+    [
+        ("shf.l.wrap.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) << c % 32 >> 32),
+        ("shf.r.clamp.b32 $0, $1, $2, $3;", lambda a, b, c: (b << 32 | a) >> min(c, 32)),
+        ("prmt.b32 $0, $1, $2, $3;", permuted),
+        ("lop3.b32 $0, $1, $2, $3, 0xca;", lambda a, b, c: a & b | ~a & c),
+        ("{ .reg .b16 h<2>; mov.b32 {h0, h1}, $1; mov.b32 $0, {h1, h0}; }", lambda a, b, c: a << 16 | a >> 16),
+        ("cvt.s32.s8 $0, $1;", lambda a, b, c: (a & 255) - 2 * (a & 128)),
+    ],
+)
+def test_instructions_on_words(asm, of):
+    x, y, z = words(3), words(4), words(5)
+    z[:8] = torch.tensor([0, 1, 31, 32, 33, 63, 0x7531, -1])
+    out = torch.empty_like(x)
+    on_words[(1,)](x, y, z, out, asm, B=N)
+    rows = zip(x.tolist(), y.tolist(), z.tolist(), strict=True)
+    want = [of(*(value & 0xFFFFFFFF for value in row)) & 0xFFFFFFFF for row in rows]
+    assert [value & 0xFFFFFFFF for value in out.tolist()] == want
+
+
+@triton.jit
+def decode(x, out, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, convert_fp8e4b15_to_float16(tl.load(x + i)))
+
+
+def test_tritons_own_conversion_is_that_of_the_backend():
+    x = torch.arange(256, dtype=torch.int32).to(torch.uint8)
+    out = torch.empty(256, dtype=torch.float16)
+    decode[(1,)](triton.reinterpret(x, dtype=tl.float8e4b15), out, B=256)
+    want = (x.int() & 0x80) << 8 | (x.int() & 0x7F) << 7
+    assert torch.equal(out.view(torch.int16), want.to(torch.uint16).view(torch.int16))
+
+
+@pytest.mark.parametrize(
+    "asm", ["mov.b32 {a, b}, $1;", "cvt.rz.f32.s32 $0, $1;", "prmt.b64 $0, $1, $2, $3;", "ld.global.b32 $0, [$1];"]
+)
+def test_others_are_refused_with_their_text(asm):
+    x = words(6)
+    with pytest.raises(cpu.UnsupportedOperation, match="elementwise_inline_asm"):
+        on_words[(1,)](x, x, x, x.clone(), asm, B=N)
