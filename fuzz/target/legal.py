@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.model.case import Call, Case
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.edit import with_layout, with_shape
 from fuzz.target.arguments import TensorArgument
+from fuzz.target.nonfinite import keep_kinds
 from fuzz.target.spec import Target
 
 
@@ -26,6 +28,8 @@ def make_call_legal(call: Call, target: Target) -> Call:
             call = with_legal_shape(call, name, declared)
             value = call.arguments[name]
             values = declared.legal_values(value, call)
+            if value.is_float and name in target.nonfinite:
+                values = keep_kinds(values, target.nonfinite[name], named_dtype(value.dtype))
             if values is not value.values and values != value.values:
                 call = call.with_argument(name, replace(value, values=values))
     for name, declared in target.cotangents.items():

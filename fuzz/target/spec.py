@@ -14,6 +14,7 @@ from fuzz.model.dims import Size, names
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.target.arguments import OptionArgument, TensorArgument, known_dtypes
 from fuzz.target.contract import BITS, ENVELOPE, RANGES, Contract, parse_contract
+from fuzz.target.nonfinite import parse_nonfinite
 from fuzz.target.shapes import Sizes
 
 Launcher = Callable[..., Mapping[str, Any]]
@@ -60,7 +61,7 @@ class Target:
     deterministic: bool = True
     nondeterminism: str = ""
     in_place: tuple[str, ...] = ()
-    nonfinite: tuple[str, ...] = ()
+    nonfinite: Mapping[str, int] = field(default_factory=dict)
     large: bool = False
     as_good_as: str = ""
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] = field(default_factory=dict)
@@ -191,7 +192,7 @@ def declare(
     dot: str = "ieee",
     deterministic: bool | str = True,
     in_place: Iterable[str] = (),
-    nonfinite: Iterable[str] = (),
+    nonfinite: Iterable[str] | Mapping[str, str | Iterable[str]] = (),
     large: bool = False,
     as_good_as: str = "",
     rejects: Mapping[str, Callable[..., Mapping[str, Any]]] | None = None,
@@ -225,7 +226,7 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
-        in_place=tuple(in_place), nonfinite=tuple(nonfinite), large=large, as_good_as=as_good_as,
+        in_place=tuple(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
         rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {},
         unreached=unreached or {},
     )  # fmt: skip
