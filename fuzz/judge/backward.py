@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fuzz.judge.input_domain import declared_case, ordinary_case
 from fuzz.judge.problem import ProblemDescription
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import SolutionReport
+from fuzz.judge.processes.requests import Comparison, SolutionReport
 from fuzz.model.case import Case
 from fuzz.model.recipes import recipe
 from fuzz.search.engines.random import RandomEngine
@@ -23,12 +23,13 @@ def backward_cases(
     """Cases at the first dims and at others, with the problem's values and with normal ones.
 
     None where the problem has no parameters, or where the solution is not differentiable: where it returns no
-    gradient, or launches a kernel outside of autograd's functions, which then does not know of it.
+    gradient, or launches a kernel outside of autograd's functions, which then does not know of it. None either where
+    the reference has no gradient that can be trusted.
     """
     if not target.cotangents or not any(one.is_state for one in description.arguments.values()):
         return
     first = declared_case(target, description, dict(dims), seed)
-    if not is_differentiable(worker, first):
+    if not has_gradients(worker, first):
         return
     yield first
     engine = RandomEngine(target, seed)
@@ -40,9 +41,12 @@ def backward_cases(
         yield case
 
 
-def is_differentiable(worker: IsolatedWorker, case: Case) -> bool:
-    """Whether a solution returns gradients, and autograd follows its kernels."""
+def has_gradients(worker: IsolatedWorker, case: Case) -> bool:
+    """Whether a solution returns gradients, autograd follows its kernels, and the problem's own can be computed."""
     ran = worker.run(case)
     if not isinstance(ran, SolutionReport) or ran.is_cut or not ran.outputs:
         return False
-    return any(f"d{name}" in ran.outputs[-1] for name in case.last.arguments)
+    if not any(f"d{name}" in ran.outputs[-1] for name in case.last.arguments):
+        return False
+    compared = worker.compare(case, ran.outputs[-1])
+    return isinstance(compared, Comparison) and not compared.refusal

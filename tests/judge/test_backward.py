@@ -8,7 +8,7 @@ import pytest
 
 from fuzz.judge.judgement import RIGHT, WRONG, Judgement
 from fuzz.judge.referee import GRADIENTS, JudgeOptions, judge
-from tests.judge.problems import write
+from tests.judge.problems import as_solution, write
 
 PROBLEM = """
 import torch
@@ -93,4 +93,13 @@ def test_gradients_of_parameters_are_compared(tmp_path: Path, factor: str, verdi
 
 def test_a_kernel_that_autograd_does_not_follow_promises_no_gradient(tmp_path: Path) -> None:
     found = judged(tmp_path, "launch(x, self.scale) + 0 * x", kernel=KERNEL)
+    assert found.verdict == RIGHT and GRADIENTS not in found.kinds, found.reason
+
+
+def test_a_backward_without_a_rule_leaves_the_outputs_comparable(tmp_path: Path) -> None:
+    pooled = PROBLEM.replace(
+        "torch.exp(x) * self.scale", "nn.functional.max_pool3d(x.view(1, 4, -1, 1, 1) * 2, 1) + self.scale[0]"
+    )
+    paths = write(tmp_path, "problem", pooled), write(tmp_path, "solution", as_solution(pooled))
+    found = judge(JudgeOptions(*paths, backend="cpu", seconds=0))
     assert found.verdict == RIGHT and GRADIENTS not in found.kinds, found.reason

@@ -143,7 +143,7 @@ class ProblemHandler:
         try:
             finding = check_call(exam, 0)
         except TargetError as error:
-            if isinstance(error.__cause__, NoRule):
+            if isinstance(error.__cause__, NoRule) and not request.case.last.cotangents:
                 raise NotComparable(str(error.__cause__)) from None
             return Comparison(None, own_rule=own_rule, refusal=str(error))
         return Comparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
