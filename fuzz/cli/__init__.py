@@ -62,7 +62,8 @@ def exit_code(arguments: list[str]) -> int:
     except Exception as error:
         # Errors of the command line itself tell their exit code, whichever copy of click they come from.
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
-            complain(error.format_message())
+            if message := error.format_message():
+                complain(message)
             return USAGE
         complain("internal error\n" + traceback.format_exc())
         return INTERNAL

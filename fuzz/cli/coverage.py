@@ -14,6 +14,7 @@ from fuzz.cli.shared_options import FindingsFolder, Json
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.options import RunOptions
+from fuzz.run.result import NOTHING_RAN
 from fuzz.run.setup import choose_backend, findings_folder, load_checked_target
 from fuzz.target.finder import find_targets
 
@@ -62,6 +63,8 @@ def examine(options: RunOptions, process_start: float) -> CoverageReport:
     loaded = load_checked_target(options.target, None, options.backend)
     folder = findings_folder(loaded, None, options.corpus)
     collected = collect(loaded, options, choose_backend(options.backend), Path(folder), process_start)
+    if not collected.cases:
+        raise UsageError(NOTHING_RAN)
     return make_report(loaded, collected)
 
 

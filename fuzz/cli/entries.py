@@ -96,5 +96,5 @@ def mark(
 ) -> int:
     """Change a saved entry's status."""
     entry = corpus.mark(path, status, why)
-    put(f"{path}: {entry.status}, {entry.why}")
+    put(f"{path}: {entry.status}" + f", {entry.why}" * bool(entry.why))
     return 0

@@ -82,8 +82,7 @@ def run(
     if json:
         runs = [run_json(result, profile) for _, result in done]
         put_json(runs[0] if len(runs) == 1 else runs_json(runs))
-    bugs = [bug for _, result in done for bug in result.bugs]
-    return int(any(bug.counts(options.threshold) and not (bug.known and only_new) for bug in bugs))
+    return int(any(result.fails(only_new=only_new) for _, result in done))
 
 
 def write_ci_files(ci_files: CiFiles, name: str, done: list[tuple[Target, Result]], *, only_new: bool) -> None:

@@ -78,7 +78,7 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
     blockers = [*_find_blockers(target, observed, functions, kernels, measured, collected)]
     ran = [_count_python(each) for each in measured.values()]
     ran += [_count_kernel(function, node, blockers) for function, node in kernels.items()]
-    lines, branches = (sum(column, Ran(0, 0)) for column in zip(*ran, strict=True))
+    lines, branches = (sum((counts[index] for counts in ran), Ran(0, 0)) for index in (0, 1))
     portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
     return CoverageReport(
         target.name, len(collected.cases), observed.rejected, collected.crashed, lines, branches,

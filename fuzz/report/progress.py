@@ -134,8 +134,8 @@ def cut_off_parts(result: Result) -> list[str]:
     ungraded = sum(bug.cut_off == GRADING for bug in result.bugs)
     unfinished = sum(bool(bug.cut_off) for bug in result.bugs) - ungraded
     counts = {
-        "killed while they ran: {} calls": result.calls_cut_off,
-        "not confirmed: {} disagreements": result.disagreements_cut_off,
+        "still running at the end, and stopped: {} calls": result.calls_cut_off,
+        "not confirmed, for which --seconds was too short: {} disagreements": result.disagreements_cut_off,
         "not yet shrunk: {} findings, with which the next run, or fuzz shrink, goes on": unfinished,
         "not yet graded: {} findings, which count as medium until the next run, or fuzz shrink, grades them": ungraded,
     }

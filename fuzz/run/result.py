@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fuzz.model.severity import is_at_least
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.triage.bug import Bug
@@ -32,3 +33,14 @@ class Result:
     disagreements_cut_off: int = 0
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
+
+    def fails(self, *, only_new: bool = False) -> bool:
+        """Whether a finding counts, or a new one if `only_new`.
+
+        Where nothing was confirmed, and the time ended while a disagreement was, that one counts as a finding that is
+        not graded yet: a run too short to confirm what it saw must not pass.
+        """
+        if any(bug.counts(self.options.threshold) and not (bug.known and only_new) for bug in self.bugs):
+            return True
+        undecided = bool(self.disagreements_cut_off) and not self.bugs and not self.interrupted
+        return undecided and is_at_least(None, self.options.threshold)

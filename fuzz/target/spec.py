@@ -220,8 +220,8 @@ def declare(
         reference=reference, baseline=baseline, exact=exact,
         contract=parse_contract(contract), invariance=invariance, layout=layout, range=range,
         linear=tuple(linear), shifts=tuple(shifts),
-        batch=batch.name if batch else None,
-        rows={output: row.name for output, row in (rows or {}).items()},
+        batch=_dim_name("batch=", batch) if batch else None,
+        rows={output: _dim_name("rows=", row) for output, row in (rows or {}).items()},
         cotangents=_tensors(differentiable or {}, plain),
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
@@ -232,6 +232,13 @@ def declare(
     )  # fmt: skip
     _check(declared, arguments)
     return declared
+
+
+def _dim_name(keyword: str, dim: object) -> str:
+    """The name of the dim that a keyword takes."""
+    if not isinstance(dim, Size):
+        raise TargetError(f"{keyword} takes a dim, as in M = size(\"M\", 1, 64), and not {dim!r}")
+    return dim.name
 
 
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:

@@ -46,7 +46,7 @@ def test_a_run_ends_with_1_for_findings_at_or_above_the_threshold(
     known = "only_new" in options
     bug = make_bug(case, "dx", known=known, accepted=options.pop("accepted", False), grade=GRADES.get(grade))
 
-    def fuzz(options: RunOptions, notification: str) -> tuple[Target, Result]:
+    def fuzz(options: RunOptions, *_: object) -> tuple[Target, Result]:
         return gelu, Result(options, "cpu", RunStatistics(), [bug], 1.0)
 
     monkeypatch.setattr(run_module, "fuzz", fuzz)

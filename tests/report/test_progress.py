@@ -74,7 +74,7 @@ def test_the_end_says_what_it_cut_off(case: Case, entry: Entry) -> None:
     bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="shrinking")
     result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0, calls_cut_off=1)
     assert cut_off_parts(result) == [
-        "killed while they ran: 1 calls",
+        "still running at the end, and stopped: 1 calls",
         "not yet shrunk: 1 findings, with which the next run, or fuzz shrink, goes on",
     ]
     assert cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0)) == []

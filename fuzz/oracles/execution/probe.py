@@ -42,6 +42,10 @@ def probe_reference(target: Target) -> Mapping[str, torch.Tensor]:
     inputs |= options
     inputs |= {name: dims[dim] for name, dim in target.passed_sizes.items()}
     try:
-        return dict(target.reference(**inputs))
+        outputs: object = target.reference(**inputs)
     except Exception as error:
         raise TargetError(f"target {target.name!r}: its reference fails at {dims}: {one_line(error)}") from error
+    if not isinstance(outputs, Mapping):
+        returned = type(outputs).__name__
+        raise TargetError(f"target {target.name!r}: the reference returns {returned}, not a dict of tensors")
+    return dict(outputs)
