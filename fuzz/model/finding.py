@@ -51,7 +51,8 @@ class Finding:
     changed, and the number by which it was, where a rerun with a changed argument shows the finding. `kinds` are
     (output, symptom) of every class of symptom that an output shows, where the oracle tells outputs apart. `error` is
     the largest error over the largest value of an output, and `least_error` that of findings that show the symptom of
-    this one. Texts are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
+    this one. `compared` counts the elements of its `outputs`, `disagreeing` those of them that are wrong. Texts are
+    made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
     """
 
     oracle: str

@@ -192,7 +192,7 @@ def make_finding(
         element for name, one in wrong.items() for element in worst_elements(name, outputs[name], expected[name], one)
     ]
     count = sum(int((one.symptom > 0).sum()) for one in wrong.values())
-    total = sum(one.symptom.numel() for one in compared.values())
+    total = sum(one.symptom.numel() for one in wrong.values())
     first = elements[0]
     message = f"{'+'.join(wrong)}: {count} of {total} elements wrong; {first.output}{list(first.index)} is "
     message += f"{first.got}, should be {first.want}"

@@ -327,6 +327,23 @@ def test_an_accuracy_finding_holds_the_evidence() -> None:
     assert first.got_word.startswith("0x") and float(first.ulps) > 1e6 and float(first.bound) < 1e-5
 
 
+def test_an_output_that_is_right_is_not_counted() -> None:
+    def one_is_wrong(x: torch.Tensor) -> Outputs:
+        return {"y": x * -2, "h": x * 1}
+
+    def reference(x: torch.Tensor) -> Outputs:
+        return {"y": x * 2, "h": x}
+
+    promises: tuple[dict[str, Any], ...] = (
+        dict(reference=reference),
+        dict(contract="bitwise", baseline=reference, reference=None),
+    )
+    for promise in promises:
+        found = judged(made(one_is_wrong, batch=None, **promise), matrix()).primary_finding
+        assert found and (found.outputs, found.disagreeing, found.compared) == (("y",), 32, 32)
+        assert found.message.startswith("y: 32 of 32 elements")
+
+
 def test_what_a_targets_reference_returns_must_fit_its_launcher() -> None:
     for reference in (lambda x: dict(z=x), lambda x: dict(y=x[:1]), lambda x: 1 / 0):
         with pytest.raises(TargetError):

@@ -284,7 +284,7 @@ def reference_finding(
         for name, place in places[:MAX_ELEMENTS]
     ]
     names = tuple(dict.fromkeys(name for name, _ in places))
-    first, total = shown[0], sum(one.numel() for one in reference.values())
+    first, total = shown[0], sum(reference[name].numel() for name in names)
     message = (
         f"the reference of {exam.target.name} is wrong in {len(places)} of {total} elements: {first.output}"
         f"{list(first.index)} is {first.want} by the reference, {first.exact} in truth; the kernel returns {first.got}"

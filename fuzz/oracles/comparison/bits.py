@@ -71,10 +71,9 @@ def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") ->
     outputs, elements, count, total = [], [], 0, 0
     for name, (got, other) in pairs.items():
         places = differing_indices(got, other)
-        total += got.numel()
         if len(places):
             outputs.append(name)
-            count += len(places)
+            count, total = count + len(places), total + got.numel()
             for place in places[:MAX_ELEMENTS]:
                 index = tuple(int(i) for i in place)
                 elements.append(make_element(name, index, got, make_element(name, index, other, "").got))

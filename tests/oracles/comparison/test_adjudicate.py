@@ -133,6 +133,17 @@ def test_the_exact_value_of_a_target_may_be_its_own() -> None:
     assert verdict.finding.elements[0].exact.startswith("3.99064")
 
 
+def test_an_output_of_which_the_reference_is_right_is_not_counted() -> None:
+    def launcher(x: torch.Tensor) -> Outputs:
+        return dict(stable(x), h=x * 1)
+
+    exam = examined(launcher, lambda x: dict(y=x, h=x), *words(2.0), exact=lambda x: dict(y=x * mp.erfc(-x), h=x))
+    found = Accuracy().check_case(exam)
+    assert found is not None and found.message.startswith("y: 1 of 1 elements wrong")
+    wrong = adjudicate(exam, found, 10.0).finding
+    assert wrong is not None and (wrong.symptom, wrong.disagreeing, wrong.compared) == ("reference", 1, 1)
+
+
 def test_exact_values_must_be_those_of_the_outputs() -> None:
     exam = examined(stable, stable, *words(2.0), exact=lambda x: dict(z=x))
     with pytest.raises(Unadjudicated, match="no output 'y' of shape"):
