@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .evaluate import Evaluator
 
 
+NARROW_GROUP = 16
+"""Products that are added in float32 before a sum of 16 bits is rounded."""
+
+
 @evaluates("var")
 def var(run: Evaluator, node: Expr) -> Array:
     return run.values[node.data[0]]
@@ -294,7 +298,8 @@ def cumulative(run: Evaluator, node: Expr, x: Array) -> Array:
 @evaluates("dot")
 def dot(run: Evaluator, node: Expr, left: Array, right: Array, *initial: Array) -> Array:
     """One product after another along K onto the accumulator, in its type; products and sums of float16 are float32,
-    and each sum is rounded. Of float32 operands tf32 cuts the low bits; tf32x3 sums products of parts and rests."""
+    and each sum of 16 is rounded. Of float32 operands tf32 cuts the low bits; tf32x3 sums products of parts and
+    rests."""
     dtype = node.type.dtype
     wide = np.float32 if dtype.name == "float16" else dtype.held
     a, b = (np.asarray(side).astype(wide) for side in (left, right))
@@ -310,10 +315,13 @@ def dot(run: Evaluator, node: Expr, left: Array, right: Array, *initial: Array) 
 
 
 def add_products(total: Array, a: Array, b: Array, dtype: DType, wide: np.dtype) -> Array:
-    """The total and the products of two stacks of matrices, one after another along K."""
-    for k in range(a.shape[-1]):
-        total = (total.astype(wide) + a[..., :, k, None] * b[..., None, k, :]).astype(dtype.held)
-    return total
+    """The total and the products of two stacks of matrices, one after another along K; rounded after 16 of them."""
+    total, depth = total.astype(wide), a.shape[-1]
+    for k in range(depth):
+        total = total + a[..., :, k, None] * b[..., None, k, :]
+        if (k + 1) % NARROW_GROUP == 0 or k + 1 == depth:
+            total = total.astype(dtype.held).astype(wide)
+    return total.astype(dtype.held)
 
 
 def cut_tf32(x: Array) -> Array:

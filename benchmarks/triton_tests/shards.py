@@ -15,6 +15,8 @@ from typing import Any
 from benchmarks.triton_tests.plugin import RECORDS
 
 ROOT = Path(__file__).parents[2]
+CHILDREN = Path(__file__).parent / "children"
+"""Is on the path of the tests: Python runs a file there when it starts."""
 FOLDER = Path("python/test")
 """Of a checkout: where the tests' `conftest.py` is."""
 PYTEST = [sys.executable, "-m", "fuzz.backends.cpu", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
@@ -22,7 +24,7 @@ Record = dict[str, Any]
 
 
 def environment(records: Path) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(CHILDREN), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return os.environ | {"PYTHONPATH": path, RECORDS: str(records)}
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import Any
 
 Record = dict[str, Any]
-CLASSES = ("passed", "skipped", "refused", "needs a GPU", "reported", "failed", "crashed")
+CLASSES = ("passed", "skipped", "refused", "needs a GPU", "reported", "failed", "too slow", "crashed")
 """In the order of the columns. `skipped` by the test itself, also as an expected failure; `reported`: an access out of
-bounds, a failed assertion; `crashed`: died, hung, or could not be collected."""
+bounds, a failed assertion; `too slow`: no answer within the limit; `crashed`: died, or could not be collected."""
 GPU = (
     r"KeyError: '(ptx|ttgir|llir|cubin|sass|amdgcn|spv|hsaco)'",
     r"Torch not compiled with CUDA enabled",
@@ -30,7 +30,7 @@ def classify(record: Record) -> tuple[str, str]:
     if outcome in ("passed", "skipped"):
         return outcome, ""
     if outcome != "failed":
-        return "crashed", outcome
+        return ("too slow", "no answer within the limit") if outcome == "hung" else ("crashed", outcome)
     text = " ; ".join(causes)
     if match := REFUSED.search(text) or FRONT_END.search(text):
         return "refused", match[1][:120]
@@ -39,7 +39,8 @@ def classify(record: Record) -> tuple[str, str]:
     for pattern in GPU:
         if match := re.search(pattern, text):
             return "needs a GPU", match[0][:80]
-    return "failed", (causes[0] if causes else "no message")[:160]
+    # What pytest adds to an assertion holds addresses and paths.
+    return "failed", (causes[0] if causes else "no message").partition(" + where ")[0][:100]
 
 
 def file_of(test: str) -> str:

@@ -35,6 +35,7 @@ def checkout(tmp_path, monkeypatch):
     (folder / "test_few.py").write_text(TESTS)
     plain = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
     monkeypatch.setattr(shards, "PYTEST", plain)
+    monkeypatch.setattr(shards, "CHILDREN", tmp_path)
     return tmp_path
 
 
@@ -52,7 +53,7 @@ def test_a_sample_runs_to_its_end_and_goes_on_where_it_stopped(checkout, capsys)
     assert shards.run(checkout, tests, records, "cpu", size=6, limit=60) == found
     assert records.stat().st_size == size
     text = table.written(found.values(), "make triton-tests")
-    assert "| test_few.py | 6 | 1 | 1 | 1 | 1 | 0 | 1 | 1 |" in text
+    assert "| test_few.py | 6 | 1 | 1 | 1 | 1 | 0 | 1 | 0 | 1 |" in text
     assert "1 of 4 that ran and need no GPU passed (25.0%)." in text
     assert "| refused | tt.new | 1 | `test_refused` |" in text
 

@@ -1,4 +1,7 @@
-"""Defines matrix products, accumulated element after element along K in the type of the accumulator."""
+"""Defines matrix products, accumulated element after element along K in the type of the accumulator.
+
+Accumulators of 16 bits are kept in float32 for some products and then rounded, as on a GPU.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from fuzz.backends.cpu.frontend.ir import Op
 from fuzz.backends.cpu.frontend.types import EIGHT_BIT_FLOATS, Type
 from fuzz.backends.cpu.ops.definition import OpDef
 
+NARROW_GROUP = 16
+"""How many products a GPU's instruction adds in float32 before it rounds to an accumulator of 16 bits."""
 PRODUCTS = {"bf16x3": [(1, 0), (0, 1)], "bf16x6": [(1, 1), (2, 0), (0, 2), (1, 0), (0, 1)]}
 """The products of parts of both operands, but that of the largest."""
 
@@ -108,7 +113,8 @@ def product(left: Lane, right: Lane, total: Lane) -> list[str]:
     depth = left.type.shape[-1]
     c, element = total.type.c, total.type.element
     term = f"scale * ({c})right_row[j]"
-    added = f"round_{element}(row[j] + {term})" if total.type.is_narrow else f"row[j] + {term}"
+    group_end = f"(step + 1) % {NARROW_GROUP} == 0 || step + 1 == {depth}"
+    rounded = f"if ({group_end}) for (int j = 0; j < {columns}; j++) row[j] = round_{element}(row[j]);"
     return [
         f"for (int z = 0; z < {batch[0] if batch else 1}; z++)",
         f"for (int i = 0; i < {rows}; i++)",
@@ -118,7 +124,8 @@ def product(left: Lane, right: Lane, total: Lane) -> list[str]:
         f"const {right.type.c} *right_row = {right.array} + (z * {depth} + k) * {columns};",
         f"{c} *row = {total.array} + (z * {rows} + i) * {columns};",
         "INDEPENDENT",
-        f"for (int j = 0; j < {columns}; j++) row[j] = {added};",
+        f"for (int j = 0; j < {columns}; j++) row[j] = row[j] + {term};",
+        *([rounded] if total.type.is_narrow else []),
         "}",
     ]
 

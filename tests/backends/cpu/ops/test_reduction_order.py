@@ -176,3 +176,20 @@ def test_products_of_bfloat16_parts():
     eye = torch.eye(32)
     eye[0, :3] = torch.tensor([1 + 2.0**-8 + 2.0**-16, 1 + 2.0**-12, 3e38])
     assert torch.equal(multiply(eye, torch.eye(32), "bf16x6")[0, :3], eye[0, :3])
+
+
+@triton.jit
+def half_product(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out + at, tl.dot(tl.load(x + at), tl.load(y + at), out_dtype=tl.float16))
+
+
+def test_accumulators_of_16_bits_round_after_sixteen_products():
+    x, y, out = torch.randn(64, 64).half(), torch.randn(64, 64).half(), torch.empty(64, 64).half()
+    half_product[(1,)](x, y, out, N=64)
+    total = np.zeros((64, 64), np.float32)
+    for k in range(64):
+        total += np.outer(x[:, k].float(), y[k].float())
+        if k % 16 == 15:
+            total = total.astype(np.float16).astype(np.float32)
+    assert np.array_equal(out.float().numpy(), total)
