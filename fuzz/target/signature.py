@@ -41,7 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Signature:
-    """A launcher: `kind` is function, autograd or module; `built` are the parameters with which a module is made.
+    """A launcher: `kind` is function, autograd function or module; `built` are those that a module is made with.
 
     `written` are the arguments that an operator's schema says it writes; `returns` is whether it returns anything.
     """
@@ -71,7 +71,7 @@ def read_signature(path: Path, name: str) -> Signature:
         raise TargetError(f"{path}: class {name!r} has no forward, so that it is no autograd function and no module")
     forward = tuple(_parameters(methods["forward"], enums, 1))
     if "backward" in methods:
-        return Signature(name, "autograd", forward)
+        return Signature(name, "autograd function", forward)
     built = tuple(_parameters(methods["__init__"], enums, 1)) if "__init__" in methods else ()
     return Signature(name, "module", forward, built)
 

@@ -129,7 +129,7 @@ def _body(signature: Signature, declared: dict[str, str]) -> Iterator[str]:
         yield f"module = {signature.name}({_passed(signature.built, declared)}).to({device}.device, {device}.dtype)"
         yield "# Its parameters are those that it is made with: draw them as tensors, by torch.func.functional_call."
         yield f"return dict(out=module({called}))"
-    elif signature.kind == "autograd":
+    elif signature.kind == "autograd function":
         yield f"return dict(out={signature.name}.apply({called}))"
     elif signature.written and not signature.returns:
         yield f"launcher({called})"
