@@ -240,6 +240,7 @@ def test_the_oracles_that_examine_every_case_come_first() -> None:
 
 OTHER_MEANINGS = {
     ("fuzz/backends/cpu/", "bounds"),
+    ("fuzz/backends/triton_host/knobs.py", "bounds"),
     ("fuzz/corpus/codec/", "layout"),
     ("fuzz/coverage_report/", "layout"),
     ("fuzz/judge/", "layout"),
