@@ -43,14 +43,14 @@ def test_a_sample_runs_to_its_end_and_goes_on_where_it_stopped(checkout, capsys)
     tests = shards.collect(checkout, ["unit"], "cpu")
     assert len(tests) == 6
     records = checkout / "records.jsonl"
-    found = shards.run(checkout, tests, records, "cpu", size=6, limit=60)
+    found = shards.run(checkout, tests, records, "cpu", size=6, limit=600)
     kinds = {test.partition("::")[2]: table.classify(record)[0] for test, record in found.items()}
     assert kinds == {
         "test_right": "passed", "test_left_out": "skipped", "test_fatal": "crashed", "test_refused": "refused",
         "test_text": "needs a GPU", "test_wrong": "failed",
     }  # fmt: skip
     size = records.stat().st_size
-    assert shards.run(checkout, tests, records, "cpu", size=6, limit=60) == found
+    assert shards.run(checkout, tests, records, "cpu", size=6, limit=600) == found
     assert records.stat().st_size == size
     text = table.written(found.values(), "make triton-tests")
     assert "| test_few.py | 6 | 1 | 1 | 1 | 1 | 0 | 1 | 0 | 1 |" in text
@@ -59,7 +59,7 @@ def test_a_sample_runs_to_its_end_and_goes_on_where_it_stopped(checkout, capsys)
 
 
 def test_what_cannot_be_collected_is_not_tried_for_ever(checkout):
-    found = shards.run(checkout, ["unit/test_few.py::test_gone"], checkout / "records.jsonl", "cpu", 6, 60)
+    found = shards.run(checkout, ["unit/test_few.py::test_gone"], checkout / "records.jsonl", "cpu", 6, 600)
     assert [table.classify(record) for record in found.values()] == [("crashed", "not collected")]
 
 

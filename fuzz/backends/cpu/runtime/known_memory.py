@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 import numpy
 import torch
@@ -27,9 +28,12 @@ def storages() -> Iterator[Span]:
             continue
         # Not `is_cpu`, which others may answer for.
         if torch._C._dispatch_keys(thing).has(torch._C.DispatchKey.CPU):
-            storage = thing.untyped_storage()
-            if storage.nbytes():
-                yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
+            # A wrapper of a transformation has no storage of its own.
+            with suppress(NotImplementedError, RuntimeError):
+                storage = thing.untyped_storage()
+                start, length = storage.data_ptr(), storage.nbytes()
+                if length:
+                    yield start, start + length
 
 
 def merge(spans: Iterable[Span]) -> Iterator[Span]:

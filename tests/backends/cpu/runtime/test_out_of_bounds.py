@@ -284,7 +284,7 @@ def follow_typed(table, out, n: tl.constexpr):
 
 
 @triton.jit
-def follow_argument(address, out):
+def follow_argument(address: tl.int64, out):
     tl.store(out, tl.load(address.to(tl.pointer_type(tl.float32)) + 1))
 
 
