@@ -130,14 +130,14 @@ def narrow_dot(a, b, c, B: tl.constexpr):
     tl.store(c + at, tl.dot(tl.load(a + at), tl.load(b + at), out_dtype=tl.float16))
 
 
-def test_a_16_bit_accumulator_rounds_every_step():
+def test_a_16_bit_accumulator_rounds_after_sixteen_products():
     a, b = torch.randn(16, 16).half(), torch.randn(16, 16).half()
     c = torch.empty(16, 16, dtype=torch.float16)
     narrow_dot[(1,)](a, b, c, B=16)
-    total = torch.zeros(16, 16, dtype=torch.float16)
+    total = torch.zeros(16, 16)
     for k in range(16):
-        total = (total.float() + a[:, k : k + 1].float() * b[k : k + 1].float()).half()
-    assert_same(c, total)
+        total = total + a[:, k : k + 1].float() * b[k : k + 1].float()
+    assert_same(c, total.half())
 
 
 @triton.jit
