@@ -11,6 +11,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.outcome import Returned
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Pairs, compare_bits
+from fuzz.oracles.diagnosis.context import name_unshrunk
 from fuzz.oracles.execution.examination import Examination, stacked_values
 from fuzz.oracles.execution.rerun import Rerun, pair_outputs
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
@@ -54,10 +55,9 @@ class Deterministic(RerunOracle):
 
         They explain a finding and are none by themselves: what a race decides may not matter to any result.
         """
-        with exam.backend.observe_races():
-            outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
-        accesses = outcome.calls[-1].accesses if isinstance(outcome, Returned) else ()
-        return tuple(dict.fromkeys(access.where for access in accesses if access.kind in RACES))
+        if (shown := find_races(least)) or least is exam:
+            return shown
+        return tuple(name_unshrunk(exam.case.last.dims, race) for race in find_races(exam))
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         return compare_two_runs(saved.finding, RUN_IN_OTHER_ORDERS)
@@ -65,3 +65,11 @@ class Deterministic(RerunOracle):
     def _compare(self, exam: Examination, pairs: Pairs) -> Finding | None:
         finding = compare_bits(self.name, "when the same call runs again", pairs)
         return name_promise(finding, exam.target, self.name, "deterministic='why the bits differ'")
+
+
+def find_races(exam: Examination) -> tuple[str, ...]:
+    """The races of a case's last call, as far as the backend observes them."""
+    with exam.backend.observe_races():
+        outcome = run(exam.target, exam.launcher, exam.case.calls, exam.backend)
+    accesses = outcome.calls[-1].accesses if isinstance(outcome, Returned) else ()
+    return tuple(dict.fromkeys(access.where for access in accesses if access.kind in RACES))

@@ -258,6 +258,8 @@ def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
         finding.as_accuracy,
         also=tuple(filter(None, map(Finding.parse_summary, entry.also))),
         verdict=entry.provenance.adjudication,
+        diagnosis=entry.provenance.diagnosis,
+        cross_checks=entry.provenance.cross_checks,
         only_on_cpu=finding.only_on_cpu,
     )
     bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)

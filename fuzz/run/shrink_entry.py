@@ -32,6 +32,10 @@ def shrink_entry(entry: Entry, triage: Triage, budget: Budget, *, graded: bool =
             if graded and not (bug.grade or bug.is_undecided):
                 grade_bug(bug, triage, budget)
         bug.least = replace(bug.least, only_on_cpu=entry.finding.only_on_cpu)
+        if bug.case.key == entry.case.key:
+            # The entry may say what only the unshrunk case shows, which it does not hold.
+            said = dict.fromkeys((*entry.provenance.diagnosis, *bug.least.diagnosis))
+            bug.least = replace(bug.least, diagnosis=tuple(said))
     return bug
 
 

@@ -68,6 +68,11 @@ def test_a_race_is_named_where_results_depend_on_the_order_of_programs() -> None
     assert all("test_deterministic.py:" in text and "program (" in text for text in sentences)
 
 
+def test_races_that_the_least_case_does_not_have_are_said_to_be_of_the_unshrunk_one() -> None:
+    sentences = Deterministic().diagnose(examination(racing), examination(without_races))
+    assert sentences and all(text.startswith("in the unshrunk case (") and "race" in text for text in sentences)
+
+
 def test_no_race_is_named_where_there_is_none_and_races_are_observed_for_a_diagnosis_only() -> None:
     exam = examination(without_races)
     assert Deterministic().check([exam]) == [None] and Deterministic().diagnose(exam, exam) == ()

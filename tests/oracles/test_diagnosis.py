@@ -119,6 +119,30 @@ def test_zeros_that_the_least_case_does_not_have_are_not_named() -> None:
     assert told(kernel, case(1, 1), case(2, 1)) == ()
 
 
+@pytest.mark.parametrize(
+    ("power", "least", "wanted"),
+    [
+        (0.5, case(1, 1), "y is 16 times what it should be"),
+        (0.5, case(12, 4), "y is 8 times what it should be"),
+        (0.0, case(1, 1), "y is 16 times what it should be"),
+    ],
+)
+def test_a_factor_is_that_of_the_case_that_is_shown(power: float, least: Case, wanted: str) -> None:
+    kernel = made(lambda due, x: dict(y=due["y"] * 16 / x.shape[1] ** power))
+    assert told(kernel, case(12, 2), least) == (wanted,)
+
+
+def test_a_factor_of_the_least_case_keeps_the_name_that_the_unshrunk_one_gives_it() -> None:
+    kernel = made(lambda due, x: dict(mean=due["mean"] * len(x) / (len(x) - 1 or 1)))
+    assert told(kernel, case(12, 3), case(2, 1)) == ("mean is M/(M-1) times what it should be",)
+
+
+def test_what_the_least_case_is_too_small_to_show_is_said_to_be_of_the_unshrunk_one() -> None:
+    kernel = made(lambda due, x: dict(y=put(due["y"], (slice(None), slice(-3, None)))))
+    (sentence,) = told(kernel, case(), case(1, 1))
+    assert sentence.startswith("in the unshrunk case (M=12 N=12): y is wrong only from column 9 of 12 on (36 of 36 ")
+
+
 def test_what_is_nearly_right_is_not_another_output() -> None:
     seen = context_of(made(lambda due, x: dict(mean=due["total"])), case())
     loose = replace(seen, bound={**seen.bound, "total": torch.full_like(seen.bound["total"], 1e9)})

@@ -16,6 +16,7 @@ from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.report.json import finding_json
 from fuzz.run.deduplicate import known_bugs
 from fuzz.run.finding_handler import Disagreement, FindingHandler, without_later_calls
 from fuzz.run.options import RunOptions
@@ -231,6 +232,28 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     assert after.case.key == two_cases[0].key and after.provenance.cut_off == ""
     assert after.provenance.first_case == 3 and [bug.path for bug in second.bugs] == [str(path)]
     assert second.hit_bugs == []
+
+
+def test_a_later_run_keeps_the_diagnosis_of_a_case_that_stays_the_least(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
+) -> None:
+    said = ("in the unshrunk case (M=12 N=12): dx is truncated", "only with eps=1e-12")
+    cut_off = make_bug(two_cases[0], "dx", cut_off="grading")
+    cut_off.least = replace(cut_off.least, diagnosis=said)
+    corpus.save_entry(tmp_path, cut_off.to_entry())
+
+    def explain(bug: Bug) -> None:
+        bug.least, bug.cut_off = replace(bug.least, diagnosis=said[1:]), ""
+
+    handler = make_handler(layernorm, tmp_path)
+    handler.triage = CutOffTriage("")  # type: ignore[assignment]
+    handler.triage.explain = explain  # type: ignore[method-assign]
+    handler.bugs += known_bugs(tmp_path, layernorm, None)
+    assert finding_json(handler.bugs[0])["diagnosis"] == "; ".join(said)
+    handler.resume()
+    (path,) = corpus.entry_files([tmp_path])
+    after = corpus.read(path).provenance
+    assert (after.diagnosis, after.cut_off, handler.bugs[0].least.diagnosis) == (said, "", said)
 
 
 def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(

@@ -22,7 +22,8 @@ class DiagnosisContext:
     """Outputs of the last call as float64: got, wanted, how far apart they may be, and which elements are wrong.
 
     `wrong` holds only outputs with a wrong element. `inputs` are the floating arguments, `earlier` the expected
-    outputs of earlier calls.
+    outputs of earlier calls. `unshrunk` is, for the least case, what a pattern says of the unshrunk one: what was found
+    there needs less to be found again.
     """
 
     dims: Mapping[str, int]
@@ -33,9 +34,14 @@ class DiagnosisContext:
     bound: Tensors
     wrong: Tensors
     earlier: tuple[Tensors, ...] = ()
+    unshrunk: str = ""
 
     def kind(self, output: str) -> DType:
         return named_dtype(DTYPE_NAMES[self.raw[output].dtype])
+
+    def name(self, sentence: str) -> str:
+        """A sentence that is of the unshrunk case, with that case's dims."""
+        return name_unshrunk(self.dims, sentence)
 
     def fits(self, output: str, due: torch.Tensor, bound: torch.Tensor) -> bool:
         """Whether an output is `due` everywhere, and `due` differs from what is expected in some wrong element."""
@@ -48,6 +54,12 @@ class DiagnosisContext:
 
 Pattern = Callable[[DiagnosisContext, str], str]
 """(context, output) -> what is wrong with the output, as a sentence; empty where the pattern does not fit."""
+
+
+def name_unshrunk(dims: Mapping[str, int], sentence: str) -> str:
+    """A sentence on the unshrunk case that the case which is shown does not bear out."""
+    text = " ".join(f"{name}={size}" for name, size in dims.items())
+    return f"in the unshrunk case{text and f' ({text})'}: {sentence}"
 
 
 def make_context(exam: Examination) -> DiagnosisContext:

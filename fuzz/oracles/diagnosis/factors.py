@@ -23,23 +23,27 @@ def match_factor(context: DiagnosisContext, output: str) -> str:
     wrong, want, got = context.wrong[output], context.want[output], context.got[output]
     bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)
-    if int(clear.sum()) < 2 or not bool(got[wrong].isfinite().all()):
+    if int(clear.sum()) < (1 if context.unshrunk else 2) or not bool(got[wrong].isfinite().all()):
         return ""
     ratio = float((got[clear] / want[clear]).median())
-    factor, text = name_factor(ratio, context.dims)
+    near = [(value, describe_factor(output, text)) for value, text in name_factor(ratio, context.dims)]
+    factor, sentence = next((each for each in near if each[1] == context.unshrunk), near[0])
     exempt = ~wrong & (want.abs() * abs(factor - 1) > CLEAR * bound)
     fits = (got[wrong] - factor * want[wrong]).abs() <= 2 * bound[wrong] * max(1.0, abs(factor))
     if bool(exempt.any()) or not bool(fits.all()):
         return ""
+    return sentence
+
+
+def describe_factor(output: str, text: str) -> str:
+    """The sentence on an output that is wrong by the factor of this text."""
     return f"{output} is {text} times what it should be"
 
 
-def name_factor(ratio: float, dims: Mapping[str, int]) -> tuple[float, str]:
-    """(the factor, its text): one that is known where it is near enough, else the number itself."""
-    for value, text in known_factors(dims):
-        if value and abs(ratio / value - 1) < NEAR:
-            return value, text
-    return ratio, f"{ratio:.4g}"
+def name_factor(ratio: float, dims: Mapping[str, int]) -> list[tuple[float, str]]:
+    """(the factor, its text) of the known ones that are near enough, simplest first, then of the number itself."""
+    near = [(value, text) for value, text in known_factors(dims) if value and abs(ratio / value - 1) < NEAR]
+    return [*near, (ratio, f"{ratio:.4g}")]
 
 
 def known_factors(dims: Mapping[str, int]) -> Iterator[tuple[float, str]]:
