@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 class Blocker:
     """Something never tried: its kind, its place, what it is, and what it needs to be tried.
 
-    `lines` are those that cannot run without it. `reason` is why the target's author leaves it out; empty where
-    none is given.
+    `lines` are those that cannot run without it. `elsewhere` are further lines at which the same was never tried.
+    `reason` is why the target's author leaves it out; empty where none is given.
     """
 
     kind: str
@@ -22,6 +22,7 @@ class Blocker:
     needs: str
     lines: frozenset[int] = frozenset()
     reason: str = ""
+    elsewhere: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -41,7 +42,9 @@ def merge(blockers: Iterable[Blocker]) -> Iterator[Blocker]:
         groups.setdefault((blocker.kind, blocker.file, blocker.what), []).append(blocker)
     for group in groups.values():
         first = min(group, key=lambda blocker: blocker.line)
-        yield replace(first, lines=frozenset[int]().union(*(blocker.lines for blocker in group)))
+        elsewhere = sorted({blocker.line for blocker in group} - {first.line})
+        behind = frozenset[int]().union(*(blocker.lines for blocker in group))
+        yield replace(first, lines=behind, elsewhere=tuple(elsewhere))
 
 
 def explain(blockers: Iterable[Blocker], unreached: Mapping[str, str]) -> list[Blocker]:

@@ -16,12 +16,18 @@ PLAIN = (
 )  # fmt: skip
 """The syntax of conditions that are evaluated: no calls and no attributes."""
 NOT_NONE = object()
+IF_EMPTY = "an empty dim, or one that leaves a program nothing to do"
+IF_NONE_EMPTY = "a program that has nothing to do, which may not exist: no dim is declared to be 0"
+"""What a loop needs to have no turn, where the target declares a dim that may be 0, and where it does not."""
 
 
-def find_counted_blockers(counted: Iterable[Site], happened: Set[Site]) -> Iterator[Blocker]:
+def find_counted_blockers(
+    counted: Iterable[Site], happened: Set[Site], *, has_empty_dims: bool = True
+) -> Iterator[Blocker]:
     """What the counters of kernels say was never done, for each branch, loop and mask of what ran.
 
-    Of several branches, loops or masks at one line, what one of them did counts for all.
+    Of several branches, loops or masks at one line, what one of them did counts for all. `has_empty_dims` says whether
+    the target declares a dim that may be 0.
     """
     places: dict[tuple[str, int, str, str], dict[str, bool]] = defaultdict(dict)
     for site in counted:
@@ -29,11 +35,11 @@ def find_counted_blockers(counted: Iterable[Site], happened: Set[Site]) -> Itera
         outcomes[site.outcome] = outcomes.get(site.outcome, False) or site in happened
     for (file, line, kernel, kind), outcomes in sorted(places.items()):
         if any(outcomes.values()):
-            for what, needs in _never(kind, outcomes):
+            for what, needs in _never(kind, outcomes, has_empty_dims):
                 yield Blocker(kind.partition(" of ")[0], file, line, f"{kernel}: {what}", needs)
 
 
-def _never(kind: str, outcomes: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
+def _never(kind: str, outcomes: Mapping[str, bool], has_empty_dims: bool) -> Iterator[tuple[str, str]]:
     """(what never occurred, what would reach it) of one branch, loop or mask."""
     if kind.startswith("mask") and not outcomes["some"]:
         yield f"the {kind} is never on for some lanes only", "a dim that is no multiple of the block"
@@ -43,7 +49,7 @@ def _never(kind: str, outcomes: Mapping[str, bool]) -> Iterator[tuple[str, str]]
                 yield f"the branch is never {outcome}", "values or dims that decide it the other way"
     if kind == "loop":
         if not outcomes["0"]:
-            yield "the loop never has 0 turns", "an empty dim, or one that leaves a program nothing to do"
+            yield "the loop never has 0 turns", IF_EMPTY if has_empty_dims else IF_NONE_EMPTY
         if not any(occurred for trips, occurred in outcomes.items() if trips not in ("0", "1")):
             yield "the loop never has 2 turns", "a dim longer than the block"
 

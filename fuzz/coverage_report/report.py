@@ -38,7 +38,10 @@ class Ran(NamedTuple):
 
 @dataclass(frozen=True)
 class CoverageReport:
-    """The coverage of one target: `lines` and `branches` of its functions and kernels, and what blocks the rest."""
+    """The coverage of one target: `lines` and `branches` of its functions and kernels, and what blocks the rest.
+
+    `unreached` counts the branches in lines that never ran, which no blocker names.
+    """
 
     target: str
     cases: int
@@ -47,6 +50,7 @@ class CoverageReport:
     lines: Ran
     branches: Ran
     blockers: tuple[Blocker, ...]
+    unreached: int = 0
 
     @property
     def percent_accounted(self) -> float:
@@ -57,7 +61,7 @@ class CoverageReport:
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain data, a stable contract."""
-        keys = ("kind", "file", "line", "what", "needs", "reason")
+        keys = ("kind", "file", "line", "elsewhere", "what", "needs", "reason")
         blockers = [{key: getattr(blocker, key) for key in keys} for blocker in self.blockers]
         return dict(
             version=VERSION, target=self.target, cases=self.cases, rejected=self.rejected,
@@ -82,7 +86,7 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
     portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
     return CoverageReport(
         target.name, len(collected.cases), observed.rejected, collected.crashed, lines, branches,
-        tuple(explain(portable, target.unreached)),
+        tuple(explain(portable, target.unreached)), sum(each.unreached_branches for each in measured.values()),
     )  # fmt: skip
 
 
@@ -100,7 +104,8 @@ def _find_blockers(
             yield from find_parameter_blockers(function, node, observed.values)
     for kernel, node in kernels.items():
         yield from find_constant_blockers(kernel, node, observed.constants.get(kernel, ()))
-    yield from find_counted_blockers(observed.counted, observed.happened)
+    has_empty_dims = any(dim.clamp(dim.low) == 0 for dim in target.sizes)
+    yield from find_counted_blockers(observed.counted, observed.happened, has_empty_dims=has_empty_dims)
     yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
 
 
@@ -136,14 +141,17 @@ def format_report(report: CoverageReport, most: int = 40) -> str:
     """The report as text, with at most so many blockers."""
     lines, branches = report.lines, report.branches
     died = f", {report.crashed} ended the worker" if report.crashed else ""
+    unreached = f"; {report.unreached} of the others in lines that never ran" if report.unreached else ""
     text = [
         f"{report.target}: {report.cases} cases ({report.rejected} refused{died})",
         f"lines {lines.run} of {lines.all} ({lines.percent:.1f} %), "
-        f"branches {branches.run} of {branches.all} ({branches.percent:.1f} %), never tried: {len(report.blockers)}",
+        f"branches {branches.run} of {branches.all} ({branches.percent:.1f} %{unreached}), "
+        f"never tried: {len(report.blockers)}",
     ]
     for blocker in report.blockers[:most]:
         behind = f", lines behind it: {blocker.behind}" if blocker.behind else ""
-        text += [f"  {blocker.kind:13} {blocker.file}:{blocker.line}{behind}", f"    {blocker.what}"]
+        also = f", also at {', '.join(map(str, blocker.elsewhere))}" if blocker.elsewhere else ""
+        text += [f"  {blocker.kind:13} {blocker.file}:{blocker.line}{also}{behind}", f"    {blocker.what}"]
         text.append(f"    left out: {blocker.reason}" if blocker.reason else f"    needs {blocker.needs}")
     hidden = len(report.blockers) - most
     return "\n".join([*text, *([f"  and {hidden} more: --json lists them all"] if hidden > 0 else [])])

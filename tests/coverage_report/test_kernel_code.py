@@ -6,8 +6,12 @@ import ast
 
 import pytest
 
+from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
-from fuzz.coverage_report.protocol import Constants, Function, Site
+from fuzz.coverage_report.protocol import Constants, Function, Observations, Site
+from fuzz.coverage_report.report import make_report
+from fuzz.target.arguments import size, tensor
+from fuzz.target.spec import declare
 
 KERNEL = """
 def kernel(X, B, N, HAS: tl.constexpr, MODE: tl.constexpr):
@@ -46,6 +50,14 @@ def test_outcomes_that_never_occurred(
     blockers = [*find_counted_blockers(sites(kind, *outcomes), sites(kind, *happened))]
     assert [blocker.what for blocker in blockers] == [f"kernel: {what}" for what in never]
     assert all((blocker.file, blocker.line) == ("k.py", 5) and blocker.needs for blocker in blockers)
+
+
+@pytest.mark.parametrize(("low", "needs"), [(0, "an empty dim, or"), (1, "no dim is declared to be 0")])
+def test_an_empty_dim_is_asked_for_only_where_the_target_declares_one(low: int, needs: str) -> None:
+    target = declare(lambda x: dict(y=x), x=tensor(size("N", low, 8)), reference=lambda x: dict(y=x))
+    loop = dict(counted=sites("loop", "0", "1", "2"), happened=sites("loop", "2"))
+    (blocker,) = make_report(target, Collected(Observations(**loop), [])).blockers
+    assert blocker.what == "kernel: the loop never has 0 turns" and needs in blocker.needs
 
 
 def find(*compiled: Constants) -> dict[str, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +18,8 @@ from fuzz.coverage_report.blockers import Blocker, explain, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.observe import Observer
 from fuzz.coverage_report.protocol import Observations, TensorKind
-from fuzz.coverage_report.report import CoverageReport, make_report
+from fuzz.coverage_report.python_code import measure_files, measure_function
+from fuzz.coverage_report.report import CoverageReport, Ran, format_report, make_report
 from fuzz.model.outcome import Rejected, Returned
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
@@ -127,6 +130,17 @@ def test_what_never_ran_is_a_blocker_with_what_it_needs(launcher: ModuleType) ->
     assert Path(bias.file).name == "library.py" and LIBRARY.splitlines()[bias.line - 1].strip().startswith("if bias")
 
 
+def test_a_function_in_one_line_has_no_branches(tmp_path: Path) -> None:
+    path = tmp_path / "one_line.py"
+    long = "def g(x):\n    if x:\n        if x > 1:\n            return 1\n    return x\n"
+    path.write_text(f"def f(x): return x\n\n\n{long}")
+    # As coverage.py observes that the file is imported, and then a call of each function.
+    measured = measure_files({str(path): {(1, -1), (-1, 1), (-4, 5), (5, 8), (8, -4)}}, [str(path)])[str(path)]
+    short, other = (measure_function(node, measured) for node in ast.parse(path.read_text()).body)  # type: ignore[arg-type]
+    assert short.lines == {1} and not short.branches and not short.missing_branches
+    assert (len(other.branches), other.missing_branches, other.unreached_branches) == (4, {(5, 6), (6, 7), (6, 8)}, 2)
+
+
 def test_what_ran_in_any_case_is_no_blocker(launcher: ModuleType) -> None:
     one, both = (
         report(launcher, observe(launcher, *inputs)) for inputs in ([torch.ones(2)], [torch.ones(2), torch.ones(5)])
@@ -165,4 +179,7 @@ def test_blockers_with_most_lines_behind_come_first() -> None:
 def test_blockers_that_are_merged_have_the_lines_of_each_once() -> None:
     first, other = (Blocker("line", "f.py", line, "w", "n", frozenset(range(line, 8))) for line in (2, 5))
     (merged,) = merge([other, first])
-    assert merged == first and merged.behind == 6
+    assert merged == replace(first, elsewhere=(5,)) and merged.behind == 6
+    text = format_report(CoverageReport("t", 1, 0, 0, Ran(1, 9), Ran(1, 4), (merged,), unreached=2))
+    assert "f.py:2, also at 5, lines behind it: 6" in text
+    assert "branches 1 of 4 (25.0 %; 2 of the others in lines that never ran)" in text
