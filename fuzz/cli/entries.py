@@ -13,6 +13,7 @@ from fuzz.cli.shared_options import BackendName, EntryPath, EntryTarget
 from fuzz.errors import UsageError
 from fuzz.model.entry import Entry
 from fuzz.report.text import format_entry, replay_command, severity_lines
+from fuzz.report.typical import script_command, typical_values_text
 from fuzz.run.replay import load_target_of, open_triage
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.run.shrink_entry import grade_entry, improves, replace_entry, shrink_entry
@@ -37,7 +38,8 @@ def show(
             raise UsageError(f"{path} has no typical case; fuzz shrink looks for one where it is not graded yet")
         entry = entry.typical_entry
     if not script:
-        put(format_entry(entry, str(path), repeat))
+        shown = format_entry(entry, str(path), repeat, typical_values_text if typical else None)
+        put(shown + (f"\n  program  {script_command(path, target)}" if typical else ""))
         return 0
     from fuzz.report.reproducer.script import script as program
 

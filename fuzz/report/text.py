@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
@@ -22,6 +22,8 @@ RESULTS = (ACCURACY.name, PARITY.name)
 """Oracles whose findings are wrong results, which are the consequence of what other oracles find."""
 MAX_VALUES = 12
 """Values that are listed one by one."""
+DescribeValues = Callable[[Argument, Call], str]
+"""(tensor, call) -> its values as text."""
 
 
 def replay_command(path: object, target: str = "") -> str:
@@ -29,12 +31,12 @@ def replay_command(path: object, target: str = "") -> str:
     return f"fuzz replay {shell_quote(str(path))}" + (f" --target {shell_quote(target)}" if target else "")
 
 
-def format_entry(entry: Entry, path: str, command: str) -> str:
-    """The whole entry as text of at most about 40 lines."""
+def format_entry(entry: Entry, path: str, command: str, describe_values: DescribeValues | None = None) -> str:
+    """The whole entry as text of at most about 40 lines; `describe_values` is `values_text` where none is given."""
     finding = entry.finding
     head = f"{entry.case.target}" + (f" (planted: {entry.planted})" if entry.planted else "")
     lines = [f"{head}   {headline(finding, entry.also)}" if finding else f"{head}   a seed case", ""]
-    lines += [f"  {line}" for line in case_lines(entry.case)]
+    lines += [f"  {line}" for line in case_lines(entry.case, describe_values)]
     if finding:
         lines += ["", *(f"  {line}" for line in element_lines(finding))]
         lines += [f"  {line}" for line in verdict_lines(finding, entry.provenance)]
@@ -55,7 +57,8 @@ def headline(finding: Finding, also: Sequence[str] = ()) -> str:
     return text if finding.oracle in RESULTS else consequence + text
 
 
-def case_lines(case: Case) -> Iterator[str]:
+def case_lines(case: Case, describe_values: DescribeValues | None = None) -> Iterator[str]:
+    """The lines of a case, with what `describe_values` says of each tensor, `values_text` where none is given."""
     for index, call in enumerate(case.calls):
         prefix = f"call {index + 1} of {len(case.calls)}: " if len(case.calls) > 1 else ""
         options = [f"{name}={value}" for name, value in call.options.items()]
@@ -64,16 +67,16 @@ def case_lines(case: Case) -> Iterator[str]:
             yield f"  launched with {', '.join(f'{name}={value}' for name, value in call.launch.as_dict().items())}"
         width = max(map(len, call.tensors), default=0)
         for name, value in call.tensors.items():
-            yield f"  {name:<{width}}  {argument_text(value, call)}"
+            yield f"  {name:<{width}}  {argument_text(value, call, describe_values or values_text)}"
     if case.split:
         split = case.split
         rows = f"{split.start}..{split.start + split.length - 1}" if split.length > 1 else str(split.start)
         yield f"split: rows {rows} again, with {split.before} other rows before and {split.after} after"
 
 
-def argument_text(value: Argument, call: Call) -> str:
+def argument_text(value: Argument, call: Call, describe_values: DescribeValues) -> str:
     shape = "x".join(value.shape) or "scalar"
-    return f"{value.dtype} {shape}{layout_text(value.layout)} = {values_text(value, call)}"
+    return f"{value.dtype} {shape}{layout_text(value.layout)} = {describe_values(value, call)}"
 
 
 def layout_text(layout: Layout) -> str:
@@ -83,16 +86,17 @@ def layout_text(layout: Layout) -> str:
     return f" {layout.kind} ({', '.join(parts)})"
 
 
-def values_text(value: Argument, call: Call) -> str:
+def values_text(value: Argument, call: Call, most: int = MAX_VALUES) -> str:
+    """A recipe, or the values themselves, at most so many."""
     if not isinstance(value.values, Exact):
         recipe = value.values.recipe if isinstance(value.values, Patched) else value.values
         return recipe.text() + (" with overrides" if isinstance(value.values, Patched) else "")
     kind = named_dtype(value.dtype)
     words = value.values.bits
-    values = ", ".join(decimal(word, kind) for word in words[:MAX_VALUES])
+    values = ", ".join(decimal(word, kind) for word in words[:most])
     if len(set(words)) == 1 and len(words) > 1:
         return f"all {decimal(words[0], kind)}"
-    return f"[{values}{', ..' if len(words) > MAX_VALUES else ''}]"
+    return f"[{values}{', ..' if len(words) > most else ''}]"
 
 
 def element_lines(finding: Finding) -> Iterator[str]:

@@ -31,7 +31,8 @@ class RecipeKind:
     `constants` is the number of free float parameters c0, c1, .. that it takes. `finite` recipes make no infinity or
     NaN in any format that they fit: where a value is too large for it, they stop at its largest. Those that are not
     `general` are for an argument kind of their own. `simplicity` is the rank in the order of cases, the simplest first;
-    `weight` is how often the recipe is drawn, in proportion to the others'.
+    `weight` is how often the recipe is drawn, in proportion to the others'. `torch` is an expression over the
+    parameters and the `shape` that makes values like these, empty where there is no short one.
     """
 
     name: str
@@ -46,6 +47,7 @@ class RecipeKind:
     general: bool = True
     simplicity: int = 5
     weight: int = 3
+    torch: str = ""
 
 
 def _kind(
@@ -60,12 +62,13 @@ def _kind(
     general: bool = True,
     simplicity: int = 5,
     weight: int = 3,
+    torch: str = "",
     **params: tuple[int, int, int],
 ) -> RecipeKind:
     """A kind with each parameter given as (low, high, default)."""
     ranges = MappingProxyType({name: (low, high) for name, (low, high, _) in params.items()})
     defaults = MappingProxyType({name: default for name, (_, _, default) in params.items()})
-    flags = (finite, constants, version, general, simplicity, weight)
+    flags = (finite, constants, version, general, simplicity, weight, torch)
     return RecipeKind(name, meaning, make, fits, ranges, defaults, *flags)
 
 
@@ -76,8 +79,8 @@ _WHOLE = (0, 1, 0)
 _GRIDS: Any = {f"s{index}": (1, 1 << 20, 4) for index in range(2 * locations.LEVELS)}
 
 _KINDS = (
-    _kind("zeros", simple.zeros, "0 everywhere", ANY, simplicity=0, weight=2),
-    _kind("ones", simple.ones, "1 everywhere", ANY, simplicity=1),
+    _kind("zeros", simple.zeros, "0 everywhere", ANY, simplicity=0, weight=2, torch="torch.zeros({shape})"),
+    _kind("ones", simple.ones, "1 everywhere", ANY, simplicity=1, torch="torch.ones({shape})"),
     _kind(
         "constant",
         simple.constant,
@@ -89,7 +92,13 @@ _KINDS = (
         exponent=(-40, 40, 0),
     ),
     _kind(
-        "normal", normals.normal, "normal of standard deviation 2^exponent", simplicity=4, weight=12, exponent=_SCALE
+        "normal",
+        normals.normal,
+        "normal of standard deviation 2^exponent",
+        simplicity=4,
+        weight=12,
+        torch="torch.randn({shape}) * 2.0**{exponent}",
+        exponent=_SCALE,
     ),
     _kind(
         "uniform",
