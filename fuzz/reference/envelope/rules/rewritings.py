@@ -1,7 +1,8 @@
 """Defines rules of functions that kernels compute by another formula as a rule, whose error is absolute.
 
 tanh is 1 - q with q = 2/(exp(2|x|) + 1), softplus log(1 + exp(x)), elu exp(x) - 1: where the result is small they lose
-digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits.
+digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
+sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
 """
 
 from __future__ import annotations
@@ -58,14 +59,9 @@ def _elu(x: Tensor, options: dict[str, float]) -> Tensor:
     return torch.where(x > 0, 0.0, 2 * abs(options["alpha"] * options.get("scale", 1)))
 
 
-def _one(x: Tensor, options: dict[str, float]) -> Tensor:
-    return torch.ones_like(x)
-
-
 def register() -> None:
     """State the rules of this module, in place of those with relative errors alone."""
     RULES.register(tanh, "tanh")
     RULES.register(near_one("softplus", _softplus, beta=1.0, threshold=20.0), "softplus")
-    RULES.register(near_one("log_sigmoid_forward", _one), "log_sigmoid_forward")
     RULES.register(near_one("elu", _elu, alpha=1.0, scale=1.0, input_scale=1.0), "elu")
     RULES.register(near_one("celu", _elu, alpha=1.0), "celu")
