@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -34,6 +36,21 @@ def program(name: str) -> str:
     places = [shutil.which(name), *map(str, sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True))]
     found = next((place for place in places if place), None)
     return str(Path(found).resolve()) if found else missing(f"PostgreSQL's {name} is not installed")
+
+
+def wait_until_answered(address: str) -> None:
+    """Waits for a service that has said its address: the line comes before it takes connections."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            urlopen(f"{address}/", timeout=60).close()
+        except HTTPError:
+            return
+        except OSError:
+            assert time.monotonic() < until, f"{address} does not answer"
+            time.sleep(0.2)
+        else:
+            return
 
 
 @dataclass

@@ -65,7 +65,11 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
     Of a finding that the store knows the entry is about to be there, where it is being replaced: a page looks again.
     """
     index, current = service.corpus_index, service.store.current_id(key)
-    entry = index.get(key) or index.get(current)
+    entry = index.get(key)
+    if current and entry and not entry.path.exists():
+        index.invalidate()
+        entry = index.get(key)
+    entry = entry or index.get(current)
     if entry is None and (current or service.store.finding(key)):
         raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
     if entry is None:

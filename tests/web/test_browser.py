@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
-from services import missing
+from services import missing, wait_until_answered
 
 from fuzz import corpus
 from fuzz.campaign.store import Store
@@ -69,18 +68,6 @@ def served(folder: Path) -> Iterator[str]:
             urlopen(asked, timeout=10).close()
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=240)
-
-
-def wait_until_answered(address: str) -> None:
-    """The line with the address comes before the service takes connections."""
-    until = time.monotonic() + 120
-    while True:
-        try:
-            urlopen(f"{address}/", timeout=60).close()
-            return
-        except OSError:
-            assert time.monotonic() < until
-            time.sleep(0.2)
 
 
 def is_wrong(told: ConsoleMessage) -> bool:
@@ -181,11 +168,13 @@ def test_a_page_follows_its_finding_to_a_smaller_case(browser: Browser, tmp_path
     path = corpus.save_entry(tmp_path / "corpus", entry)
     with served(tmp_path) as address, Store(f"sqlite:///{tmp_path}/.fuzz/store.sqlite") as store:
         page = watched(browser, address, [])
-        page.route("**/study", lambda route: route.fulfill(status=503), times=1)
+        is_replaced: list[bool] = []
+        page.route("**/study", lambda route: route.continue_() if is_replaced else route.fulfill(status=503))
         page.goto(f"{address}/findings/{path.stem}")
         (found,) = store.findings()
         smaller = path.rename(path.with_name("dx-sign-0.yaml"))
         store.save_finding(replace(found, id=smaller.stem, path=f"gelu_bw/{smaller.name}"), replaces=found.id)
+        is_replaced.append(True)
         page.wait_for_url(f"{address}/findings/{smaller.stem}")
 
 

@@ -18,6 +18,7 @@ import pytest
 from fastapi.testclient import TestClient
 from judge_stub import make_stub
 from service_files import TOKEN, MakeClient, ServiceFiles
+from services import wait_until_answered
 
 from fuzz.campaign.store import Store, Submission
 from fuzz.errors import UsageError
@@ -196,6 +197,7 @@ def serve(folder: Path) -> Iterator[httpx2.Client]:
         try:
             assert process.stderr is not None
             address = process.stderr.readline().split()[-1]
+            wait_until_answered(address.rstrip("/"))
             with httpx2.Client(base_url=address, headers=HEADERS, timeout=120) as client:
                 yield client
         finally:

@@ -49,12 +49,14 @@ def extent(tensor: Any) -> Extent:
     if 0 in shape:
         return tensor.data_ptr(), 0
     strides = tensor.stride()
-    if (0 in strides and knobs.bounds == "auto") or knobs.bounds == "storage":
-        return tensor.data_ptr(), storage_room(tensor)
     span = 1
     for size, stride in zip(shape, strides, strict=True):
         span += (size - 1) * stride
-    return tensor.data_ptr(), span * tensor.element_size()
+    length = span * tensor.element_size()
+    if (0 in strides and knobs.bounds == "auto") or knobs.bounds == "storage":
+        # Memory that torch itself allocates may have no guards.
+        length = max(length, storage_room(tensor))
+    return tensor.data_ptr(), length
 
 
 def storage_room(tensor: Any) -> int:

@@ -267,6 +267,13 @@ def test_inside_an_observation_guards_belong_to_no_storage():
         assert log.count == 1
 
 
+def test_a_view_has_its_elements_in_memory_without_guards():
+    """What torch's own operations allocate."""
+    with cpu.observe(unwritten=cpu.Memory(guard=64)) as log:
+        gather[(1,)](torch.ones(1).expand(4), torch.tensor([0, 0, 0, 0]), torch.empty(4), 4)
+        assert log.count == 0
+
+
 @triton.jit
 def follow(table, out, distance, n: tl.constexpr):
     i = tl.arange(0, n)
