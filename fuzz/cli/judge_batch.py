@@ -23,7 +23,7 @@ def judge_batch(
     from fuzz.judge.batch.listing import list_folder
     from fuzz.judge.batch.results_file import ResultsFile
     from fuzz.judge.batch.run_batch import run_batch
-    from fuzz.judge.batch.task import SCRIPT, JudgeOptions, JudgeTask
+    from fuzz.judge.batch.task import SCRIPT, JudgeTask, TaskOptions
     from fuzz.run.setup import choose_backend
 
     if format not in (*FORMATS, SCRIPT):
@@ -33,7 +33,7 @@ def judge_batch(
     listing = list_folder(format, folder, problems)
     options["backend"] = choose_backend(options["backend"])
     share = share_of_memory(workers)
-    tasks = [JudgeTask(JudgeOptions(format, **options), *pair, share) for pair in listing.pairs]
+    tasks = [JudgeTask(TaskOptions(format, **options), *pair, share) for pair in listing.pairs]
     for path, reason in listing.left_out.items():
         errors.print(f"left out: {path}: {reason}")
     show = errors.print if json else put

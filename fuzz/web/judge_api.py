@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field
 
 from fuzz.campaign.store import Submission
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.task import SCRIPT, JudgeOptions, content_key, read_problem
+from fuzz.judge.batch.task import SCRIPT, TaskOptions, content_key, read_problem
 from fuzz.judge.formats import GPUMODE
 from fuzz.run.setup import choose_backend
 from fuzz.web.api import NOT_FOUND, TheService
@@ -111,7 +111,7 @@ def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
     """Have a solution judged. The same problem, solution and options are one submission, which is judged once."""
     try:
         problem, solution = read_files(request, service.settings.judge_files)
-        options = JudgeOptions(
+        options = TaskOptions(
             request.format, choose_backend(request.backend), request.seconds, request.seed, request.memory_mb << 20
         )
     except UsageError as error:
@@ -121,7 +121,7 @@ def submit(service: TheService, request: JudgeRequest) -> SubmissionOut:
 
 
 def store_new(
-    service: Service, key: str, request: JudgeRequest, options: JudgeOptions, problem: Mapping[str, str], solution: str
+    service: Service, key: str, request: JudgeRequest, options: TaskOptions, problem: Mapping[str, str], solution: str
 ) -> Submission:
     """Puts a submission into the queue. 503 where it is full."""
     if service.store.count_submissions().get("queued", 0) >= MAX_WAITING:

@@ -18,7 +18,7 @@ from typing import Any
 from fuzz.campaign.store import Store, Submission
 from fuzz.errors import StoreError
 from fuzz.judge.batch.host import JudgeHost, Stopped
-from fuzz.judge.batch.task import JudgeOptions, JudgeTask, failure
+from fuzz.judge.batch.task import JudgeTask, TaskOptions, failure
 from fuzz.judge.formats import FLASHINFER
 from fuzz.judge.score import CRASHED
 from fuzz.worker.system import total_memory
@@ -99,8 +99,8 @@ class JudgeQueue:
             else:
                 judgement = host.judge(task, partial(self._beat, taken.id, [time.monotonic()]))
             # Paths of this folder mean nothing to who has sent it.
-            told: dict[str, Any] = json.loads(json.dumps(judgement).replace(json.dumps(f"{name}/")[1:-1], ""))
-        return told
+            cleaned: dict[str, Any] = json.loads(json.dumps(judgement).replace(json.dumps(f"{name}/")[1:-1], ""))
+        return cleaned
 
     def _beat(self, key: str, last: list[float]) -> bool:
         """Whether to stop; now and then a sign of life."""
@@ -131,7 +131,7 @@ def write_files(submission: Submission, folder: Path, workers: int) -> JudgeTask
         problem.mkdir()
         for name, text in files.items():
             (problem / name).write_text(text, encoding="utf-8")
-    options = JudgeOptions(
+    options = TaskOptions(
         submission.format, submission.backend, submission.seconds, submission.seed, submission.memory
     )
     share = max(total_memory() // (4 * workers), 1 << 30)

@@ -17,11 +17,11 @@ from fuzz.judge.batch.host import Stopped
 from fuzz.judge.batch.listing import list_folder
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
-from fuzz.judge.batch.task import JudgeOptions, JudgeTask
+from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.score import CRASHED, OUT_OF_TIME, UNREADABLE
 from tests.judge.problems import RELU, as_solution
 
-OPTIONS = JudgeOptions("kernelbench", "cpu", 0.0)
+OPTIONS = TaskOptions("kernelbench", "cpu", 0.0)
 
 
 def make_tasks(folder: Path, *texts: str) -> list[JudgeTask]:
@@ -102,7 +102,7 @@ def test_what_is_the_same_is_judged_once_and_never_again(tmp_path: Path) -> None
 
 def test_options_and_problem_are_part_of_the_key(tmp_path: Path) -> None:
     (task,) = make_tasks(tmp_path, "RIGHT")
-    keys = {task.key, JudgeTask(JudgeOptions("kernelbench", "cpu", 1.0), task.problem, task.solution).key}
+    keys = {task.key, JudgeTask(TaskOptions("kernelbench", "cpu", 1.0), task.problem, task.solution).key}
     (tmp_path / "problem.py").write_text("other")
     keys.add(task.key)
     assert len(keys) == 3 and JudgeTask(OPTIONS, task.problem, task.solution, share=1 << 30).key in keys

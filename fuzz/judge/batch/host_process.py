@@ -21,8 +21,7 @@ from typing import Any
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.task import SCRIPT, JudgeTask, decode_task, failure
 from fuzz.judge.judgement import Judgement
-from fuzz.judge.referee import JudgeOptions as RefereeOptions
-from fuzz.judge.referee import judge
+from fuzz.judge.referee import JudgeOptions, judge
 from fuzz.judge.report import judgement_json
 from fuzz.judge.score import CRASHED, UNREADABLE
 from fuzz.judge.script import judge_file
@@ -49,7 +48,7 @@ def judge_task(task: JudgeTask) -> Judgement:
     if options.format == SCRIPT:
         return judge_file(Path(task.solution))
     return judge(
-        RefereeOptions(
+        JudgeOptions(
             Path(task.problem), Path(task.solution), options.format, options.backend, options.seconds, options.seed,
             options.memory or task.share,
         )

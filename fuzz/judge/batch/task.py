@@ -24,7 +24,7 @@ SCRIPT = "script"
 
 
 @dataclass(frozen=True)
-class JudgeOptions:
+class TaskOptions:
     """`backend` is one that runs here, `memory` the bytes of each process, 0 for a share of all."""
 
     format: str
@@ -41,7 +41,7 @@ class JudgeTask:
     `share` is the memory of each process where the options name none; it is no part of the key.
     """
 
-    options: JudgeOptions
+    options: TaskOptions
     problem: str
     solution: str
     share: int = 0
@@ -53,7 +53,7 @@ class JudgeTask:
         return content_key(self.options, problem, read_checked(Path(self.solution)))
 
 
-def content_key(options: JudgeOptions, problem: Mapping[str, bytes], solution: bytes) -> str:
+def content_key(options: TaskOptions, problem: Mapping[str, bytes], solution: bytes) -> str:
     """The key of a problem's files by name, which stands for one file where it is empty, a solution and options."""
     files = {name: hashlib.sha256(text).hexdigest() for name, text in sorted(problem.items())}
     content = [VERSION, own_version(), versions(), asdict(options), files, hashlib.sha256(solution).hexdigest()]
@@ -96,7 +96,7 @@ def encode_task(task: JudgeTask) -> bytes:
 
 def decode_task(data: bytes) -> JudgeTask:
     values: dict[str, Any] = json.loads(data)
-    return JudgeTask(JudgeOptions(**values.pop("options")), **values)
+    return JudgeTask(TaskOptions(**values.pop("options")), **values)
 
 
 def failure(task: JudgeTask, reason: str, code: str) -> Mapping[str, Any]:
