@@ -114,6 +114,8 @@ def lower_severity(grade: Grade, declared: bool, finding: Finding, target: Targe
     """The grade, a step lower where the inputs that show a finding are none that the problem makes."""
     if declared:
         return grade
+    if grade.input_class == "layout":
+        return replace(grade, severity="low", reason="only in layouts that the problem does not make")
     severity = LOWER[grade.severity]
     if grade.input_class == "ordinary" or states_promise(finding, target):
         severity = min(grade.severity, "medium", key=SEVERITIES.index)

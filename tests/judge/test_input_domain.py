@@ -65,6 +65,7 @@ def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, sev
         ("ordinary", "medium", False, ACCURACY, "medium"),
         ("special", "medium", False, ACCURACY, "low"),
         ("layout", "medium", False, ACCURACY, "low"),
+        ("layout", "medium", False, BOUNDS, "low"),
         ("ordinary", "low", True, ACCURACY, "low"),
         ("special", "medium", False, BOUNDS, "medium"),
         ("extreme", "low", False, BOUNDS, "low"),
