@@ -237,7 +237,7 @@ def declare(
 def _dim_name(keyword: str, dim: object) -> str:
     """The name of the dim that a keyword takes."""
     if not isinstance(dim, Size):
-        raise TargetError(f"{keyword} takes a dim, as in M = size(\"M\", 1, 64), and not {dim!r}")
+        raise TargetError(f'{keyword} takes a dim, as in M = size("M", 1, 64), and not {dim!r}')
     return dim.name
 
 

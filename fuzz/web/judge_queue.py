@@ -131,9 +131,7 @@ def write_files(submission: Submission, folder: Path, workers: int) -> JudgeTask
         problem.mkdir()
         for name, text in files.items():
             (problem / name).write_text(text, encoding="utf-8")
-    options = TaskOptions(
-        submission.format, submission.backend, submission.seconds, submission.seed, submission.memory
-    )
+    options = TaskOptions(submission.format, submission.backend, submission.seconds, submission.seed, submission.memory)
     share = max(total_memory() // (4 * workers), 1 << 30)
     return JudgeTask(options, str(problem) if files else "", str(solution), share)
 
