@@ -1,11 +1,11 @@
-"""`fuzz judge` on published problems: how many load, whether PyTorch itself passes, whether zeros do not.
+"""`fuzz judge` on the problems of KernelBench: how many load, whether PyTorch itself passes, whether zeros do not.
 
 python benchmarks/referee.py [--source DIR] [--only KIND]... [--match TEXT] [--sample N --seed N] [--seconds N]
                              [--write FILE]
 
-The repositories are cloned at fixed commits into .referee/, or taken from the folders of --source that are named as
-they are. Nothing of them is kept here. What was measured stands in .referee/results.jsonl, so that the work can be
-interrupted. `torch` is the problem's own module as the solution, `zeros` a solution that returns zeros.
+The repository is cloned at a fixed commit into .referee/, or taken from the folder KernelBench of --source. Nothing of
+it is kept here. What was measured stands in .referee/results.jsonl, so that the work can be interrupted. `torch` is the
+problem's own module as the solution, `zeros` a solution that returns zeros.
 """
 
 from __future__ import annotations
@@ -14,45 +14,24 @@ import argparse
 import json
 import random
 import re
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.referee_sources import KERNELBENCH, STORE, fetch
 from fuzz.judge.judgement import Judgement
 from fuzz.judge.processes.requests import PROBLEM_HANDLER, Describe, ProblemConfig, Refusal
 from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, JudgeOptions, judge
-from fuzz.judge.script import judge_file
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.process import Worker, WorkerCrash
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / ".referee"
 START, END = "<!-- referee: written by make referee -->", "<!-- /referee -->"
 MEMORY = 6 << 30
+KINDS = ("loads", "torch", "zeros")
 Task = tuple[str, Callable[[], Mapping[str, Any]]]
 """The name of something to measure, and what measures it."""
-
-
-@dataclass(frozen=True)
-class Repository:
-    """Where public material comes from."""
-
-    name: str
-    url: str
-    commit: str
-
-
-KERNELBENCH = Repository(
-    "KernelBench", "https://github.com/ScalingIntelligence/KernelBench", "423217d9fda91e0c2d67e4a43bf62f96f6d104f1"
-)
-TRITONBENCH = Repository(
-    "TritonBench", "https://github.com/thunlp/TritonBench", "603e28a5050e8c268f6883a69709d477a272d49a"
-)
 ZEROS = """
 
 class ModelNew(Model):
@@ -61,17 +40,6 @@ class ModelNew(Model):
         return torch.zeros_like(outputs) if isinstance(outputs, torch.Tensor) else type(outputs)(
             torch.zeros_like(one) for one in outputs)
 """
-
-
-def fetch(repository: Repository, source: Path | None) -> Path:
-    """The folder of a repository at its commit: below `source`, or cloned once."""
-    folder = (source or STORE) / repository.name
-    if not folder.is_dir():
-        if source is not None:
-            sys.exit(f"there is no {folder}")
-        subprocess.run(["git", "clone", "--quiet", repository.url, folder], check=True)
-        subprocess.run(["git", "-C", folder, "checkout", "--quiet", repository.commit], check=True)
-    return folder
 
 
 def number(path: Path) -> int:
@@ -117,22 +85,18 @@ def as_solution(problem: Path) -> str:
 
 def tasks(source: Path | None, only: list[str], seconds: float) -> Iterator[Task]:
     """(name, what to measure) of everything that is asked for."""
-    wanted = set(only) or {"loads", "torch", "zeros", "scripts"}
-    if wanted - {"scripts"}:
-        folder = fetch(KERNELBENCH, source)
-        for level in ("level1", "level2"):
-            for path in problems(folder, level):
-                name = f"{level}/{path.stem}"
-                if "loads" in wanted:
-                    yield f"loads {name}", lambda path=path: describe_problem(path)
-                if "torch" in wanted:
-                    yield f"torch {name}", lambda path=path: judge_source(path, as_solution(path), seconds)
-                if "zeros" in wanted and level == "level1":
-                    text = path.read_text(encoding="utf-8") + ZEROS
-                    yield f"zeros {name}", lambda path=path, text=text: judge_source(path, text, 0.0)
-    if "scripts" in wanted:
-        for path in sorted((fetch(TRITONBENCH, source) / "data" / "TritonBench_G_v1").glob("*.py")):
-            yield f"scripts {path.stem}", lambda path=path: summary(judge_file(path))
+    wanted = set(only or KINDS)
+    folder = fetch(KERNELBENCH, source)
+    for level in ("level1", "level2"):
+        for path in problems(folder, level):
+            name = f"{level}/{path.stem}"
+            if "loads" in wanted:
+                yield f"loads {name}", lambda path=path: describe_problem(path)
+            if "torch" in wanted:
+                yield f"torch {name}", lambda path=path: judge_source(path, as_solution(path), seconds)
+            if "zeros" in wanted and level == "level1":
+                text = path.read_text(encoding="utf-8") + ZEROS
+                yield f"zeros {name}", lambda path=path, text=text: judge_source(path, text, 0.0)
 
 
 def draw(found: Iterable[Task], sample: int | None, seed: int) -> list[Task]:
@@ -154,8 +118,8 @@ def draw_names(names: list[str], sample: int, seed: str) -> list[str]:
 
 
 def kind_of(name: str) -> str:
-    """What a task measures: its kind, and the level of its problem if it has one."""
-    return " ".join(part.partition("/")[0] for part in name.split(" ")[: 1 if name.startswith("scripts") else 2])
+    """What a task measures: its kind, and the level of its problem."""
+    return " ".join(part.partition("/")[0] for part in name.split(" ")[:2])
 
 
 def read_results() -> dict[str, Mapping[str, Any]]:
@@ -187,7 +151,7 @@ def write_table(document: Path, text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--source", type=Path)
-    parser.add_argument("--only", action="append", default=[], choices=("loads", "torch", "zeros", "scripts"))
+    parser.add_argument("--only", action="append", default=[], choices=KINDS)
     parser.add_argument("--match", default="")
     parser.add_argument("--sample", type=int, help="measure so many of each kind and level, drawn by --seed")
     parser.add_argument("--seed", type=int, default=0)

@@ -11,13 +11,15 @@ from fuzz.judge.indirect import is_indirect
 from fuzz.judge.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
 from fuzz.model.finding import Finding, finding_order
-from fuzz.model.outcome import describe
+from fuzz.model.outcome import Hung, describe
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.system import total_memory
 
 HANDLER = "fuzz.judge.processes.script_worker:make_handler"
-SECONDS = 120.0
+SECONDS = 300.0
 """Seconds that a program may take."""
+WAITING_SECONDS = 30.0
+"""Seconds after which a program whose kernels may wait for each other is run in the reverse order."""
 LONG_SECONDS = 60.0
 """Seconds from which a program is not run again in other orders of its programs."""
 BACKEND = "cpu"
@@ -26,7 +28,8 @@ UNWRITTEN = "unwritten-read"
 CONFLICT = "write-conflict"
 RACES = ("race", CONFLICT)
 """What another order of the programs of a launch may change."""
-ORDERS = (-1, 1)
+REVERSED = -1
+ORDERS = (REVERSED, 1)
 """Program orders of the runs that are compared with the first: reversed, then permuted."""
 WAITS = re.compile(r"\batomic_(cas|xchg)\b")
 """By these programs wait for each other, so that accesses which look like a race may be ordered."""
@@ -34,12 +37,16 @@ MOST = 8
 """Places that are shown."""
 
 
-def judge_file(path: Path, seconds: float = SECONDS) -> Judgement:
-    """Judges a program: WRONG where an access is, UNSUPPORTED where it cannot be run here."""
+def judge_file(path: Path, seconds: float = SECONDS, memory: int = 0) -> Judgement:
+    """Judges a program: WRONG where an access is, UNSUPPORTED where it cannot be run here.
+
+    `memory` limits its process, in bytes; 0 is half of the machine's.
+    """
     start = time.monotonic()
     judgement = Judgement(RIGHT, "", "", str(path), BACKEND)
-    with Worker(HANDLER, ScriptConfig(path.resolve()), max(total_memory() // 2, 1 << 30), seconds) as worker:
-        report = worker.call(RunScript())
+    memory = memory or max(total_memory() // 2, 1 << 30)
+    with Worker(HANDLER, ScriptConfig(path.resolve()), memory, seconds) as worker:
+        report = run_program(worker, waits(path))
         judgement.seconds = time.monotonic() - start
         if isinstance(report, WorkerCrash):
             judgement.verdict, judgement.reason = UNSUPPORTED, f"the program {describe(report.outcome)}"
@@ -48,6 +55,32 @@ def judge_file(path: Path, seconds: float = SECONDS) -> Judgement:
             conclude(judgement, report, worker)
     judgement.seconds = time.monotonic() - start
     return judgement
+
+
+def waits(path: Path) -> bool:
+    """Whether the programs of a launch may wait for each other."""
+    return bool(WAITS.search(path.read_text(encoding="utf-8", errors="replace")))
+
+
+def run_program(worker: Worker, waits: bool) -> ScriptReport | WorkerCrash:
+    """Runs a program; where it hangs, and its kernels may wait for each other, in the reverse order as well.
+
+    Programs run one after another, so that one which waits for a later one waits for ever.
+    """
+    limit = worker.timeout
+    if not waits:
+        return ask(worker, RunScript())
+    worker.timeout = min(WAITING_SECONDS, limit)
+    report = ask(worker, RunScript())
+    worker.timeout = limit
+    hangs = isinstance(report, WorkerCrash) and isinstance(report.outcome, Hung)
+    return ask(worker, RunScript(order=REVERSED)) if hangs else report
+
+
+def ask(worker: Worker, request: RunScript) -> ScriptReport | WorkerCrash:
+    answer = worker.call(request)
+    assert isinstance(answer, ScriptReport | WorkerCrash)
+    return answer
 
 
 def conclude(judgement: Judgement, report: ScriptReport, worker: Worker) -> None:
@@ -99,7 +132,7 @@ def find_races(path: Path, report: ScriptReport, worker: Worker) -> Iterator[Evi
     In another order of programs it computes something else, or programs update one element without atomics. Stores
     of different values at indices that the kernel loads are low: a program may mean them.
     """
-    if WAITS.search(path.read_text(encoding="utf-8")):
+    if waits(path):
         return
     changed = depends_on_order(report, worker)
     if not changed and not any(one.symptom == CONFLICT for one in report.findings):
@@ -144,5 +177,5 @@ def is_changed(report: ScriptReport, worker: Worker, order: int | None) -> bool:
 def is_unwritten_harmless(report: ScriptReport, worker: Worker) -> bool:
     """Whether the program computes the same where memory that nobody wrote holds another value."""
     worker.restart()
-    again = worker.call(RunScript(poison=False))
+    again = worker.call(RunScript(poison=False, order=report.order))
     return isinstance(again, ScriptReport) and bool(again.digest) and again.digest == report.digest

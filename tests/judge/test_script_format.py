@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.judge import script
 from fuzz.judge.judgement import RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.script import judge_file
 from tests.judge.problems import write
@@ -54,6 +55,13 @@ def test_unwritten_memory_counts_where_the_result_depends_on_it(tmp_path: Path, 
         source = source.replace("\nresult = compute", "\n_ = compute")
     found = judge_file(write(tmp_path, "program", source))
     assert (found.verdict, [one.symptom for one in found.evidence]) == (verdict, ["unwritten-read"])
+
+
+def test_a_program_that_allocates_as_compiled_code_does_is_run(tmp_path: Path) -> None:
+    allocate = "from torch._C._dynamo.guards import _empty_strided_cuda\n"
+    source = allocate + PROGRAM.replace("torch.empty_like(x)", "_empty_strided_cuda((20,), (1,), torch.float32)")
+    found = judge_file(write(tmp_path, "program", source.replace("MASK", "at < count").replace("INPUT", "ones")))
+    assert found.verdict == RIGHT, found.reason
 
 
 def test_a_program_without_launches_is_unsupported(tmp_path: Path) -> None:
@@ -110,3 +118,33 @@ def test_a_load_of_what_another_program_stores_is_a_race(tmp_path: Path) -> None
     shifted = "tl.store(out + at, tl.load(out + (at + 1) % 4) + tl.load(values + at))"
     found = judge_file(write(tmp_path, "other", RACE.replace("BODY", shifted).replace("INDEX", "0")))
     assert found.verdict == WRONG and found.evidence[0].symptom == "race"
+
+
+WAITING = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def pass_on(lock, out):
+    at = tl.program_id(0)
+    if at == 0:
+        while tl.atomic_cas(lock, 1, 1) != 1:
+            pass
+    else:
+        tl.atomic_xchg(lock, 1)
+    tl.store(out + at + SHIFT, at)
+
+
+pass_on[(2,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2))
+"""
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [("0", RIGHT), ("1", WRONG)])
+def test_programs_that_wait_for_later_ones_run_in_the_reverse_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shift: str, verdict: str
+) -> None:
+    monkeypatch.setattr(script, "WAITING_SECONDS", 1.0)
+    found = judge_file(write(tmp_path, "program", WAITING.replace("SHIFT", shift)))
+    assert found.verdict == verdict, found.reason

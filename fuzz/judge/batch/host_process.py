@@ -46,7 +46,7 @@ def answer(task: JudgeTask) -> Mapping[str, Any]:
 def judge_task(task: JudgeTask) -> Judgement:
     options = task.options
     if options.format == SCRIPT:
-        return judge_file(Path(task.solution))
+        return judge_file(Path(task.solution), memory=options.memory or task.share)
     return judge(
         JudgeOptions(
             Path(task.problem), Path(task.solution), options.format, options.backend, options.seconds, options.seed,

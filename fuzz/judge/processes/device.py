@@ -43,6 +43,11 @@ def leave_uncompiled(function: Any = None, **options: Any) -> Any:
 
 
 def stay_on_processor() -> None:
-    """Has programs make generators on the processor from now on, and compile nothing but Triton's kernels."""
+    """Has programs allocate and make generators on the processor from now on, and compile nothing but Triton's kernels.
+
+    ``_empty_strided_cuda`` is what the code that Inductor writes allocates by.
+    """
     torch.Generator = ProcessorGenerator  # type: ignore[misc]
     torch.compile = leave_uncompiled  # type: ignore[assignment]
+    guards = torch._C._dynamo.guards
+    guards._empty_strided_cuda = guards._empty_strided_cpu  # type: ignore[attr-defined]

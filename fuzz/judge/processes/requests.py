@@ -187,10 +187,14 @@ class RunScript:
 
 @dataclass(frozen=True)
 class ScriptReport:
-    """What was seen: wrong accesses, the kernels launched, what the program raised, a digest of what it computed."""
+    """What was seen: wrong accesses, the kernels launched, what the program raised, a digest of what it computed.
+
+    `order` is that of the request.
+    """
 
     findings: tuple[Finding, ...]
     kernels: tuple[str, ...]
     raised: str = ""
     missing_module: bool = False
     digest: str = ""
+    order: int | None = None

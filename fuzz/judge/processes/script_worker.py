@@ -71,7 +71,7 @@ def run_script(path: Path, order: int | None = None) -> ScriptReport:
         if before is not None:
             sys.modules[MODULE] = before
     findings = tuple(map(as_finding, accesses))
-    return ScriptReport(findings, kernels, raised, missing, digest(printed.getvalue(), vars(module)))
+    return ScriptReport(findings, kernels, raised, missing, digest(printed.getvalue(), vars(module)), order)
 
 
 def as_finding(access: Access) -> Finding:

@@ -50,7 +50,8 @@ def load_kernel(name: str, c: str) -> Any:
             raise
         return load_object(build_object(c, name))
     function = bind(lambda entry: ctypes.CFUNCTYPE(None)(quick.address(entry)))
-    function.machine_code = quick
+    # The code of both ends with the last reference to it, and a report may be released after the function is replaced.
+    function.machine_code = function.release.machine_code = quick
     return function if knobs.compiler == "quick" else TieredFunction(c, function)
 
 

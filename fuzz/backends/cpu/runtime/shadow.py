@@ -107,7 +107,7 @@ class Memory:
         address = tensor.data_ptr()
         if not any(allocation.start <= address < allocation.end for allocation in self.allocations):
             return UNTRACKED
-        allocation = self.allocation_of(*extent(tensor)) if tensor.numel() else None
+        allocation = self.allocation_of(*extent(tensor)) if 0 not in tensor.shape else None
         if allocation is None or allocation.tensor.element_size() != tensor.element_size():
             return UNTRACKED
         return allocation.shadow.ctypes.data - allocation.start, allocation.poison

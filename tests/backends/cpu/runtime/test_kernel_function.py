@@ -110,6 +110,14 @@ def test_after_a_slow_launch_the_next_one_is_in_optimised_code(monkeypatch):
     assert not compiled.function.is_quick and torch.equal(launched(256)[1], first)
 
 
+def test_the_report_of_a_slow_launch_is_released_after_its_code_was_replaced(monkeypatch):
+    monkeypatch.setattr(kernel_function, "SLOW_SECONDS", 0.0)
+    x, out = torch.randn(4), torch.empty(512)
+    with cpu.observe() as log:
+        compiled = smooth[(1,)](x, out, 512, B=512)
+    assert not compiled.function.is_quick and [one.line for one in log.violations] != []
+
+
 def test_an_unknown_compiler_is_refused():
     with pytest.raises(ValueError, match="auto, quick, optimising, not 'fast'"):
         cpu.knobs.compiler = "fast"

@@ -164,3 +164,9 @@ def test_what_a_launcher_passes_in_place_of_a_tensor_has_an_extent():
 
     tensor = torch.zeros(3, 4)
     assert extent(Buffer(tensor)) == extent(tensor) == (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes)
+
+
+def test_a_tensor_whose_words_are_reinterpreted_is_watched():
+    with cpu.observe(unwritten=True) as log:
+        copy[(1,)](triton.reinterpret(torch.empty(8, dtype=torch.int32), tl.float32), torch.zeros(8), 8, B=8)
+    assert [one.kind for one in log.violations] != []
