@@ -108,7 +108,7 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     for stage in range(len(STAGES)):
         if stage == LAST and worst > narrow and wrong > FEW:
             break
-        expected = evaluate_reference(exam, index, stage, expected)
+        expected = evaluate_reference(exam, index, stage)
         check_shapes(exam.target, outputs, expected)
         precision, contract = exam.precision, exam.target.contract
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
@@ -166,7 +166,7 @@ def check_suspect_reference(
         if all(one.uncertainty is not None for one in expected.values()):
             return compare_with_exact_values(exam, index, expected)
         stage += 1
-        expected = evaluate_reference(exam, index, stage, expected)
+        expected = evaluate_reference(exam, index, stage)
     return None
 
 

@@ -43,7 +43,7 @@ from fuzz.worker.protocol import (
     WorkerConfig,
     report_outcome,
 )
-from fuzz.worker.system import POLITE
+from fuzz.worker.system import POLITE, keep_freed_memory
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | LastResponse | None
 Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager
@@ -60,6 +60,7 @@ def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
 
 def load_launcher(config: WorkerConfig) -> tuple[Target, Launcher]:
     torch.set_num_threads(1)
+    keep_freed_memory()
     target = load(config.target)
     return target, load_planted(target, config.planted)[1] if config.planted else target.launcher
 

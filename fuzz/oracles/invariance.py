@@ -74,7 +74,8 @@ class Invariance(RerunOracle):
             finding = compare_bits(self.name, circumstance(split), pairs)
             return name_promise(finding, exam.target, keyword, "invariance='envelope'")
         inside = slice(split.start, split.start + split.length)
-        bounds = {name: bound[inside] for name, bound in output_bounds(exam).items() if name in pairs}
+        stages = output_bounds(exam)
+        bounds = ({name: bound[inside] for name, bound in each.items() if name in pairs} for each in stages)
         return name_promise(compare_values(self.name, circumstance(split), pairs, bounds), exam.target, self.name)
 
 

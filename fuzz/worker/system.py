@@ -11,6 +11,10 @@ from pathlib import Path
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 POLITE = 5
 """How much niceness a process that compiles for later adds, so that it yields to others."""
+KEPT_BYTES, KEPT_BLOCK_BYTES = 256 << 20, 32 << 20
+"""Freed memory that a process keeps for later, and its largest block: glibc allows no larger one."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""mallopt's parameters: the freed memory that is kept, and the size from which a block is mapped alone."""
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 """prctl's options: the signal that a process gets when its parent ends; that orphans below it become its children."""
 
@@ -23,6 +27,14 @@ def signal_at_parents_end(number: int) -> None:
 def adopt_orphans() -> None:
     """Makes every process below this one a child of this one when its own parent ends."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def keep_freed_memory() -> None:
+    """Has this process use freed memory again: for a block that is mapped alone each page is faulted in and zeroed."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
+        libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def resident(pid: int) -> int:

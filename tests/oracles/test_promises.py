@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -99,10 +99,23 @@ def depends_on_rows(x: torch.Tensor) -> Outputs:
     return dict(y=y.view(torch.int32).add(x.shape[0] % 2).view(torch.float32))
 
 
+def test_wider_bounds_are_asked_for_only_where_narrower_ones_are_exceeded() -> None:
+    def bounds(asked: list[float]) -> Iterator[Outputs]:
+        for bound in (0.1, 1.0, 10.0):
+            asked.append(bound)
+            yield dict(y=torch.full((2,), bound))
+
+    for other, known, wrong in ((1.1, [0.1], False), (2.5, [0.1, 1.0], False), (99.0, [0.1, 1.0, 10.0], True)):
+        asked: list[float] = []
+        pair = torch.tensor([1.0, 1.0]), torch.tensor([1.0, other])
+        finding = compare_values("layout", "when asked again", dict(y=pair), bounds(asked))
+        assert (finding is not None, asked) == (wrong, known)
+
+
 def test_anything_is_allowed_where_the_envelope_is_unbounded() -> None:
     pair = torch.tensor([torch.inf, 1.0]), torch.tensor([torch.nan, 1.0])
     for bound, wrong in ((torch.inf, False), (1.0, True)):
-        bounds = dict(y=torch.full((2,), bound))
+        bounds = [dict(y=torch.full((2,), bound))]
         assert (compare_values("layout", "when asked again", dict(y=pair), bounds) is not None) is wrong
 
 

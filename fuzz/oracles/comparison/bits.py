@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -50,20 +50,28 @@ def same_bits(before: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
     return same | (before.isnan() & after.isnan())
 
 
-def compare_values(oracle: str, what: str, pairs: Pairs, bounds: Outputs) -> Finding | None:
+def compare_values(oracle: str, what: str, pairs: Pairs, bounds: Iterable[Outputs]) -> Finding | None:
     """A finding where two runs differ by more than twice the bound, so that not both of them can be inside it.
 
-    Where the bound is infinite both may be anything, NaN too.
+    Where the bound is infinite both may be anything, NaN too. `bounds` grow from one to the next: the later ones are
+    asked for only where the runs differ by more than the earlier ones allow.
     """
-    drifted = {}
+    for each in bounds:
+        pairs = dict(drifted_outputs(pairs, each))
+        if not pairs:
+            return None
+    return compare_bits(oracle, what, pairs, "drift")
+
+
+def drifted_outputs(pairs: Pairs, bounds: Outputs) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor]]]:
+    """The outputs that differ by more than twice their bounds, with what differs less made equal."""
     for name, (got, other) in pairs.items():
         difference = (got.double() - other.double()).abs()
         bound = bounds[name]
         alike = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
         alike |= ~torch.isfinite(bound)
         if not bool(alike.all()):
-            drifted[name] = (torch.where(alike, other, got), other)
-    return compare_bits(oracle, what, drifted, "drift")
+            yield name, (torch.where(alike, other, got), other)
 
 
 def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -44,21 +44,26 @@ MakeTensor = Callable[[str, Argument, Mapping[str, int]], torch.Tensor]
 
 
 def evaluate_reference(
-    exam: Examination, index: int, stage: int, known: ExpectedOutputs | None = None, precision: Precision | None = None
+    exam: Examination, index: int, stage: int, precision: Precision | None = None
 ) -> ExpectedOutputs:
     """The reference's outputs for one call with the envelope of that stage's members. TargetError where it fails.
 
-    `known` is what the stage before it gave; without it all members up to that stage are evaluated. `precision` is
-    that of the target and the backend unless another one is asked about.
+    `precision` is that of the target and the backend unless another one is asked about. What is evaluated is kept with
+    the examination, and a later stage adds its members to it.
     """
-    inputs, cotangents = reference_inputs(exam, index)
-    return _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+    stages = {} if precision else exam.expected.setdefault(index, {})
+    if stage not in stages:
+        inputs, cotangents = reference_inputs(exam, index)
+        before = max((one for one in stages if one < stage), default=None)
+        known = None if before is None else (before, stages[before])
+        stages[stage] = _evaluate(exam, index, inputs, cotangents, stage, known, precision=precision)
+    return stages[stage]
 
 
-def evaluate_without_walks(exam: Examination, index: int) -> ExpectedOutputs:
-    """The same with all members, of which none adds up the terms of sums."""
+def evaluate_without_walks(exam: Examination, index: int, stage: int) -> ExpectedOutputs:
+    """The same with the members of a stage, of which none adds up the terms of sums."""
     inputs, cotangents = reference_inputs(exam, index)
-    return _evaluate(exam, index, inputs, cotangents, len(STAGES) - 1, None, walks=False)
+    return _evaluate(exam, index, inputs, cotangents, stage, None, walks=False)
 
 
 def evaluate_order_errors(exam: Examination, index: int) -> Mapping[str, torch.Tensor]:
@@ -76,13 +81,14 @@ def evaluate_order_errors(exam: Examination, index: int) -> Mapping[str, torch.T
 def evaluate_stacked_reference(
     exams: Sequence[Examination], index: int, stage: int, known: ExpectedOutputs | None
 ) -> ExpectedOutputs:
-    """The same for replicas of a plan, their first dim everywhere.
+    """The same for replicas of a plan, their first dim everywhere. `known` is what the stage before it gave.
 
     Diverges as `evaluate` does, and where the reference fails: whether it does so for a replica alone, that one tells.
     """
     inputs, cotangents = replica_inputs(exams, index)
     try:
-        return _evaluate(exams[0], index, inputs, cotangents, stage, known, len(exams))
+        before = None if known is None else (stage - 1, known)
+        return _evaluate(exams[0], index, inputs, cotangents, stage, before, len(exams))
     except TargetError as error:
         raise Divergence from error
 
@@ -94,7 +100,7 @@ def _evaluate(
     inputs: Inputs,
     cotangents: dict[str, torch.Tensor],
     stage: int,
-    known: ExpectedOutputs | None,
+    known: tuple[int, ExpectedOutputs] | None,
     replicas: int | None = None,
     precision: Precision | None = None,
     walks: bool = True,
@@ -102,7 +108,7 @@ def _evaluate(
     call, target = exam.plan.calls[index], exam.target
     assert target.reference is not None
     precision = precision or exam.precision
-    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
+    members, after = STAGES[stage], STAGES[known[0]] if known else 0
     thorough = members >= THOROUGH
     first = thorough and after < THOROUGH
     how: dict[str, Any] = dict(members=members, uncertainty=first, check_range=thorough, replicas=replicas, after=after)
@@ -113,7 +119,7 @@ def _evaluate(
             found = evaluate_backward(target.reference, inputs, cotangents, wrt, precision, **how)
         else:
             found = evaluate(target.reference, inputs, precision, **how)
-        return merge_members(known or {}, of_kernel(exam, index, found))
+        return merge_members(known[1] if known else {}, of_kernel(exam, index, found))
     except UsageError:
         raise
     except Exception as error:
@@ -167,11 +173,18 @@ def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> 
     return values.expand(len(values), *resolve(value.shape, dims))
 
 
-def output_bounds(exam: Examination) -> Mapping[str, torch.Tensor]:
-    """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats."""
-    call = len(exam.case.calls) - 1
+def output_bounds(exam: Examination) -> Iterator[Mapping[str, torch.Tensor]]:
+    """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats.
+
+    The bounds of one stage after another up to THOROUGH: they only grow.
+    """
+    for stage in range(STAGES.index(THOROUGH) + 1):
+        yield stage_bounds(exam, stage)
+
+
+def stage_bounds(exam: Examination, stage: int) -> dict[str, torch.Tensor]:
     found = {}
-    for name, expected in evaluate_reference(exam, call, STAGES.index(THOROUGH)).items():
+    for name, expected in evaluate_reference(exam, len(exam.case.calls) - 1, stage).items():
         output = exam.outputs[name]
         bound = torch.zeros_like(expected.spread)
         if output.is_floating_point():

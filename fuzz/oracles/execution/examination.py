@@ -19,7 +19,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.reference.envelope import Precision, make_precision, working_dtype
+from fuzz.reference.envelope import Expected, Precision, make_precision, working_dtype
 from fuzz.target.spec import Launcher, Target
 
 Values = Mapping[str, torch.Tensor]
@@ -67,6 +67,7 @@ class Examination:
     The case is replica `row` of `plan`; a case that ran alone is its own plan.
     `stack` holds the replicas that ran together; then `outcome` describes all of them.
     `cleared` says that the accuracy of the case was screened together with other replicas, and nothing disagrees.
+    `expected` holds what was evaluated of the reference, by call and stage of the envelope.
     """
 
     target: Target
@@ -78,6 +79,7 @@ class Examination:
     cleared: bool = False
     stack: ReplicaStack | None = None
     row: int = 0
+    expected: dict[int, dict[int, Mapping[str, Expected]]] = field(default_factory=dict, init=False)
 
     @cached_property
     def case(self) -> Case:

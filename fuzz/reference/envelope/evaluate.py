@@ -34,6 +34,8 @@ Stacks = dict[str, tuple[Tensor, bool]]
 
 LIMIT: Final = 2**24
 """Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
+HOST_LIMIT: Final = 2**21
+"""The same on the host, where larger blocks of memory are faulted in page by page each time."""
 UNCERTAIN: Final = 4
 """Members that measure float64's own error."""
 COTANGENT: Final = "cotangent of "
@@ -82,11 +84,12 @@ def evaluate(
     if members <= after:
         raise ValueError(f"members={members}: at least one, and more than {after}")
     remaining = [*range(-UNCERTAIN if uncertainty else 0, 0), *range(after + 1, members + 1)]
-    largest = max([t.numel() for t in inputs.values() if isinstance(t, Tensor)], default=1)
-    size = max(1, min(len(remaining), LIMIT // max(largest, 1) - 1))
+    tensors = [t for t in inputs.values() if isinstance(t, Tensor)]
+    most = LIMIT if any(t.device.type != "cpu" for t in tensors) else HOST_LIMIT
+    size = max(1, min(len(remaining), most // max([1, *(t.numel() for t in tensors)]) - 1))
     out: dict[str, Expected] = {}
     while remaining:
-        limit = LIMIT if size > 1 else None
+        limit = most if size > 1 else None
         group = MemberNoise(precision, tuple(remaining[:size]), seed, check_range, limit, replicas or 1)
         group.is_thorough = check_range and walks
         try:
