@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history random-kernels libraries triton-tests scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-scripts FORCE
+.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history archaeology random-kernels libraries triton-tests scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-scripts FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -71,6 +71,11 @@ $(VENV)/.libraries: $(STAMP)
 # Bugs of real releases, found again; wheels and measurements are kept in .history.
 history: $(VENV)/.libraries
 	@$(VENV)/bin/python -m benchmarks.history $(ARGS) --write docs/history.md
+
+# Every release of the libraries against the targets, hours on 2 cores; what is done stays in .archaeology.
+archaeology: $(VENV)/.libraries
+	@$(VENV)/bin/python -m benchmarks.archaeology --releases liger-kernel --targets targets/liger --out .archaeology/liger --write docs/archaeology.md $(ARGS)
+	@$(VENV)/bin/python -m benchmarks.archaeology --releases flash-linear-attention --releases fla-core --targets targets/fla --out .archaeology/fla --write docs/archaeology.md $(ARGS)
 
 # Triton's own tests of its language, from SOURCE=DIR or a clone at COMMIT: make triton-tests ARGS="--sample 1500 --seed 1"
 TRITON_REPOSITORY = https://github.com/intel/intel-xpu-backend-for-triton

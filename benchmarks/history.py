@@ -2,27 +2,24 @@
 
 python -m benchmarks.history [--only ID]... [--seconds N] [--write FILE]
 
-Each release is downloaded once as a wheel and unpacked; the targets import it, since it stands first on PYTHONPATH. A
+Each release is installed once into a folder of its own; the targets import it, since it stands first on PYTHONPATH. A
 bug is found where a finding on the release that has it no longer shows itself on the one that repaired it. The latter
-is fuzzed for as long, and must not show the same signature. What was measured is kept beside the wheels.
+is fuzzed for as long, and must not show the same signature. What was measured is kept beside them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
-import tempfile
-import zipfile
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from benchmarks.document import replace_between_marks
+from benchmarks.releases import fuzz, install
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.target.loader import load
@@ -75,33 +72,8 @@ BUGS = (
 
 
 def unpacked(package: str, version: str) -> Path:
-    """The folder of a release's wheel, downloaded and unpacked where it is not there yet."""
-    folder = STORE / f"{package}-{version}"
-    if folder.is_dir():
-        return folder
-    with tempfile.TemporaryDirectory(dir=STORE) as temporary:
-        command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "download", "--no-deps"]
-        subprocess.run([*command, "--dest", temporary, f"{package}=={version}"], check=True)
-        (wheel,) = Path(temporary).glob("*.whl")
-        made = Path(temporary, "unpacked")
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(made)
-        # A folder without one would stand back behind the package that is installed.
-        for package_folder in (path for path in made.iterdir() if path.suffix != ".dist-info"):
-            (package_folder / "__init__.py").touch()
-        made.rename(folder)
-    return folder
-
-
-def fuzz(release: Path, *arguments: str) -> Any:
-    """The JSON value of a command of fuzz that imports the library from a release's folder."""
-    environment = {**os.environ, "PYTHONPATH": str(release)}
-    command = [sys.executable, "-m", "fuzz", *arguments, "--json"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        told = done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"]
-        return {"error": told[-1], "findings": [], "entries": []}
-    return json.loads(done.stdout)
+    """The folder of a release, installed where it is not there yet."""
+    return install(package, version, STORE / f"{package}-{version}")
 
 
 def signature(found: dict[str, Any], target: str) -> tuple[str, ...]:

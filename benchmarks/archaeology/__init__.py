@@ -1,0 +1,1 @@
+"""Repaired bugs of published libraries, found by running their targets on every release."""

@@ -1,0 +1,209 @@
+"""Runs what the plan asks for, several processes at a time; what is done stays in the folder and is not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.archaeology.plan import Period
+from benchmarks.archaeology.replay import AGREES, DISAGREES
+from benchmarks.releases import ROOT, fuzz, install, run_module
+from fuzz import corpus
+
+GRADING = 20
+"""Seconds for the severity of a finding that its run had no time to grade."""
+EXTRA = 90
+"""Seconds after its budget in which a process may still end by itself."""
+Found = dict[str, Any]
+
+
+class OutOfTime(Exception):
+    """The time in which work may begin is over."""
+
+
+@dataclass
+class Workshop:
+    """The folder with all results, and the processes that may run at once.
+
+    A search ends after `seconds`, or after `cases` where there are any. `until` is by time.monotonic.
+    """
+
+    folder: Path
+    jobs: int
+    seconds: float
+    wheels: Path | None = None
+    until: float = float("inf")
+    cases: int = 0
+    slots: queue.Queue[tuple[int, ...]] = field(default_factory=queue.Queue, repr=False)
+
+    def __post_init__(self) -> None:
+        cpus = sorted(os.sched_getaffinity(0))
+        for job in range(self.jobs):
+            self.slots.put((cpus[job % len(cpus)], cpus[(job + 1) % len(cpus)]))
+
+    def together(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
+        """The results of work on each thing, as many at a time as may run; None for what there was no time for."""
+
+        def one(thing: Any) -> Any:
+            try:
+                return work(thing)
+            except OutOfTime:
+                return None
+
+        with ThreadPoolExecutor(self.jobs) as pool:
+            return list(pool.map(one, things))
+
+    @contextmanager
+    def slot(self) -> Iterator[tuple[int, ...]]:
+        """Two processors. Raises OutOfTime where nothing may begin any more."""
+        if time.monotonic() > self.until:
+            raise OutOfTime
+        cpus = self.slots.get()
+        try:
+            yield cpus
+        finally:
+            self.slots.put(cpus)
+
+    def kept(self, name: str, make: Callable[[], Any]) -> Any:
+        """The JSON value in a file of the folder, made where it is not there yet; one with an error is not kept."""
+        path = self.folder / name
+        if not path.is_file():
+            value = make()
+            if "error" in value:
+                return value
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(".part")
+            temporary.write_text(json.dumps(value, indent=1), encoding="utf-8")
+            temporary.rename(path)
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def time_limit(self, seconds: float) -> float | None:
+        """Seconds after which a process with a budget is ended; None where searches are limited by cases."""
+        return None if self.cases else seconds + EXTRA
+
+    def install(self, release: str) -> Path:
+        """The folder of a release, which is named as pip names it, `package==version`."""
+        package, _, version = release.partition("==")
+        return install(package, version, self.folder / "releases" / release, self.wheels).resolve()
+
+    def probe(self, release: str, targets: Path) -> Found:
+        """What a release has of the targets: the `lines` of the module `probe`, or the `error` of it."""
+
+        def make() -> Found:
+            with self.slot() as cpus:
+                folder = self.install(release)
+                arguments = (str(targets), str(folder))
+                code, output, errors = run_module(folder, "benchmarks.archaeology.probe", *arguments, cpus=cpus)
+            lines = [json.loads(line) for line in output.splitlines()]
+            return {"error": f"{release}: {errors.strip()[-300:]}"} if code else {"lines": lines}
+
+        return self.kept(f"probes/{release}.json", make)
+
+    def search(self, period: Period, text: str) -> Found:
+        """What a run of a target finds in a period's last release; the findings' paths are those in the folder."""
+        name = f"runs/{period.last}/{name_of(text)}"
+
+        def make() -> Found:
+            entries = self.folder / name
+            with self.slot() as cpus:
+                budget = ("--cases", str(self.cases)) if self.cases else ("--seconds", f"{self.seconds:g}")
+                where = ("--backend", "cpu", "--corpus", str(entries))
+                limit = self.time_limit(self.seconds)
+                ran = fuzz(self.install(period.last), "run", text, *budget, *where, timeout=limit, cpus=cpus)
+            for one in ran["findings"]:
+                one["path"] = str(Path(one["path"]).resolve().relative_to(self.folder.resolve()))
+            return ran | {"release": period.last}
+
+        return self.kept(f"{name}.json", make)
+
+    def follow(self, text: str, chain: Sequence[Sequence[Period]]) -> list[Found]:
+        """Takes the findings of a target from each older period to the newer one, in order of time.
+
+        A chain holds pairs of neighbouring periods. What still shows in the newer one goes on to the next pair.
+        """
+        results, alive, reached = [], list[Found](), None
+        for old, new in chain:
+            alive = alive if reached == old else []
+            ran = self.search(old, text)
+            alive = list({one["path"]: one for one in [*alive, *with_release(ran)]}.values())
+            done = self.step(text, old, new, alive)
+            results.append(done)
+            alive, reached = done["still"], new
+        return results
+
+    def step(self, text: str, old: Period, new: Period, findings: list[Found]) -> Found:
+        """What becomes of findings from one period to the next.
+
+        `repaired` agree on the newer and disagree on the older one, `still` disagree on the newer, `unconfirmed` agree
+        on both, and `unexamined` could not be examined on the newer.
+        """
+
+        def make() -> Found:
+            now = self.replayed(new.first, text, findings)
+            gone = [one for one in findings if now[one["path"]]["shows"] == AGREES]
+            before = self.replayed(old.last, text, gone)
+            sure = [one for one in gone if before[one["path"]]["shows"] == DISAGREES]
+            return {
+                "target": name_of(text),
+                "older": old.last,
+                "newer": new.first,
+                "repaired": [self.graded(old.last, text, one | now[one["path"]]) for one in sure],
+                "unconfirmed": [one for one in gone if one not in sure],
+                "still": [one for one in findings if now[one["path"]]["shows"] == DISAGREES],
+                "unexamined": [
+                    one | now[one["path"]] for one in findings if now[one["path"]]["shows"] not in (AGREES, DISAGREES)
+                ],
+            }
+
+        return self.kept(f"steps/{new.first}/{name_of(text)}.json", make)
+
+    def replayed(self, release: str, text: str, findings: list[Found]) -> dict[str, Found]:
+        """The lines of the module `replay` by the path in the folder."""
+        if not findings:
+            return {}
+        paths = [str((self.folder / one["path"]).resolve()) for one in findings]
+        with self.slot() as cpus:
+            folder, limit = self.install(release), self.time_limit(30 * len(paths))
+            module = "benchmarks.archaeology.replay"
+            _, output, errors = run_module(folder, module, text, *paths, timeout=limit, cpus=cpus)
+        lines = {line["path"]: line for line in map(json.loads, output.splitlines())}
+        lost = {"needs": [], "shows": f"not run: {errors.strip()[-300:]}"}
+        return {
+            one["path"]: {name: lines.get(path, lost)[name] for name in ("needs", "shows")}
+            for one, path in zip(findings, paths, strict=True)
+        }
+
+    def graded(self, release: str, text: str, found: Found) -> Found:
+        """The finding with a severity, where it has none and gets one."""
+        if found["severity"] is None:
+            path = self.folder / found["path"]
+            budget = ("--grade", "--seconds", str(GRADING), "--backend", "cpu", "--target", text)
+            with self.slot() as cpus:
+                arguments = ("shrink", str(path), *budget)
+                run_module(self.install(release), "fuzz", *arguments, timeout=self.time_limit(GRADING), cpus=cpus)
+            found = found | {"severity": corpus.read(path).severity}
+        return found
+
+
+def name_of(text: str) -> str:
+    """The name of a target that is loaded by a text."""
+    return text.rpartition(":")[2] if ":" in text else Path(text).stem
+
+
+def with_release(ran: Found) -> list[Found]:
+    """The findings of a run, each with the release in which it was found."""
+    return [one | {"found_in": ran["release"]} for one in ran["findings"]]
+
+
+def relative(path: Path) -> Path:
+    """A path as it is seen from the root of the project, where it is below it."""
+    path = path.resolve()
+    return path.relative_to(ROOT) if path.is_relative_to(ROOT) else path

@@ -1,0 +1,111 @@
+"""Archaeology: which releases are searched for a target, what counts as repaired, and what the table tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.archaeology.code import digest
+from benchmarks.archaeology.plan import Period, draw_third, neighbours, periods, searched, steps
+from benchmarks.archaeology.run import Workshop
+from benchmarks.archaeology.table import describe, repaired
+from fuzz.coverage_report.protocol import Function
+
+RELEASES = ("a==1", "a==2", "a==3", "a==4", "a==5")
+OLD, NEW = Period("x", ("a==1", "a==2")), Period("y", ("a==3",))
+TARGET = """
+from fuzz import size, target, tensor
+from tinylib import mean
+
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x.mean(-1, keepdim=True)))
+def tiny_mean(x):
+    return dict(y=mean(x))
+"""
+
+
+def digest_of(folder: Path, source: str, line: int = 1) -> str:
+    """The digest of the function at a line of a library's only module."""
+    folder.mkdir()
+    (folder / "library.py").write_text(source)
+    return digest([Function(str(folder / "library.py"), line, "f")], folder)
+
+
+def test_comments_and_other_functions_do_not_change_the_code_that_runs(tmp_path: Path) -> None:
+    plain = digest_of(tmp_path / "1", "def f():\n    return 1\n")
+    assert digest_of(tmp_path / "2", '# new\n"""Doc."""\nimport os\ndef f():\n    "Doc."\n    return 1\n', 4) == plain
+    assert digest_of(tmp_path / "3", "def f():\n    return 1\ndef g():\n    return 2\n") == plain
+
+
+def test_a_function_and_a_constant_of_its_module_change_it(tmp_path: Path) -> None:
+    plain = digest_of(tmp_path / "1", "def f():\n    return 1\n")
+    assert digest_of(tmp_path / "2", "def f():\n    return 2\n") != plain
+    assert digest_of(tmp_path / "3", "def f():\n    return 1\nSIZE = 4\n") != plain
+
+
+def test_releases_with_the_same_code_are_searched_once() -> None:
+    codes = {"a==1": "x", "a==2": "x", "a==4": "y", "a==5": "x"}
+    found = periods(RELEASES, codes)
+    assert [period.releases for period in found] == [("a==1", "a==2"), ("a==4",), ("a==5",)]
+    assert len(searched(found, neighbours(RELEASES))) == 2
+
+
+def test_a_drawn_pair_leaves_the_steps_of_other_releases_out() -> None:
+    found = periods(RELEASES, dict(zip(RELEASES, "vwxyz", strict=True)))
+    chosen = [("a==2", "a==3")]
+    assert [(old.last, new.first) for old, new in steps(found, chosen)] == chosen
+    assert [period.last for period in searched(found, chosen)] == ["a==2", "a==5"]
+
+
+def test_a_third_is_drawn_by_the_seed() -> None:
+    pairs = neighbours(range(31))
+    assert len(draw_third(pairs, 0)) == 10
+    assert draw_third(pairs, 0) == draw_third(pairs, 0) != draw_third(pairs, 1)
+
+
+def finding(**changed: Any) -> dict[str, Any]:
+    """A finding as a step has it."""
+    plain = {"oracle": "accuracy", "output": "y", "symptom": "value", "severity": "high", "verdict": "kernel"}
+    return {**plain, "needs": [], "elements": 3, "message": "y is wrong", "found_in": "a==1", "path": "e"} | changed
+
+
+def result(*found: dict[str, Any]) -> dict[str, Any]:
+    """A result with one step, of which everything is repaired."""
+    step = {"target": "tiny", "older": "a==2", "newer": "a==3", "repaired": list(found)}
+    step |= {"unconfirmed": [], "still": [], "unexamined": []}
+    pairs = neighbours(RELEASES)
+    counts = {"seconds": 20, "searches": 2, "absent": [], "newest": [finding(target="tiny")]}
+    return {"releases": RELEASES, "pairs": pairs, "third": pairs[1:2], "steps": [step], **counts}
+
+
+def test_findings_of_one_cause_are_one_repaired_bug() -> None:
+    made = result(finding(severity="low"), finding(), finding(needs=["x layout"]))
+    assert [one["severity"] for one in repaired(made)] == ["high", "high"]
+    assert "Repaired: 2 (2 high, 0 medium, 0 low, 0 not graded), of 1 targets and releases." in describe(made)
+    assert "| a==3 | yes | tiny | accuracy | y | value | high | 1 | y is wrong |" in describe(made)
+
+
+@pytest.mark.parametrize("changed", [{"verdict": "reference"}, {"oracle": "fault", "symptom": "compile-error"}])
+def test_what_is_not_surely_the_kernels_is_told_apart(changed: dict[str, Any]) -> None:
+    assert "Repaired: 0 (" in describe(result(finding(**changed)))
+
+
+def test_a_bug_is_repaired_where_it_agrees_on_the_next_release(tmp_path: Path) -> None:
+    for version, count in (("1", "(x.numel() + 1)"), ("2", "x.numel()")):
+        folder = tmp_path / "releases" / f"a=={version}" / "tinylib"
+        folder.mkdir(parents=True)
+        (folder / "__init__.py").write_text(f"def mean(x):\n    return x.sum(-1, keepdim=True) / {count}\n")
+    targets = tmp_path / "targets"
+    targets.mkdir()
+    (targets / "tiny.py").write_text(TARGET)
+    workshop = Workshop(tmp_path, jobs=1, seconds=0, cases=20)
+    probes = [workshop.probe(release, targets)["lines"] for release in RELEASES[:2]]
+    assert [line["absent"] for lines in probes for line in lines] == ["", ""]
+    assert probes[0][0]["code"] != probes[1][0]["code"]
+    old, new = (Period(lines[0]["code"], (release,)) for lines, release in zip(probes, RELEASES, strict=False))
+    (step,) = workshop.follow(probes[0][0]["text"], [(old, new)])
+    assert [(one["oracle"], one["output"], one["found_in"]) for one in step["repaired"]] == [("accuracy", "y", "a==1")]
+    assert step["still"] == step["unconfirmed"] == step["unexamined"] == []
