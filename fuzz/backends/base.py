@@ -115,6 +115,8 @@ class Backend:
     """Whether `compile_only` gives a backend."""
     permutes_sums = False
     """Whether `LaunchOptions.reduction_order` changes the order in which kernels combine the elements of sums."""
+    checks_accesses = False
+    """Whether every access of a kernel is checked and one outside memory left out, so that it harms nothing else."""
     arithmetic = "libm"
     """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
     environment: Mapping[str, str] = MappingProxyType({})

@@ -57,6 +57,10 @@ def run(
         Path | None,
         typer.Option("--input", help="Examine the input in this file (.pt, .npz, .json, .yaml) first, or alone."),
     ] = None,
+    derived_rejects: Annotated[
+        bool,
+        typer.Option(help="Also try inputs that the declaration rules out, and show those that are not refused."),
+    ] = True,
     notify: Annotated[str, typer.Option(help="Run this command for each new finding, told as JSON on its input.")] = "",
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, activity by activity.")] = False,
     json: Json = False,
@@ -65,6 +69,7 @@ def run(
     cases = 1 if given is not None and seconds is None and cases is None else cases
     budget = seconds, cases, workers, max_findings
     options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
+    options = replace(options, derived_rejects=derived_rejects)
     ci_files = CiFiles(junit, sarif)
     ci_files.check()
     done: list[tuple[Target, Result]] = []

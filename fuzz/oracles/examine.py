@@ -24,6 +24,7 @@ from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
+from fuzz.oracles.execution.invalid_input import find_harm
 from fuzz.oracles.execution.probe import check_precision
 from fuzz.oracles.execution.replicas import CaseRunner, Unattributed
 from fuzz.oracles.invariance import Invariance, split_call
@@ -38,15 +39,17 @@ from fuzz.worker.protocol import (
     Diagnose,
     EagerError,
     Examine,
+    Harm,
     ReplicaGroup,
     Report,
+    TryInvalidInput,
     WorkerConfig,
     report_outcome,
 )
 from fuzz.worker.system import POLITE, keep_freed_memory
 
-Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | LastResponse | None
-Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager
+Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | Harm | LastResponse | None
+Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager | TryInvalidInput
 
 
 def set_up_process(config: WorkerConfig) -> tuple[Target, Launcher, Backend]:
@@ -79,6 +82,8 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
                 return examine_group(runner, request)
             if isinstance(request, Diagnose):
                 return diagnose_case(runner, request)
+            if isinstance(request, TryInvalidInput):
+                return find_harm(runner, request.case)
             if isinstance(request, CompareEager):
                 return compare_eager(runner.run(request.case), request)
             return examine_or_adjudicate(runner.run(request.case), request)
@@ -103,7 +108,7 @@ def unexamined(request: Request, why: str) -> Answer:
         return tuple(report for _ in request.sampled)
     if isinstance(request, Examine):
         return report
-    if isinstance(request, CompareEager):
+    if isinstance(request, CompareEager | TryInvalidInput):
         return None
     return Verdict("unadjudicated", why) if isinstance(request, Adjudicate) else ()
 

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from fuzz.model.severity import Grade
+from fuzz.run.derived_rejects import SEVERITY, AcceptedInput
 from fuzz.run.result import Result
 from fuzz.triage.bug import Bug
 
@@ -36,7 +37,25 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
         "unconfirmed": result.unconfirmed,
         "interrupted": result.interrupted,
         "cut_off": {"calls": result.calls_cut_off, "disagreements": result.disagreements_cut_off},
+        "derived_rejects": {
+            "tried": result.invalid_inputs.tried,
+            "accepted": [accepted_json(accepted) for accepted in result.invalid_inputs.accepted],
+        },
         "findings": [finding_json(bug) for bug in sorted(result.bugs, key=lambda bug: bug.origin.index)],
+    }
+
+
+def accepted_json(accepted: AcceptedInput) -> Mapping[str, Any]:
+    """The value of an invalid input that was not refused."""
+    invalid = accepted.input
+    return {
+        "argument": invalid.argument,
+        "kind": invalid.kind,
+        "severity": SEVERITY,
+        "input": invalid.what,
+        "harm": accepted.harm.message,
+        "source_line": accepted.harm.source_line,
+        "dims": dict(invalid.call.dims),
     }
 
 

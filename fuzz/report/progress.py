@@ -13,6 +13,7 @@ from rich.text import Text
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.report.text import case_lines, element_lines, format_entry, headline, replay_command
+from fuzz.run.derived_rejects import SEVERITY
 from fuzz.run.options import DEFAULT_SECONDS, RunOptions
 from fuzz.run.result import Result
 from fuzz.run.watcher import Watcher
@@ -117,6 +118,12 @@ def summary(result: Result) -> Table:
         table.add_row(f"finding ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits")
     if not result.bugs:
         table.add_row("findings", "none")
+    if invalid := result.invalid_inputs.tried:
+        harmful = len(result.invalid_inputs.accepted)
+        told = f"{invalid} tried, {harmful} not refused and harmful, which no promise forbids: rejects= would"
+        table.add_row("invalid inputs", told if harmful else f"{invalid} tried, none harmful")
+    for accepted in result.invalid_inputs.accepted:
+        table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
     return table
 
 

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from fuzz import corpus
@@ -15,6 +16,7 @@ from fuzz.errors import TargetError, UsageError
 from fuzz.model.case import Case
 from fuzz.model.oracle_specs import SAMPLED_ORACLES, sample_oracles
 from fuzz.run.deduplicate import known_bugs
+from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
@@ -108,13 +110,14 @@ class Fuzzer:
         self.watcher.on_start(self.options, self.target, self.backend)
         limits = self.options.worker_memory, self.target.timeout
         worker = Worker(HANDLER, self.worker_config, *limits, deadline=deadline)
+        rejects = DerivedRejects(self.target, worker.clone())
         pool = Pool(HANDLER, self.worker_config, *limits, self.options.workers, deadline)
         only_compiles = BACKENDS[self.backend].compiles_without_device
         precompiler = Precompiler.for_run(
             self.options.workers, self.worker_config, *limits, only_compiles=only_compiles, deadline=deadline
         )
         scheduler = self.make_scheduler(deadline)
-        with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler:
+        with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns) as queue:
                 try:
@@ -123,6 +126,8 @@ class Fuzzer:
                     groups = self._announce(self.replica_groups(plans))
                     for group, reports in pool.examine(groups):
                         self._learn(group, reports, findings, scheduler, queue)
+                        if self._derives_rejects and rejects.takes(group.plan, reports):
+                            queue.submit(partial(rejects.try_next, group.plan))
                         self.statistics.compiling = compiling_share(pool.profile)
                         self.watcher.on_progress(self.statistics, time.monotonic() - start, len(findings.hit_bugs))
                         if self._is_enough(findings):
@@ -143,13 +148,18 @@ class Fuzzer:
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
         profile = pool.profile | {"shrinking": queue.seconds_handled}
         profile["generation"] += self._seconds_drawing
-        return replace(result, profile=profile)
+        return replace(result, profile=profile, invalid_inputs=rejects.results)
 
     @property
     def _takes_turns(self) -> bool:
         if self.in_turn is not None:
             return self.in_turn
         return self.options.max_findings is not None or not has_spare_processor()
+
+    @property
+    def _derives_rejects(self) -> bool:
+        """Whether invalid inputs are tried: of a planted bug it is known what is wrong."""
+        return self.options.derived_rejects and not self.options.planted
 
     @property
     def worker_config(self) -> WorkerConfig:

@@ -19,7 +19,8 @@ class RunOptions:
 
     `memory` limits the bytes of each worker; 0 is a share of the machine's. `first_plan` and `first_case` are the
     numbers of the first plan and case: not 0 where the run goes on after an earlier one. `fail_on` is the severity from
-    which findings count. Raises UsageError where a value is out of range.
+    which findings count. With `derived_rejects` inputs are tried as well that the target's declaration rules out.
+    Raises UsageError where a value is out of range.
     """
 
     target: str
@@ -37,6 +38,7 @@ class RunOptions:
     first_plan: int = 0
     first_case: int = 0
     fail_on: str = "medium"
+    derived_rejects: bool = False
 
     def __post_init__(self) -> None:
         for name, value in (("seconds", self.seconds), ("cases", self.cases), ("max-findings", self.max_findings)):

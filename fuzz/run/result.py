@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fuzz.model.severity import is_at_least
+from fuzz.run.derived_rejects import InvalidInputs
 from fuzz.run.options import RunOptions
 from fuzz.search.statistics import RunStatistics
 from fuzz.triage.bug import Bug
@@ -19,6 +20,7 @@ class Result:
 
     `calls_cut_off` counts calls that still ran at the end and were killed, `disagreements_cut_off` what disagreed and
     was not confirmed before the end. What was cut off of a bug's shrinking is said by the bug.
+    `invalid_inputs` are those that no target promises to refuse: they never make a run fail.
     `profile` holds seconds by activity: those of the workers, of shrinking and of the process that draws plans.
     """
 
@@ -33,6 +35,7 @@ class Result:
     disagreements_cut_off: int = 0
     engines: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     profile: Mapping[str, float] = field(default_factory=dict)
+    invalid_inputs: InvalidInputs = InvalidInputs()
 
     def fails(self, *, only_new: bool = False) -> bool:
         """Whether a finding counts, or a new one if `only_new`.

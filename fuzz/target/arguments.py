@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
+
+from numpy.typing import NDArray
 
 from fuzz.errors import TargetError
 from fuzz.model.case import Argument, Call, Scalar
@@ -13,6 +15,9 @@ from fuzz.model.dtypes import DTYPES
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Values
 from fuzz.target.shapes import Dim, Shape, Sizes, named_sizes, spell_out
+
+Numbers = NDArray[Any]
+"""Values as numbers that numpy calculates with."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,13 @@ class TensorArgument:
     def legal_values(self, value: Argument, call: Call) -> Values:
         """The argument's values, changed as little as makes them legal for the dims and options of this call."""
         return value.values
+
+    def invalid_values(self, numbers: Numbers, call: Call) -> Iterator[tuple[str, str, Numbers]]:
+        """(name, what is wrong in words, numbers) of values that the declaration rules out, for legal ones in a call.
+
+        `numbers` and the results have the argument's shape. Every number is legal for a plain tensor.
+        """
+        return iter(())
 
     def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
         """TargetError where the declaration does not fit the smallest dims or the target's options."""

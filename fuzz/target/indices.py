@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from fuzz.model.dims import Expression, Size, evaluate
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.recipes import Exact, Patched, Recipe, Values, exact, recipe
-from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
+from fuzz.target.arguments import Numbers, OptionArgument, TensorArgument, tensor
 from fuzz.target.shapes import Dim, Sizes
 
 DTYPES = ("int64", "int32")
@@ -22,6 +22,9 @@ MAX_BOUND = 1 << 31
 """The largest bound that the recipes take."""
 RECIPES = ((5, "indices"), (4, "indices_edges"), (1, "zeros"))
 """(weight, name) of the recipes that indices are drawn from."""
+
+FAR = 1000
+"""How far beyond its bound an invalid index is, beside the one at the bound."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,15 @@ class IndexArgument(TensorArgument):
             overrides = zip(indices, _legal_bits(bits, value.dtype, bound, sentinel), strict=True)
             return Patched(legal_recipe(value.values.recipe, bound, sentinel), tuple(overrides))
         return legal_recipe(value.values, bound, sentinel)
+
+    def invalid_values(self, numbers: Numbers, call: Call) -> Iterator[tuple[str, str, Numbers]]:
+        """The bound, a number far beyond it and a negative one, each in place of every index."""
+        bound, sentinel = evaluate(self.below, call.dims), self.legal_sentinel(call.options)
+        negative = -2 if sentinel == -1 else -1
+        legal = f"an index is from 0 to {bound - 1}" + ("" if sentinel is None else f", or {sentinel}")
+        for name, number in (("bound", bound), ("beyond", bound + FAR), ("negative", negative)):
+            if numbers.size and number != sentinel:
+                yield name, f"is {number} where {legal}", np.full_like(numbers, number)
 
     def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
         super().check(name, least, options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +14,8 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import Recipe, Values, bits_of, exact
-from fuzz.target.arguments import OptionArgument, TensorArgument, tensor
-from fuzz.target.indices import DTYPES, RECIPES, check_integers, legal_recipe
+from fuzz.target.arguments import Numbers, OptionArgument, TensorArgument, tensor
+from fuzz.target.indices import DTYPES, FAR, RECIPES, check_integers, legal_recipe
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,16 @@ class PrefixSumArgument(TensorArgument):
         numbers = np.sort(np.clip(from_bits(bits, kind).astype(np.int64), 0, total), axis=-1)
         numbers[..., :1], numbers[..., -1:] = 0, total
         return exact(np.asarray(to_bits(numbers, kind)).reshape(-1), kind)
+
+    def invalid_values(self, numbers: Numbers, call: Call) -> Iterator[tuple[str, str, Numbers]]:
+        """A last number beyond the total, and a negative first one."""
+        total = evaluate(self.total, call.dims)
+        for name, place, number in (("end", -1, total + 1), ("far", -1, total + FAR), ("begin", 0, -1)):
+            if numbers.size:
+                changed = numbers.copy()
+                changed[..., place] = number
+                end = "ends at" if place else "begins at"
+                yield name, f"{end} {number} where prefix sums go from 0 to {total}", changed
 
     def check(self, name: str, least: Mapping[str, int], options: Mapping[str, OptionArgument]) -> None:
         super().check(name, least, options)

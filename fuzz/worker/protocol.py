@@ -119,6 +119,24 @@ class EagerError:
 
 
 @dataclass(frozen=True)
+class TryInvalidInput:
+    """A request to run a case that the target's declaration rules out. The response is the Harm that it does, if any.
+
+    An input that raises, or that is computed without harm to memory, does none.
+    """
+
+    case: Case
+
+
+@dataclass(frozen=True)
+class Harm:
+    """An access outside memory, the end of the process, or a hang, in one line. `source_line` is file:line."""
+
+    message: str
+    source_line: str = ""
+
+
+@dataclass(frozen=True)
 class Report:
     """The result of one case: its findings in the order in which they are filed, and the oracles that examined it.
 

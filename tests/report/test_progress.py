@@ -9,13 +9,15 @@ from rich.console import Console
 from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
-from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line
+from fuzz.report.progress import TerminalProgress, cut_off_parts, profile_table, progress_line, summary
+from fuzz.run.derived_rejects import AcceptedInput, InvalidInputs
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
+from fuzz.search.invalid_inputs import InvalidInput
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
-from fuzz.worker.protocol import Report
+from fuzz.worker.protocol import Harm, Report
 
 
 def watched() -> tuple[TerminalProgress, io.StringIO]:
@@ -93,3 +95,15 @@ def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, ent
     bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="grading")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
     assert told.startswith("not yet graded: 1 findings, which count as medium")
+
+
+def test_invalid_inputs_that_were_not_refused_are_listed_apart_from_findings(case: Case) -> None:
+    invalid = InvalidInput(case.last, "x", "short", "dim 0", "x has 3 elements where N = 4")
+    inputs = InvalidInputs(12, (AcceptedInput(invalid, Harm("out-of-bounds load of x[3]", "k.py:7")),))
+    result = Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [], 1.0, invalid_inputs=inputs)
+    progress, text = watched()
+    progress.console.print(summary(result))
+    lines = " ".join(text.getvalue().split())
+    assert "findings none invalid inputs 12 tried, 1 not refused and harmful" in lines
+    assert "not refused (low) x has 3 elements where N = 4: out-of-bounds load of x[3]" in lines
+    assert not result.fails()

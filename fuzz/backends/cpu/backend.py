@@ -20,6 +20,7 @@ class CpuBackend(Backend):
 
     name = "cpu"
     permutes_sums = True
+    checks_accesses = True
 
     def __init__(self) -> None:
         self.counting = False
