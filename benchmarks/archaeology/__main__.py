@@ -95,6 +95,7 @@ def main() -> int:
     until = time.monotonic() + options.limit
     workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until)
     releases = releases_of(options.releases, options.wheels)
+    workshop.together(workshop.install, releases)  # Before two searches need the same one.
     probes = workshop.together(lambda release: workshop.probe(release, relative(options.targets)), releases)
     if None in probes:
         return unfinished("probes")
