@@ -70,6 +70,7 @@ class Target:
     exact: Callable[..., Mapping[str, Any]] | None = None
     seeds: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     unreached: Mapping[str, str] = field(default_factory=dict)
+    assumed_dtypes: frozenset[str] = frozenset()
     planted_bugs: dict[str, PlantedBug] = field(default_factory=dict)
 
     @property
@@ -176,7 +177,7 @@ def declare(
     launcher: Launcher,
     *,
     name: str = "",
-    dtypes: Iterable[str] = FLOATS,
+    dtypes: Iterable[str] | None = None,
     reference: Callable[..., Mapping[str, Any]] | None = None,
     baseline: Launcher | None = None,
     contract: Contract | str = "envelope",
@@ -209,7 +210,7 @@ def declare(
     label = name or launcher.__name__
     if isinstance(differentiable, bool):
         raise TargetError(f"target {label!r}: differentiable= takes the outputs' shapes, such as dict(y=tensor(M, N))")
-    plain = known_dtypes(dtypes)
+    plain = known_dtypes(FLOATS if dtypes is None else dtypes)
     tensors = _tensors(arguments, plain)
     sizes = _sizes(tensors, arguments, dims)
     declared = cls(
@@ -228,7 +229,7 @@ def declare(
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
         in_place=tuple(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
         rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {},
-        unreached=unreached or {},
+        unreached=unreached or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
     _check(declared, arguments)
     return declared
@@ -248,6 +249,12 @@ def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[st
         for key, value in arguments.items()
         if isinstance(value, TensorArgument)
     }
+
+
+def _assumed_dtypes(arguments: Mapping[str, object]) -> frozenset[str]:
+    """The tensors among the arguments that list no dtypes, in a target that lists none."""
+    tensors = {key: value for key, value in arguments.items() if isinstance(value, TensorArgument)}
+    return frozenset(key for key, value in tensors.items() if not value.dtypes)
 
 
 def _sizes(

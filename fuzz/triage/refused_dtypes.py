@@ -32,10 +32,13 @@ def find_refused_dtypes(bug: Bug, triage: Triage) -> dict[str, str]:
 
 
 def named_dtypes(bug: Bug, target: Target) -> dict[str, str]:
-    """The dtypes of a bug's least case that are not the plainest of their argument, and that its message names."""
+    """The dtypes of a bug's least case that are not the plainest of their argument, and that its message names.
+
+    Not those that the author of the target lists, which are a promise.
+    """
     message, found = bug.finding.message, {}
     for name, value in bug.case.last.tensors.items():
-        default = target.defaults.get(name)
+        default = target.defaults.get(name) if name in target.assumed_dtypes else None
         short = TRITON_NAMES.get(value.dtype, EIGHT_BITS if value.dtype.startswith("float8") else "")
         if default is not None and value.dtype != default and short and short in message:
             found[value.dtype] = str(default)

@@ -287,13 +287,13 @@ class Compiler(FakeTriage):
         return Report("does not compile" if found else "returned", False, (found,) if found else (), ("fault",))
 
 
-def uncompiled(condition: Callable[[Case], bool], said: str, dtype: str) -> Grade | None:
+def uncompiled(condition: Callable[[Case], bool], said: str, dtype: str, **promises: Any) -> Grade | None:
     """The grade of a kernel that does not compile where a condition holds, by a case with x in a dtype."""
     found = Finding("fault", ("launcher",), "compile-error", f"does not compile: CompilationError: {said}")
     case = case_of()
     x = replace(case.last.arguments["x"], dtype=dtype)
     case = replace(case, calls=(replace(case.last, arguments={**case.last.arguments, "x": x}),))
-    compiler = Compiler(made(), lambda case: found if condition(case) else None)
+    compiler = Compiler(made(**promises), lambda case: found if condition(case) else None)
     bug = make_bug(case, "launcher", finding=found)
     grade_bug(bug, compiler, Budget())  # type: ignore[arg-type]
     return bug.grade
@@ -304,6 +304,13 @@ def test_a_dtype_that_triton_refuses_is_not_supported_and_low() -> None:
     grade = uncompiled(refuses, "Expected dtype ['fp32', 'fp64'] but got fp16", "float16")
     assert grade and grade.severity == "low"
     assert grade.reason == "float16 is not supported: Triton refuses it, and compiles the kernel with float32"
+
+
+def test_a_dtype_that_the_author_lists_is_promised() -> None:
+    refuses = lambda case: case.last.arguments["x"].dtype == "float16"  # noqa: E731
+    said = "Expected dtype ['fp32', 'fp64'] but got fp16"
+    grade = uncompiled(refuses, said, "float16", dtypes=("float32", "float16"))
+    assert grade and grade.severity == "high"
 
 
 @pytest.mark.parametrize(
