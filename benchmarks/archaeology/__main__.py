@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
 from benchmarks.archaeology.plan import Pair, Period, draw_third, neighbours, periods, searched, steps
-from benchmarks.archaeology.run import Found, Workshop, name_of, relative, with_release
+from benchmarks.archaeology.run import Found, Workshop, name_of, relative, search_name, step_name, with_release
 from benchmarks.archaeology.table import describe
 from benchmarks.document import replace_between_marks
 from benchmarks.releases import ROOT, published_versions, version_key
+
+UNFINISHED = 3
+"""The exit code where work is left."""
 
 
 def releases_of(packages: list[str], wheels: Path | None) -> list[str]:
@@ -40,29 +44,19 @@ def target_periods(releases: list[str], probes: list[list[Found]]) -> dict[str, 
     return {text: periods(releases, having) for text, having in sorted(codes.items())}
 
 
-def search_all(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> bool:
-    """Runs every search that is not done; whether there was time for all."""
-    wanted = [(period, text) for text, of_target in plan.items() for period in searched(of_target, pairs)]
-    print(f"{len(wanted)} searches of {workshop.seconds:g} s", flush=True)
-    done = workshop.together(lambda one: workshop.search(*one), wanted)
-    print(f"{sum(ran is not None for ran in done)} of {len(wanted)} done", flush=True)
-    put_errors(done)
-    return None not in done
-
-
 def put_errors(done: list[Found | None]) -> None:
     """Prints the most frequent errors of what was done; it is done again the next time."""
-    errors = Counter(one["error"] for one in done if one and "error" in one)
+    errors = Counter(one["error"] for one in done if isinstance(one, dict) and "error" in one)
     for error, times in errors.most_common(9):
         print(f"{times} times failed: {error}", flush=True)
 
 
-def follow_all(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> list[Found] | None:
-    """The results of all steps; None where there was no time for one."""
-    chains = [(text, steps(of_target, pairs)) for text, of_target in plan.items()]
-    print(f"{sum(len(chain) for _, chain in chains)} steps from one release to the next", flush=True)
-    done = workshop.together(lambda one: workshop.follow(*one), chains)
-    return None if None in done else [step for results in done for step in results]
+def work(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair], seed: int) -> None:
+    """Takes all findings from each release to the next, targets in an order drawn by the seed; searches the newest."""
+    texts = sorted(plan)
+    random.Random(seed).shuffle(texts)
+    put_errors(workshop.together(lambda text: workshop.follow(text, steps(plan[text], pairs)), texts))
+    put_errors(workshop.together(lambda text: workshop.search(plan[text][-1], text), texts))
 
 
 def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: list[Found]) -> list[Found]:
@@ -70,7 +64,8 @@ def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: lis
     found = []
     for text, of_target in plan.items():
         newest = of_target[-1]
-        shown = {one["path"]: one for one in with_release(workshop.search(newest, text))}
+        ran = workshop.done(f"{search_name(newest, text)}.json")
+        shown = {one["path"]: one for one in (with_release(ran) if ran else ())}
         for step in done:
             if step["target"] == name_of(text) and step["newer"] == newest.first:
                 shown |= {one["path"]: one for one in step["still"]}
@@ -90,47 +85,46 @@ def absent(plan: dict[str, list[Period]], releases: list[str], probes: list[list
 
 
 def main() -> int:
-    """Does what there is time for, and prints the result once all is done. The exit code is 3 where work is left."""
+    """Does what there is time for, and prints what came out so far. The exit code is 3 where work is left."""
     options = parse()
     until = time.monotonic() + options.limit
     workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until)
     releases = releases_of(options.releases, options.wheels)
     workshop.together(workshop.install, releases)  # Before two searches need the same one.
-    probes = workshop.together(lambda release: workshop.probe(release, relative(options.targets)), releases)
-    if None in probes:
-        return unfinished("probes")
-    put_errors(probes)
-    probes = [probed.get("lines", []) for probed in probes]
+    probed = workshop.together(lambda release: workshop.probe(release, relative(options.targets)), releases)
+    if None in probed:
+        print("the time ended before all releases were probed: run the same command again")
+        return UNFINISHED
+    put_errors(probed)
+    probes = [one.get("lines", []) for one in probed]
     plan = target_periods(releases, probes)
     pairs = neighbours(releases)
-    pairs = draw_third(pairs, options.seed) if options.pairs == "third" else pairs
-    if not search_all(workshop, plan, pairs):
-        return unfinished("searches")
-    done = follow_all(workshop, plan, pairs)
-    if done is None:
-        return unfinished("steps")
-    result = {
+    third = draw_third(pairs, options.seed)
+    pairs = third if options.pairs == "third" else pairs
+    work(workshop, plan, pairs, options.seed)
+    result = summarise(workshop, plan, pairs) | {
         "releases": releases,
-        "third": draw_third(neighbours(releases), options.seed),
+        "third": third,
         "pairs": pairs,
         "seconds": options.seconds,
-        "searches": sum(len(searched(of_target, pairs)) for of_target in plan.values()),
         "absent": absent(plan, releases, probes),
-        "steps": done,
-        "newest": newest_findings(workshop, plan, done),
     }
-    text = json.dumps(result, indent=1)
-    (options.out / f"result-{'-'.join(options.releases)}-{options.pairs}.json").write_text(text, encoding="utf-8")
+    name = f"result-{'-'.join(options.releases)}-{options.pairs}.json"
+    (options.out / name).write_text(json.dumps(result, indent=1), encoding="utf-8")
     print(describe(result))
     if options.write:
         replace_between_marks(options.write, options.releases[-1], describe(result))
-    return 0
+    return UNFINISHED if result["left"] else 0
 
 
-def unfinished(what: str) -> int:
-    """Says that there was no time for all of something; the exit code."""
-    print(f"the time is over, {what} are left: run the same command again", flush=True)
-    return 3
+def summarise(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair]) -> Found:
+    """What is kept of the plan: searches, steps, those that are `left`, and what shows in the newest release."""
+    searches = {search_name(period, text) for text, all_of in plan.items() for period in searched(all_of, pairs)}
+    names = [step_name(new, text) for text, all_of in plan.items() for _, new in steps(all_of, pairs)]
+    done = [step for name in names if (step := workshop.done(name)) is not None]
+    ran = sum(workshop.done(f"{name}.json") is not None for name in searches)
+    left = len(names) - len(done) + len(searches) - ran
+    return {"searches": ran, "steps": done, "left": left, "newest": newest_findings(workshop, plan, done)}
 
 
 def parse() -> argparse.Namespace:

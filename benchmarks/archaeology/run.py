@@ -29,6 +29,10 @@ class OutOfTime(Exception):
     """The time in which work may begin is over."""
 
 
+class Failed(Exception):
+    """A process could not do its work; what needs it is left."""
+
+
 @dataclass
 class Workshop:
     """The folder with all results, and the processes that may run at once.
@@ -50,13 +54,18 @@ class Workshop:
             self.slots.put((cpus[job % len(cpus)], cpus[(job + 1) % len(cpus)]))
 
     def together(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
-        """The results of work on each thing, as many at a time as may run; None for what there was no time for."""
+        """The results of work on each thing, as many at a time as may run.
+
+        None for what there was no time for, and a dict with the `error` for what failed.
+        """
 
         def one(thing: Any) -> Any:
             try:
                 return work(thing)
             except OutOfTime:
                 return None
+            except Failed as error:
+                return {"error": str(error)}
 
         with ThreadPoolExecutor(self.jobs) as pool:
             return list(pool.map(one, things))
@@ -89,6 +98,11 @@ class Workshop:
         """Seconds after which a process with a budget is ended; None where searches are limited by cases."""
         return None if self.cases else seconds + EXTRA
 
+    def done(self, name: str) -> Any:
+        """The JSON value in a file of the folder, None where it is not there."""
+        path = self.folder / name
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
     def install(self, release: str) -> Path:
         """The folder of a release, which is named as pip names it, `package==version`."""
         package, _, version = release.partition("==")
@@ -109,7 +123,7 @@ class Workshop:
 
     def search(self, period: Period, text: str) -> Found:
         """What a run of a target finds in a period's last release; the findings' paths are those in the folder."""
-        name = f"runs/{period.last}/{name_of(text)}"
+        name = search_name(period, text)
 
         def make() -> Found:
             entries = self.folder / name
@@ -133,6 +147,8 @@ class Workshop:
         for old, new in chain:
             alive = alive if reached == old else []
             ran = self.search(old, text)
+            if "error" in ran:
+                raise Failed(ran["error"])
             alive = list({one["path"]: one for one in [*alive, *with_release(ran)]}.values())
             done = self.step(text, old, new, alive)
             results.append(done)
@@ -163,7 +179,7 @@ class Workshop:
                 ],
             }
 
-        return self.kept(f"steps/{new.first}/{name_of(text)}.json", make)
+        return self.kept(step_name(new, text), make)
 
     def replayed(self, release: str, text: str, findings: list[Found]) -> dict[str, Found]:
         """The lines of the module `replay` by the path in the folder."""
@@ -196,6 +212,16 @@ class Workshop:
 def name_of(text: str) -> str:
     """The name of a target that is loaded by a text."""
     return text.rpartition(":")[2] if ":" in text else Path(text).stem
+
+
+def search_name(period: Period, text: str) -> str:
+    """Where the search of a target on a period is kept, without `.json`."""
+    return f"runs/{period.last}/{name_of(text)}"
+
+
+def step_name(newer: Period, text: str) -> str:
+    """Where the step of a target to a period is kept."""
+    return f"steps/{newer.first}/{name_of(text)}.json"
 
 
 def with_release(ran: Found) -> list[Found]:

@@ -77,7 +77,7 @@ def result(*found: dict[str, Any]) -> dict[str, Any]:
     step = {"target": "tiny", "older": "a==2", "newer": "a==3", "repaired": list(found)}
     step |= {"unconfirmed": [], "still": [], "unexamined": []}
     pairs = neighbours(RELEASES)
-    counts = {"seconds": 20, "searches": 2, "absent": [], "newest": [finding(target="tiny")]}
+    counts = {"seconds": 20, "searches": 2, "left": 0, "absent": [], "newest": [finding(target="tiny")]}
     return {"releases": RELEASES, "pairs": pairs, "third": pairs[1:2], "steps": [step], **counts}
 
 
