@@ -40,21 +40,27 @@ RATE_REPLICAS = 10
 LOWER = {"high": "medium", "medium": "low", "low": "low"}
 ORDINARY_RECIPES = (
     recipe("normal"), recipe("uniform", exponent=1), recipe("normal", exponent=3), recipe("normal", exponent=7),
-    recipe("zeros"),
+    recipe("zeros"), recipe("normal", exponent=-4), recipe("normal", exponent=-8),
 )  # fmt: skip
-"""Values of ordinary size: none beyond 2^10."""
+"""Values of ordinary size: none beyond 2^10, some as small as what is added to a variance. Their number is odd."""
 
 
 @dataclass(frozen=True)
 class Plans:
-    """The plans of a class of inputs: a problem's own values first, which are ordinary, then those of any target."""
+    """The plans of a class of inputs: a problem's own values first, which are ordinary, then those of any target.
+
+    `origin`, the case that first showed a bug, is the last plan of ordinary values if it has such.
+    """
 
     description: ProblemDescription
+    origin: Case | None = None
 
     def __call__(self, case: Case, target: Target, input_class: str) -> Iterator[Case]:
         if input_class == "ordinary":
             yield from self.declared(case, target)
-        yield from islice(plans(case, target, input_class), PLANS[input_class])
+        yield from islice(plans(case, target, input_class, PLANS[input_class]), PLANS[input_class])
+        if input_class == "ordinary" and self.origin is not None and self.is_ordinary(self.origin):
+            yield self.origin
 
     def declared(self, case: Case, target: Target) -> Iterator[Case]:
         """Cases as the problem makes them, in the dtypes of a case."""
@@ -63,14 +69,15 @@ class Plans:
             drawn = declared_case(target, self.description, dims, SEEDS + 64 * number)
             yield map_tensors(drawn, lambda _, name, value: replace(value, dtype=case.last.tensors[name].dtype))
 
-    def is_declared(self, case: Case) -> bool:
-        """Whether a case has nothing but values, dtypes and layouts that the problem makes."""
-        return all(
-            value.dtype == one.dtype
-            and value.layout == CONTIGUOUS
+    def count_undeclared(self, case: Case) -> int:
+        """How much of a case the problem does not make: 1 for a dtype, 1 for values or layouts."""
+        pairs = [(one, case.last.arguments[name]) for name, one in self.description.arguments.items()]
+        declared = all(
+            value.layout == CONTIGUOUS
             and (one.domain == OWN or one.declared is not None and value.values == one.declared.reseed(seed_of(value)))
-            for one, value in ((one, case.last.arguments[name]) for name, one in self.description.arguments.items())
+            for one, value in pairs
         )
+        return any(value.dtype != one.dtype for one, value in pairs) + (not declared)
 
     def is_ordinary(self, case: Case) -> bool:
         """Whether a case has nothing but values of ordinary size, or such as the problem makes, contiguous."""
@@ -83,7 +90,7 @@ class Plans:
 
     def name_class(self, grade: Grade) -> str:
         """The class of the inputs that a severity rests on, DECLARED where the problem makes them."""
-        declared = grade.typical is not None and self.is_declared(grade.typical.case)
+        declared = grade.typical is not None and not self.count_undeclared(grade.typical.case)
         return DECLARED if declared else grade.input_class
 
 
@@ -99,25 +106,31 @@ def grade(bug: Bug, origin: Case, triage: Triage, description: ProblemDescriptio
     """The severity of a bug by triage's rule, beside the domain that a problem declares; `origin` first showed it.
 
     What values, dtypes and layouts beyond that domain show counts one step lower, though what ordinary values show is
-    at least medium, and so is what breaks a promise. An offset beyond 32 bits is low.
+    at least medium, and so is what breaks a promise. An offset beyond 32 bits is low, and so is what takes both another
+    dtype than the problem's and other values.
     """
-    plans = Plans(description)
+    plans = Plans(description, origin)
     try:
         found = Grader(triage.target, triage, budget, plans, REPLICAS, RATE_REPLICAS).grade(bug)
     except OutOfTime:
         found = grade_by_origin(bug, origin, triage.target, plans)
     shown = found.typical.case if found.typical else origin
-    return lower_severity(found, plans.is_declared(shown), bug.finding, triage.target)
+    return lower_severity(found, plans.count_undeclared(shown), bug.finding, triage.target)
 
 
-def lower_severity(grade: Grade, declared: bool, finding: Finding, target: Target) -> Grade:
-    """The grade, a step lower where the inputs that show a finding are none that the problem makes."""
-    if declared:
+def lower_severity(grade: Grade, undeclared: int, finding: Finding, target: Target) -> Grade:
+    """The grade, a step lower where the inputs that show a finding are none that the problem makes.
+
+    `undeclared` is how much of them it does not make.
+    """
+    if not undeclared:
         return grade
     if grade.input_class == "layout":
         return replace(grade, severity="low", reason="only in layouts that the problem does not make")
     severity = LOWER[grade.severity]
-    if grade.input_class == "ordinary" or states_promise(finding, target):
+    if undeclared > 1:
+        severity = "low"
+    if grade.input_class == "ordinary" and undeclared == 1 or states_promise(finding, target):
         severity = min(grade.severity, "medium", key=SEVERITIES.index)
     return replace(grade, severity=severity, reason=grade.reason or "beyond what the problem makes")
 
@@ -159,10 +172,16 @@ def ordinary_case(target: Target, description: ProblemDescription, call: Call, s
     return Case(target.name, (make_call_legal(Call(call.dims, arguments, call.options, cotangents), target),))
 
 
-def without_expansion(call: Call) -> Call:
-    """The call in which values that only the problem makes, which fill a tensor, lie in memory of their own."""
+def with_possible_layouts(call: Call, description: ProblemDescription) -> Call:
+    """The call with layouts that its tensors may have.
+
+    Parameters are contiguous, as a constructor makes them. Values that only the problem makes, which fill a tensor, lie
+    in memory of their own.
+    """
     for name, value in call.arguments.items():
-        if isinstance(value.values, Exact) and value.layout.expand:
+        if description.arguments[name].is_state:
+            call = call.with_argument(name, replace(value, layout=CONTIGUOUS))
+        elif isinstance(value.values, Exact) and value.layout.expand:
             call = call.with_argument(name, replace(value, layout=replace(value.layout, expand=())))
     return call
 

@@ -19,6 +19,9 @@ ODD_VALUES, PROGRAM_INPUTS = "odd values and layouts", "the program's own inputs
 HISTORY, LAUNCHES, CONDUCT = "history", "launches", "conduct"
 """What a solution's behaviour between calls, its launches, and its conduct beside computing are filed under."""
 
+KEEPING = ("stale", "counted", "kept")
+"""Symptoms of a solution that returns what it has kept instead of computing."""
+
 
 @dataclass(frozen=True)
 class Evidence:

@@ -29,7 +29,8 @@ class ArgumentDescription:
     """A tensor that a solution is given: its shape as expressions over dims, and its dtype in the problem.
 
     `domain` is OWN or RANDOM; `declared` is the recipe that makes what the problem itself makes, None where none does.
-    `is_state` says that it is a parameter or a buffer of the module, and no argument of the call.
+    `is_state` says that it is a parameter or a buffer of the module, no argument of the call, `is_buffer` that it is
+    the latter.
     """
 
     shape: tuple[str, ...]
@@ -37,6 +38,7 @@ class ArgumentDescription:
     domain: str = RANDOM
     declared: Recipe | None = None
     is_state: bool = False
+    is_buffer: bool = False
 
 
 @dataclass(frozen=True)

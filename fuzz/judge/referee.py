@@ -17,11 +17,12 @@ from fuzz.judge.input_domain import (
     grade,
     ordinary_case,
     with_one_dtype,
-    without_expansion,
+    with_possible_layouts,
 )
 from fuzz.judge.judgement import (
     CHEAT,
     CONDUCT,
+    KEEPING,
     LAUNCHES,
     MACHINE,
     NOT_COMPARABLE,
@@ -32,9 +33,11 @@ from fuzz.judge.judgement import (
     Evidence,
     Judgement,
 )
+from fuzz.judge.launches import examine_launches
 from fuzz.judge.problem import OWN, NotComparable, ProblemDescription, Unsupported, UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
 from fuzz.judge.processes.requests import (
+    FLOPS,
     Describe,
     MakeValues,
     ProblemConfig,
@@ -42,8 +45,8 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     SolutionReport,
     TensorWords,
-    same_words,
 )
+from fuzz.judge.races import find_lost_updates
 from fuzz.judge.target import make_target
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -65,13 +68,14 @@ EAGER_SECONDS = 0.5
 SHRINK_SECONDS = GRADE_SECONDS = 15.0
 ELEMENTS = {False: 1 << 19, True: 1 << 25}
 """Elements of all tensors of the first case, by whether the backend is an accelerator."""
+OPERATIONS = {False: FLOPS, True: 1 << 32}
+"""Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
 OWN_TRIALS = 5
 """Cases that the rule of KernelBench looks at."""
-SHAPES, ORDINARY_CASES = 12, 10
+SHAPES, ORDINARY_CASES = 12, 14
 FAR = 64.0
 """Error over bound from which a disagreement without an exact value counts."""
 CALLS, GRADIENTS = "calls one after the other", "gradients"
-UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,14 @@ class JudgeOptions:
     def process_memory(self) -> int:
         return self.memory or max(total_memory() // 4, 1 << 30)
 
+    @property
+    def secret_files(self) -> tuple[Path, ...]:
+        """What the solution has no business reading."""
+        problem = self.problem.resolve()
+        if problem.is_dir():
+            return (problem / "reference.py",)
+        return () if problem == self.solution.resolve() else (problem,)
+
 
 class Stop(Exception):
     """Enough is known: something counts against the solution."""
@@ -104,13 +116,13 @@ def judge(options: JudgeOptions) -> Judgement:
     problem = ProblemProcess.start(
         ProblemConfig(
             options.format, options.problem.resolve(), backend.name, ELEMENTS[backend.is_accelerator],
-            EAGER_SECONDS, "tf32" if backend.is_accelerator else "ieee",
+            EAGER_SECONDS, "tf32" if backend.is_accelerator else "ieee", OPERATIONS[backend.is_accelerator],
         ),
         options.process_memory,
         deadline,
     )  # fmt: skip
     config = SolutionConfig(
-        options.format, options.solution.resolve(), backend.name, options.problem.resolve(), secret_files(options)
+        options.format, options.solution.resolve(), backend.name, options.problem.resolve(), options.secret_files
     )
     solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
     solution.start()
@@ -132,14 +144,6 @@ def judge(options: JudgeOptions) -> Judgement:
     return judgement
 
 
-def secret_files(options: JudgeOptions) -> tuple[Path, ...]:
-    """What the solution has no business reading."""
-    problem = options.problem.resolve()
-    if problem.is_dir():
-        return (problem / "reference.py",)
-    return () if problem == options.solution.resolve() else (problem,)
-
-
 @dataclass
 class Referee:
     """Examines a solution stage by stage, and writes what it finds into a judgement."""
@@ -159,7 +163,7 @@ class Referee:
                 self.examine_first_cases()
                 stages = (
                     self.examine_shapes, self.examine_ordinary, self.examine_gradients, self.examine_history,
-                    self.examine_launches,
+                    self.examine_launches, self.examine_races,
                 )  # fmt: skip
                 for stage in stages:
                     stage()
@@ -254,37 +258,35 @@ class Referee:
         """Leaves the launches out: the result has to change."""
         case = declared_case(self.target(), self.description, self.small_dims(), self.seed(300))
         case = ordinary_case(self.target(), self.description, case.last, self.seed(300), recipe("normal"))
-        log = self.worker.log
-        if not log.launches:
-            if log.kernels_defined and log.trouble:
-                if log.trouble.startswith(UNSUPPORTED_ERRORS):
-                    raise UnsupportedHere(f"a kernel cannot be run here: {log.trouble}")
-                self.accuse(LAUNCHES, "fallback", f"its kernels raise, it goes on without them: {log.trouble}")
-            elif log.kernels_defined:
-                self.accuse(LAUNCHES, "unused", "it defines kernels and never launches one")
+        self.file_evidence(examine_launches(self.worker, case))
+
+    def examine_races(self) -> None:
+        """Programs of a launch that update one element without atomics lose what another one has added."""
+        if not self.worker.log.launches or self.judgement.is_slow:
             return
-        with_launches, without = self.worker.run(case), self.worker.run(case, launch=False)
-        if isinstance(with_launches, SolutionReport) and isinstance(without, SolutionReport):
-            if with_launches.launches and all(map(same_words, with_launches.outputs, without.outputs)):
-                self.accuse(LAUNCHES, "independent", "its result is the same where its kernels are not launched")
+        case = declared_case(self.target(), self.description, dict(self.description.dims), self.seed(350))
+        self.file_evidence(next(find_lost_updates(self.worker, case, self.options.solution), None))
 
     def examine_history(self) -> None:
         """Calls one after the other: each gives what a first call gives. It is done once."""
         if CALLS in self.judgement.kinds:
             return
         self.judgement.kinds.append(CALLS)
-        found = examine_history(self.worker, self.target(), self.description, self.small_dims(), self.seed(400))
-        if found is not None:
-            self.judgement.evidence.append(found)
-            raise Stop
+        dims, seed = self.small_dims(), self.seed(400)
+        self.file_evidence(examine_history(self.worker, self.target(), self.description, dims, seed))
 
     def check_conduct(self) -> None:
         for reason in self.worker.log.conduct:
             self.accuse(CONDUCT, "conduct", f"it {reason}" if not reason.startswith("out") else reason)
 
     def accuse(self, oracle: str, symptom: str, message: str) -> None:
-        self.judgement.evidence.append(Evidence(oracle, ("launcher",), symptom, message, "high"))
-        raise Stop
+        self.file_evidence(Evidence(oracle, ("launcher",), symptom, message, "high"))
+
+    def file_evidence(self, evidence: Evidence | None) -> None:
+        """Files what counts. Raises Stop where there is any."""
+        if evidence is not None:
+            self.judgement.evidence.append(evidence)
+            raise Stop
 
     def examine_random(self) -> None:
         """Any values, layouts and accepted dtypes, until the time ends."""
@@ -298,8 +300,8 @@ class Referee:
         number = 0
         while time.monotonic() < end:
             case = engine.case(number)
-            call = with_one_dtype(without_expansion(replace(case.last, launch=None)), self.target())
-            self.examine(Case(case.target, (call,)))
+            call = with_possible_layouts(replace(case.last, launch=None), self.description)
+            self.examine(Case(case.target, (with_one_dtype(call, self.target()),)))
             number += 1
 
     def accepts(self, dtype: str) -> bool:
@@ -385,6 +387,7 @@ class Referee:
         judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
         if unvaried := [f"{name}={self.description.dims[name]}" for name in self.description.unvaried]:
             judgement.notes.append(f"could not be varied: {', '.join(unvaried)}")
+        judgement.notes += [log.renamed] if log.renamed else []
         counting = [one for one in judgement.evidence if one.counts]
         if not counting:
             judgement.reason = f"nothing is wrong in {judgement.cases} cases"
@@ -392,6 +395,6 @@ class Referee:
                 judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, "no case could be run", MACHINE
             return
         worst = counting[-1]
-        cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in ("stale", "counted")
+        cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in KEEPING
         judgement.verdict = CHEAT if cheats else WRONG
         judgement.reason = worst.message

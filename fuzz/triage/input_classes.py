@@ -75,15 +75,28 @@ CHOICES = {
 """What a tensor's values are drawn from where each tensor chooses alone."""
 
 
-def plans(case: Case, target: Target, input_class: str) -> Iterator[Case]:
-    """The plans of a class, whose replicas are its inputs; none where the case's tensors leave no choice."""
+def plans(case: Case, target: Target, input_class: str, most: int | None = None) -> Iterator[Case]:
+    """The plans of a class, whose replicas are its inputs; none where the case's tensors leave no choice.
+
+    With `most` so many of them or fewer, spread over values and sizes.
+    """
     seen = set()
     random = Random(f"{target.name} {input_class}")
-    for variant, dims in product(VARIANTS[input_class], list(shapes(case, target, random, input_class))):
+    sizes = list(shapes(case, target, random, input_class))
+    choices = list(product(VARIANTS[input_class], sizes))
+    for variant, dims in choices[:: stride(len(choices), len(sizes), most)]:
         plan = make_plan(case, target, input_class, variant, dims, random)
         if plan.key not in seen:
             seen.add(plan.key)
             yield plan
+
+
+def stride(count: int, sizes: int, most: int | None) -> int:
+    """The step by which `count` choices are taken, so that at most `most` are, and of several sizes."""
+    if most is None or count <= most:
+        return 1
+    step = math.ceil(count / max(most, 1))
+    return step + (sizes > 1 and step % sizes == 0)
 
 
 def shapes(case: Case, target: Target, random: Random, input_class: str) -> Iterator[dict[str, int]]:

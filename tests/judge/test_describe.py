@@ -11,6 +11,7 @@ from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
 from fuzz.judge.processes.describe import classify, describe
+from fuzz.judge.processes.scale import count_flops
 from tests.judge.problems import GROUPS, LABELS, LINEAR, RELU, write
 
 
@@ -50,6 +51,16 @@ def test_values_with_a_structure_are_not_replaced_by_random_ones() -> None:
         assert classify(structured(one), structured(two), is_state=False)[0] == OWN
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_values_of_16_bits_that_are_equal_by_chance_have_no_structure(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    one, two = torch.randn(64, 512).to(dtype), torch.randn(64, 512).to(dtype)
+    domain, declared = classify(one, two, is_state=False)
+    assert domain == RANDOM and declared is not None and declared.name == "normal"
+    for structured in (torch.sign, lambda x: x.round()):
+        assert classify(structured(one), structured(two), is_state=False)[0] == OWN
+
+
 @pytest.fixture(scope="module")
 def groups(tmp_path_factory: pytest.TempPathFactory) -> ProblemDescription:
     path = write(tmp_path_factory.mktemp("problem"), "groups", GROUPS)
@@ -79,6 +90,14 @@ def test_large_results_between_operations_scale_a_problem_down(tmp_path: Path) -
     source = source.replace("torch.relu(x)", "(x[:, :, None] * x[:, None, :]).sum(-1)")
     found = describe(KernelBenchProblem(write(tmp_path, "outer", source)), 1 << 19, 60.0)
     assert found.is_scaled and found.dims["B"] * found.dims["N"] ** 2 <= 1 << 23
+
+
+def test_operations_scale_a_problem_down_no_further_than_they_must(tmp_path: Path) -> None:
+    problem = KernelBenchProblem(write(tmp_path, "linear", LINEAR))
+    most = 1 << 20
+    found = describe(problem, 1 << 20, 60.0, most)
+    assert most // 4 < count_flops(problem, found.dims) <= most
+    assert not describe(problem, 1 << 20, 60.0).is_scaled
 
 
 def test_constants_that_cannot_be_varied_are_named(tmp_path: Path) -> None:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from fuzz.judge.input_domain import DECLARED, Plans, declared_case, grade_by_origin, lower_severity
+from fuzz.judge.input_domain import (
+    DECLARED,
+    ORDINARY_RECIPES,
+    Plans,
+    declared_case,
+    grade_by_origin,
+    lower_severity,
+    with_possible_layouts,
+)
 from fuzz.judge.problem import OWN, ArgumentDescription, ProblemDescription
 from fuzz.judge.target import make_target
+from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Size
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding
-from fuzz.model.layout import Layout
-from fuzz.model.recipes import recipe
+from fuzz.model.layout import CONTIGUOUS, Layout
+from fuzz.model.recipes import Recipe, exact, recipe
 from fuzz.model.severity import Grade
 from fuzz.triage.bug import Bug, Example, Sighting
 
@@ -23,6 +34,7 @@ PROBLEM = ProblemDescription(
         "labels": ArgumentDescription(("N",), "int64", OWN),
     },
 )  # fmt: skip
+LARGE = recipe("normal", 9, exponent=7)
 ACCURACY, BOUNDS = Finding("accuracy", ("out",), "value", ""), Finding("bounds", ("x",), "stray-read", "")
 
 
@@ -31,14 +43,17 @@ def test_what_a_problem_makes_is_drawn_first_and_known_again() -> None:
     case = declared_case(target, PROBLEM, {"N": 3, "C": 7}, 5)
     assert dict(case.last.dims) == {"N": 3, "C": 4}
     drawn = list(plans(case, target, "ordinary"))
-    assert plans.is_declared(case) and plans.is_declared(drawn[0]) and not all(map(plans.is_declared, drawn))
+    undeclared = [plans.count_undeclared(one) for one in (case, *drawn)]
+    assert undeclared[:2] == [0, 0] and undeclared[-1] == 1
     x = case.last.arguments["x"]
     for other in (
         replace(x, dtype="float16"),
         replace(x, values=recipe("normal")),
         replace(x, layout=Layout(offset=1)),
     ):
-        assert not plans.is_declared(case.with_call(0, case.last.with_argument("x", other)))
+        assert plans.count_undeclared(case.with_call(0, case.last.with_argument("x", other))) == 1
+    other = replace(x, values=recipe("normal"), dtype="float16")
+    assert plans.count_undeclared(case.with_call(0, case.last.with_argument("x", other))) == 2
 
 
 @pytest.mark.parametrize(
@@ -58,21 +73,50 @@ def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, sev
 
 
 @pytest.mark.parametrize(
-    ("input_class", "severity", "within", "finding", "expected"),
+    ("input_class", "severity", "undeclared", "finding", "expected"),
     [
-        ("ordinary", "high", True, ACCURACY, "high"),
-        ("ordinary", "high", False, ACCURACY, "medium"),
-        ("ordinary", "medium", False, ACCURACY, "medium"),
-        ("special", "medium", False, ACCURACY, "low"),
-        ("layout", "medium", False, ACCURACY, "low"),
-        ("layout", "medium", False, BOUNDS, "low"),
-        ("ordinary", "low", True, ACCURACY, "low"),
-        ("special", "medium", False, BOUNDS, "medium"),
-        ("extreme", "low", False, BOUNDS, "low"),
+        ("ordinary", "high", 0, ACCURACY, "high"),
+        ("ordinary", "high", 1, ACCURACY, "medium"),
+        ("ordinary", "high", 2, ACCURACY, "low"),
+        ("ordinary", "high", 2, BOUNDS, "medium"),
+        ("ordinary", "medium", 1, ACCURACY, "medium"),
+        ("special", "medium", 1, ACCURACY, "low"),
+        ("layout", "medium", 1, ACCURACY, "low"),
+        ("layout", "medium", 1, BOUNDS, "low"),
+        ("ordinary", "low", 0, ACCURACY, "low"),
+        ("special", "medium", 1, BOUNDS, "medium"),
+        ("extreme", "low", 1, BOUNDS, "low"),
     ],
 )
 def test_what_lies_beyond_the_domain_counts_one_step_lower(
-    input_class: str, severity: str, within: bool, finding: Finding, expected: str
+    input_class: str, severity: str, undeclared: int, finding: Finding, expected: str
 ) -> None:
     grade = Grade(severity, input_class)
-    assert lower_severity(grade, within, finding, make_target(PROBLEM)).severity == expected
+    assert lower_severity(grade, undeclared, finding, make_target(PROBLEM)).severity == expected
+
+
+def test_the_ordinary_plans_reach_all_values_and_the_case_that_showed_a_bug() -> None:
+    target = make_target(PROBLEM)
+    case = declared_case(target, PROBLEM, {"N": 3, "C": 8}, 5)
+    large = case.with_call(0, case.last.with_argument("x", replace(case.last.arguments["x"], values=LARGE)))
+    drawn = list(Plans(PROBLEM, large)(case, target, "ordinary"))
+    values = [one.last.arguments["x"].values for one in drawn]
+    normal = [dict(one.params) for one in values if isinstance(one, Recipe) and one.name == "normal"]
+    assert {params["exponent"] for params in normal} >= {0, 6, 12}
+    assert values[-1] == LARGE and LARGE not in values[:-1]
+
+
+def test_parameters_are_contiguous_and_what_the_problem_makes_fills_its_memory() -> None:
+    state = replace(PROBLEM.arguments["x"], is_state=True)
+    description = replace(PROBLEM, arguments={**PROBLEM.arguments, "weight": state})
+    strided = Argument(("N", "C"), "float32", recipe("normal"), Layout(offset=1))
+    expanded = Argument(("N",), "int64", exact(np.arange(3), named_dtype("int64")), Layout(expand=(0,)))
+    call = Call({"N": 3, "C": 8}, {"x": strided, "weight": strided, "labels": expanded}, {})
+    found = with_possible_layouts(call, description).arguments
+    assert found["x"].layout == Layout(offset=1)
+    assert found["weight"].layout == found["labels"].layout == CONTIGUOUS
+
+
+def test_ordinary_values_come_at_the_first_dims_and_at_others() -> None:
+    """The referee takes the first dims for every other case."""
+    assert len(ORDINARY_RECIPES) % 2

@@ -106,8 +106,15 @@ def test_what_is_random_cannot_be_compared(tmp_path: Path) -> None:
 
 
 def test_weights_without_a_counterpart_cannot_be_compared(tmp_path: Path) -> None:
-    found = judged(tmp_path, SMALL, as_solution(SMALL).replace("self.scale", "self.factor"))
+    found = judged(tmp_path, SMALL, as_solution(SMALL).replace("nn.Parameter(torch.zeros(outputs))", "1.0"))
     assert found.verdict == NOT_COMPARABLE and "scale" in found.reason
+
+
+def test_weights_of_other_names_are_taken_by_shape_and_order(tmp_path: Path) -> None:
+    renamed = as_solution(SMALL).replace("self.scale", "self.factor").replace("self.linear", "self.project")
+    found = judged(tmp_path, SMALL, renamed)
+    assert (found.verdict, found.own_rule) == (RIGHT, True), found.reason
+    assert any("factor for scale" in note and "project.weight for linear.weight" in note for note in found.notes)
 
 
 def test_a_solution_that_cannot_be_loaded_is_unsupported(tmp_path: Path) -> None:
@@ -125,3 +132,57 @@ def test_a_solution_that_refuses_other_dims_is_right_without_a_score(tmp_path: P
     body = "assert len(x) == 37; return torch.relu(x)"
     found = judged(tmp_path, RELU, as_solution(RELU).replace("return torch.relu(x)", body))
     assert found.verdict == RIGHT and found.refused > 5 and score(found) == 0.0
+
+
+def test_a_refusal_may_be_an_error_of_any_class(tmp_path: Path) -> None:
+    body = "if len(x) != 37: raise RuntimeError('37 only')\n        return torch.relu(x)"
+    found = judged(tmp_path, RELU, as_solution(RELU).replace("return torch.relu(x)", body))
+    assert found.verdict == RIGHT and found.refused > 5, found.reason
+
+
+def test_an_error_that_happens_at_other_dims_is_wrong(tmp_path: Path) -> None:
+    found = judged(tmp_path, RELU, as_solution(RELU).replace("torch.relu(x)", "torch.relu(x.view(37))"))
+    assert found.verdict == WRONG and found.evidence[-1].symptom == "raised", found.reason
+
+
+def test_results_kept_by_their_values_are_a_cheat(tmp_path: Path) -> None:
+    body = (
+        "key = x.numpy().tobytes()\n        if key not in kept:\n            kept[key] = out\n            "
+        + LAUNCH.replace("\n        ", "\n        return kept[key].clone()")
+    )
+    found = judged(tmp_path, RELU, "kept = {}\n" + KERNEL.replace("BODY", body))
+    assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "kept"), found.reason
+
+
+def test_updates_that_programs_may_lose_are_wrong(tmp_path: Path) -> None:
+    problem = RELU.replace("torch.relu(x)", "x.sum()")
+    kernel = KERNEL.replace("tl.store(out + at, tl.maximum(tl.load(x + at, at < count), 0.0), at < count)", "UPDATE")
+    kernel = kernel.replace("torch.empty_like(x)", "torch.zeros(())").replace("BODY", LAUNCH + "return out")
+    kernel = kernel.replace("numel(), 32)", "numel(), 8)").replace("BLOCK=32", "BLOCK=8")
+    lost = kernel.replace("UPDATE", "tl.store(out, tl.load(out) + tl.sum(tl.load(x + at, at < count, 0.0)))")
+    found = judged(tmp_path, problem, lost)
+    assert (found.verdict, found.severity) == (WRONG, "medium") and "program" in found.reason, found.reason
+    atomic = kernel.replace("UPDATE", "tl.atomic_add(out, tl.sum(tl.load(x + at, at < count, 0.0)))")
+    assert judged(tmp_path, problem, atomic).verdict == RIGHT
+
+
+def test_what_is_kept_of_the_problems_own_parameters_is_found(tmp_path: Path) -> None:
+    solution = as_solution(SMALL).replace("return torch.relu(self.linear(x)) + self.scale", "BODY").replace(
+        "BODY",
+        """if not hasattr(self, "plain"):
+            self.plain = not self.scale.any()
+        return torch.relu(self.linear(x)) + (0 if self.plain else self.scale)""",
+    )  # fmt: skip
+    found = judged(tmp_path, SMALL, solution)
+    assert found.verdict in (WRONG, CHEAT) and found.evidence[-1].oracle == "history", found.reason
+
+
+def test_a_stale_weight_is_found_where_pytorch_errs_a_little_too(tmp_path: Path) -> None:
+    """PyTorch's GELU is inaccurate below 0, which excuses no other sign."""
+    problem = SMALL.replace("torch.relu(", "nn.functional.gelu(")
+    solution = as_solution(problem).replace(
+        "        return", "        self.kept = getattr(self, 'kept', self.linear.weight.clone())\n        return"
+    )
+    solution = solution.replace("self.linear(x)", "x @ self.kept.T + self.linear.bias")
+    found = judged(tmp_path, problem, solution)
+    assert found.verdict in (WRONG, CHEAT) and found.evidence[-1].oracle == "history", found.reason

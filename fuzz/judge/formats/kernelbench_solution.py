@@ -1,25 +1,30 @@
-"""KernelBench's solutions: a file with a module ``ModelNew``."""
+"""KernelBench's solutions: a file with a module ``ModelNew``, or ``Model`` as in AI-bench's."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
 from fuzz.judge.formats.solution import Solution, load_module
-from fuzz.judge.problem import NotComparable, Setting, Unsupported
+from fuzz.judge.formats.weights import FILLS, Weight, describe_renamed, match_weights
+from fuzz.judge.problem import Setting, Unsupported
 
 
 class KernelBenchSolution(Solution):
-    """A solution's file. Raises Unsupported where it has no ``ModelNew``."""
+    """A solution's file. Raises Unsupported where it has neither module."""
 
     def __init__(self, path: Path) -> None:
         self.module = load_module(path)
-        if not hasattr(self.module, "ModelNew"):
+        names = [name for name in ("ModelNew", "Model") if hasattr(self.module, name)]
+        if not names:
             raise Unsupported(f"{path.name} has no class ModelNew")
-        self.model = self.module.ModelNew
+        self.model = getattr(self.module, names[0])
+        self.names: MutableMapping[torch.nn.Module, dict[str, str]] = WeakKeyDictionary()
+        """By module the problem's names of weights -> its own."""
 
     def build(self, setting: Setting) -> Callable[..., Any]:
         torch.manual_seed(0)
@@ -31,16 +36,24 @@ class KernelBenchSolution(Solution):
     ) -> Any:
         if not isinstance(module, torch.nn.Module):
             return module(*arguments, **keywords)
-        return torch.func.functional_call(module, dict(state), arguments, keywords)
+        named = {self.names[module][name]: value for name, value in state.items()}
+        return torch.func.functional_call(module, named, arguments, keywords)
 
-    def set_state(self, module: Any, state: Mapping[str, torch.Tensor]) -> None:
+    def set_state(self, module: Any, state: Mapping[str, torch.Tensor], wanted: Sequence[Weight]) -> None:
+        if not isinstance(module, torch.nn.Module):
+            return super().set_state(module, state, wanted)
         own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+        if module not in self.names:
+            given = [
+                Weight(name, tuple(one.shape), find_fill(one), isinstance(one, torch.nn.Parameter))
+                for name, one in own.items()
+            ]
+            self.names[module] = match_weights(wanted, given)
+            self.renamed = describe_renamed(self.names[module])
         for name, value in state.items():
-            if name not in own:
-                raise NotComparable(f"the problem's {name} has no counterpart of that name in the solution's ModelNew")
-            if own[name].shape != value.shape:
-                shapes = f"{tuple(own[name].shape)}, and in the problem {tuple(value.shape)}"
-                raise NotComparable(f"{name} has shape {shapes}")
-            own[name].data = value
-        if extra := [name for name, one in module.named_parameters() if name not in state]:
-            raise NotComparable(f"the solution's {extra[0]} has no counterpart of that name in the problem's Model")
+            own[self.names[module][name]].data = value
+
+
+def find_fill(value: torch.Tensor) -> str:
+    """What a tensor is filled with, if it is one of FILLS."""
+    return next((name for number, name in enumerate(FILLS) if bool((value == number).all())), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from triton.runtime.jit import KernelInterface
 
+from fuzz.judge.formats.weights import Weight
 from fuzz.judge.problem import NotComparable, Setting
 
 MODULE = "fuzz_judged_solution"
@@ -22,6 +23,8 @@ class Solution(ABC):
     """A solution that is loaded from a module."""
 
     module: ModuleType
+    renamed: str = ""
+    """Which weights of a solution stand for which of the problem's, where their names differ."""
 
     def count_kernels(self) -> int:
         """How many Triton kernels its file defines."""
@@ -31,8 +34,11 @@ class Solution(ABC):
     def build(self, setting: Setting) -> Callable[..., Any]:
         """What is called with the arguments: a module, or a function."""
 
-    def set_state(self, module: Any, state: Mapping[str, torch.Tensor]) -> None:
-        """Gives a module the state of the problem's. Raises NotComparable where it has no such state."""
+    def set_state(self, module: Any, state: Mapping[str, torch.Tensor], wanted: Sequence[Weight]) -> None:
+        """Gives a module the state of the problem's, which `wanted` describes, in the order in which that is made.
+
+        Raises NotComparable where it has no such state.
+        """
         if state:
             raise NotComparable(f"a solution of this format has no state, and the problem has {', '.join(state)}")
 

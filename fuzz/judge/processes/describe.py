@@ -14,6 +14,7 @@ import torch
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.judge.formats.base import Problem
 from fuzz.judge.problem import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
+from fuzz.judge.processes.requests import FLOPS
 from fuzz.judge.processes.scale import (
     SMALL,
     Dims,
@@ -35,17 +36,21 @@ MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 Slopes = dict[tuple[str, int], int]
 """By tensor and axis how much a size grows with one more multiple of a dim."""
 Measure = Callable[[Dims], Shapes]
+NARROW_SAMPLE = 64
+"""Values of 16 bits of which at most one in ten is equal to another by chance."""
 LARGEST, LARGEST_TENSOR = 1 << 14, 1 << 20
 """The largest size that a dim is given, and the elements of a tensor at it."""
 
 
-def describe(problem: Problem, elements: int, seconds: float) -> ProblemDescription:
+def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS) -> ProblemDescription:
     """The description of a problem whose first cases have at most so many elements and take so long in float32.
+
+    They take at most so many floating-point operations, of which the reference does many times as many in float64.
 
     Raises NotComparable or Unsupported where it cannot be run.
     """
-    probe = scale_down(problem, PROBE_ELEMENTS, seconds)
-    first = scale_down(problem, elements, seconds)
+    probe = scale_down(problem, PROBE_ELEMENTS, seconds, flops)
+    first = scale_down(problem, elements, seconds, flops)
     arguments, state = problem.make(probe, 0)
     tensors = {**arguments, **state}
     for name, value in tensors.items():
@@ -59,6 +64,7 @@ def describe(problem: Problem, elements: int, seconds: float) -> ProblemDescript
             DTYPE_NAMES[value.dtype],
             *classify_argument(problem, name, value, later[name], name in state),
             is_state=name in state,
+            is_buffer=name in problem.fixed,
         )
         for name, value in tensors.items()
     }
@@ -279,8 +285,13 @@ def classify(
 
 
 def is_unstructured(values: torch.Tensor) -> bool:
-    """Whether hardly any two values are equal, and no row's sum is much nearer to a number than chance brings it."""
+    """Whether hardly any two values are equal, and no row's sum is much nearer to a number than chance brings it.
+
+    Of 16 bits only some values are compared: among many, numbers are equal by chance.
+    """
     flat = values.reshape(-1)
+    if values.dtype in (torch.float16, torch.bfloat16):
+        flat = flat[:: max(1, flat.numel() // NARROW_SAMPLE)][:NARROW_SAMPLE]
     if len(torch.unique(flat)) < 0.9 * flat.numel() or values.dim() and values.dim() > 1 and is_symmetric(values):
         return False
     if values.dim() and values.shape[-1] > 4:

@@ -99,6 +99,7 @@ class RunLog:
     dims: dict[str, tuple[int, int]] = field(default_factory=dict)
     conduct: dict[str, None] = field(default_factory=dict)
     trouble: str = ""
+    renamed: str = ""
     worst: float = 0.0
 
     def add(self, case: Case, report: SolutionReport) -> None:
@@ -107,6 +108,7 @@ class RunLog:
         self.kernels_defined = max(self.kernels_defined, report.kernels_defined)
         self.conduct |= dict.fromkeys(report.conduct)
         self.trouble = self.trouble or report.trouble
+        self.renamed = self.renamed or report.renamed
         if isinstance(report.outcome, Rejected):
             self.rejected, self.rejection = self.rejected + 1, report.outcome.message
         if isinstance(report.outcome, Returned):
@@ -165,7 +167,7 @@ class IsolatedWorker:
         return self.last.eager if isinstance(request, CompareEager) else report
 
     def run(
-        self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = ()
+        self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = (), races: bool = False
     ) -> SolutionReport | Report:
         """What the solution gives for a case; the report on the case where there is no more to be said of it."""
         settings = [self.problem.setting(call.dims) for call in case.calls]
@@ -174,7 +176,7 @@ class IsolatedWorker:
                 return report_outcome(Rejected(setting.text))
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
-        answer = self.solution.call(RunSolution(self.description, words, given, launch, tuple(steps)))
+        answer = self.solution.call(RunSolution(self.description, words, given, launch, tuple(steps), races))
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)
         raise_refusal(answer, by_solution=True)

@@ -97,7 +97,7 @@ class ProblemHandler:
         return self.adjudicate(request)
 
     def describe(self) -> ProblemDescription:
-        return self.restore(describe(self.problem, self.config.elements, self.config.seconds))
+        return self.restore(describe(self.problem, self.config.elements, self.config.seconds, self.config.flops))
 
     def restore(self, description: ProblemDescription) -> ProblemDescription:
         """Takes a description, as this process or one before it has found it."""

@@ -22,10 +22,14 @@ PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
 SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
 
 
+FLOPS = 1 << 28
+"""Floating-point operations of the first case, as long as nothing else is asked for."""
+
+
 @dataclass(frozen=True)
 class ProblemConfig:
-    """How the problem's process is set up. First cases have at most so many `elements`, and take so many `seconds` in
-    float32. `dot` is how precisely matrix products multiply: ieee or tf32."""
+    """How the problem's process is set up. First cases have at most so many `elements`, and take so many `seconds` and
+    `flops` in float32. `dot` is how precisely matrix products multiply: ieee or tf32."""
 
     format: str
     path: Path
@@ -33,6 +37,7 @@ class ProblemConfig:
     elements: int
     seconds: float
     dot: str = "ieee"
+    flops: int = FLOPS
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,11 @@ class Comparison:
     own_rule: bool | None = None
     refusal: str = ""
 
+    @property
+    def is_excused(self) -> bool:
+        """Whether the problem's own code errs as much."""
+        return self.finding is not None and self.eager is not None and self.eager.shares(self.finding)
+
 
 @dataclass(frozen=True)
 class AdjudicateOutputs:
@@ -136,7 +146,8 @@ class RunSolution:
     """To the solution: run a case, whose values are words, each call with its setting.
 
     `launch` is False where kernels are to be left out. `steps` are numbers of calls to make one after the other with
-    the same module, each with whether its tensors lie in the memory of the step before; empty for one call.
+    the same module, each with whether its tensors lie in the memory of the step before; empty for one call. With
+    `races` the findings are places at which programs of a launch load or store what another one stores.
     """
 
     description: ProblemDescription
@@ -144,6 +155,7 @@ class RunSolution:
     settings: tuple[Setting, ...]
     launch: bool = True
     steps: tuple[tuple[int, bool], ...] = ()
+    races: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,7 +164,9 @@ class SolutionReport:
 
     `launches` counts launches, `kernels_defined` the kernels in the solution's file; `conduct` are reasons why the
     solution is no honest one, `trouble` what a launch raised and the solution caught. `is_cut`
-    says that a kernel was launched with tensors that autograd follows, and so lost them.
+    says that a kernel was launched with tensors that autograd follows, and so lost them. `step_launches` counts the
+    launches of each step. `renamed` are weights of other
+    names than the problem's, and which they stand for.
     """
 
     outcome: Outcome
@@ -163,6 +177,8 @@ class SolutionReport:
     trouble: str = ""
     kernels_defined: int = 0
     is_cut: bool = False
+    renamed: str = ""
+    step_launches: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

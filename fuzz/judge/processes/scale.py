@@ -37,14 +37,15 @@ LEAST_ELEMENTS = 256
 """Elements below which a problem that still cannot be run is given up."""
 
 
-def scale_down(problem: Problem, elements: int, seconds: float) -> Dims:
+def scale_down(problem: Problem, elements: int, seconds: float, flops: int) -> Dims:
     """The problem's constants, the large ones lowered until all tensors have so few elements and it runs so fast.
 
-    Seconds are those of the processor. Raises Unsupported where it cannot be run.
+    Seconds are those of the processor; it does at most so many `flops`, floating-point operations. Raises Unsupported
+    where it cannot be run.
     """
     limit = elements
     while True:
-        dims = fit(problem, limit)
+        dims = halve(problem, fit(problem, limit), flops, count_flops)
         if (count := count_elements(problem, dims)) > MOST_ELEMENTS:
             raise Unsupported(
                 f"the problem cannot be run: its tensors have {count} elements however small its dims are"
@@ -87,7 +88,7 @@ def fit(problem: Problem, limit: int) -> Dims:
         least = dims
     if least is None:
         raise Unsupported(f"the problem cannot be run: {fault}")
-    return halve(problem, least, limit)
+    return halve(problem, least, limit, count_elements)
 
 
 def capped(problem: Problem) -> Iterator[Dims]:
@@ -118,14 +119,14 @@ def is_size(problem: Problem, dims: Dims, name: str) -> bool:
         return True
 
 
-def halve(problem: Problem, dims: Dims, limit: int) -> Dims:
-    """The constants with the largest ones halved, one at a time, until the elements fit, or no constant can be."""
-    count = count_elements(problem, dims)
+def halve(problem: Problem, dims: Dims, limit: int, measure: Callable[[Problem, Dims], int]) -> Dims:
+    """The constants with the largest ones halved, one at a time, until what is measured fits, or no constant can be."""
+    count = measure(problem, dims)
     while count > limit:
         for name in sorted((name for name, value in dims.items() if value > 1), key=lambda name: -dims[name]):
             candidate = {**dims, name: dims[name] // 2}
-            if not find_fault(problem, candidate) and count_elements(problem, candidate) < count:
-                dims, count = candidate, count_elements(problem, candidate)
+            if not find_fault(problem, candidate) and measure(problem, candidate) < count:
+                dims, count = candidate, measure(problem, candidate)
                 break
         else:
             break
@@ -186,6 +187,12 @@ def measure_work(problem: Problem, dims: Mapping[str, int]) -> Work | None:
     except Exception:
         return None
     return Work(elements.count, flops.get_total_flops())
+
+
+def count_flops(problem: Problem, dims: Mapping[str, int]) -> int:
+    """Floating-point operations of one evaluation; 0 where they cannot be counted without memory."""
+    work = measure_work(problem, dims)
+    return work.flops if work else 0
 
 
 def run_eagerly(problem: Problem, dims: Mapping[str, int]) -> Tensors:

@@ -19,11 +19,21 @@ from fuzz.backends.triton_host.patching import Patch, patched
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
-from fuzz.judge.problem import NotComparable, Setting, Unsupported, UnsupportedHere, fill_slots
+from fuzz.judge.formats.weights import FILLS, Weight
+from fuzz.judge.problem import (
+    ArgumentDescription,
+    NotComparable,
+    Setting,
+    Unsupported,
+    UnsupportedHere,
+    fill_slots,
+)
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.problem_worker import as_tensor, as_words
+from fuzz.judge.processes.refusals import as_refusal
 from fuzz.judge.processes.requests import Refusal, RunSolution, SolutionConfig, SolutionReport, TensorWords
 from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
+from fuzz.judge.processes.script_worker import as_finding
 from fuzz.judge.target import make_target
 from fuzz.model.case import Call
 from fuzz.model.outcome import Returned
@@ -74,6 +84,7 @@ class SolutionHandler:
             stay_on_processor()
         self.conduct = ConductRecord([config.path], config.secret)
         self.setting = Setting()
+        self.described: Mapping[str, ArgumentDescription] = {}
         self.backward = False
         self.modules: dict[str, Callable[..., Any]] = {}
         self.lazy: dict[str, None] = {}
@@ -97,6 +108,7 @@ class SolutionHandler:
         except Exception as error:
             return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
         self.modules, self.lazy = {}, {}
+        self.described = request.description.arguments
         log = LaunchLog(leave_out=not request.launch)
         try:
             with log.patch(), self.device_mode():
@@ -109,32 +121,36 @@ class SolutionHandler:
             return LastResponse(SolutionReport(fatal.outcome))
 
     def answer(self, request: RunSolution, log: LaunchLog) -> SolutionReport:
-        run_request = self.run_steps if request.steps else self.run_once
-        report = run_request(request)
+        report = self.run_steps(request, log) if request.steps else self.run_once(request)
         trouble = log.troubles[0] if log.troubles and not log.count and request.launch else ""
         conduct = (*report.conduct, *self.lazy, *self.conduct.collect())
         defined = self.solution.count_kernels()
         return replace(
-            report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut
-        )
+            report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
+            renamed=self.solution.renamed,
+        )  # fmt: skip
 
     def run_once(self, request: RunSolution) -> SolutionReport:
         """One call in guarded, poisoned memory."""
         (self.setting,) = request.settings
         self.backward = bool(request.case.last.cotangents)
         target = make_target(request.description, launcher=self.launch, backward=self.backward)
-        outcome = run(target, self.launch, request.case.calls, self.backend)
+        with self.backend.observe_races() if request.races else nullcontext():
+            outcome = run(target, self.launch, request.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return SolutionReport(outcome)
+        if request.races:
+            return SolutionReport(Returned(()), findings=tuple(as_finding(one) for one in outcome.calls[-1].accesses))
         exam = Examination(target, self.launch, request.case, self.backend, without_conflicts(outcome))
         findings = [oracle.check_case(exam) for oracle in (Bounds(), Mutation())] if request.launch else []
         outputs = tuple(as_words(call.outputs) for call in outcome.calls)
         plain = Returned(tuple(replace(call, outputs={}, accesses=()) for call in outcome.calls))
         return SolutionReport(plain, outputs, tuple(one for one in findings if one is not None))
 
-    def run_steps(self, request: RunSolution) -> SolutionReport:
+    def run_steps(self, request: RunSolution, log: LaunchLog) -> SolutionReport:
         """Several calls of one module, their tensors in new memory or in that of the step before."""
         self.backward = False
+        counts: list[int] = []
         kept: list[tuple[Tensors, Tensors]] = []
         words: list[Mapping[str, TensorWords]] = []
         alive: list[Tensors] = []
@@ -142,18 +158,21 @@ class SolutionHandler:
             with self.backend.session(None) as session, GuardedAllocations(session.on_operation):
                 for number, same_memory in request.steps:
                     self.setting = request.settings[number]
-                    tensors = self.place(request.case.calls[number], alive[-1] if same_memory else {})
+                    tensors = self.place(request.case.calls[number], alive[-1] if same_memory and alive else {})
                     alive.append(tensors)
                     outputs = self.launch(**tensors, **request.case.calls[number].dims)
                     self.backend.synchronize()
                     words.append(as_words(outputs))
+                    counts.append(log.count - sum(counts))
                     own = memory_of_its_own(outputs, tensors)
                     kept.append((own, {name: value.clone() for name, value in own.items()}))
         except UsageError:
             raise
         except Exception as error:
             return SolutionReport(_failure_outcome(error, self.backend), tuple(words))
-        return SolutionReport(Returned(()), tuple(words), conduct=tuple(find_changed(kept)))
+        return SolutionReport(
+            Returned(()), tuple(words), conduct=tuple(find_changed(kept)), step_launches=tuple(counts)
+        )
 
     def place(self, call: Call, earlier: Tensors) -> dict[str, torch.Tensor]:
         """A call's tensors: in the memory of earlier ones where they are given and fit, else in their own."""
@@ -174,20 +193,34 @@ class SolutionHandler:
         module = self.modules[key]
         slots = set(slot_names((self.setting.call, dict(self.setting.keywords))))
         state = {name: value for name, value in tensors.items() if name not in slots}
-        self.solution.set_state(module, {name: value.detach() for name, value in state.items()})
-        positional = tuple(fill_slots(self.setting.call, tensors))
-        keywords = fill_slots(dict(self.setting.keywords), tensors)
-        if self.backward:
-            outputs = name_outputs(self.solution.call_differentiably(module, state, positional, keywords))
-        else:
-            with torch.no_grad():
-                outputs = name_outputs(module(*positional, **keywords))
+        wanted = [describe_weight(name, value, self.described[name]) for name, value in state.items()]
+        self.solution.set_state(module, {name: value.detach() for name, value in state.items()}, wanted)
+        try:
+            outputs = name_outputs(self.call_module(module, state, tensors))
+        except Exception as error:
+            raise as_refusal(error) from None
         for name, value in outputs.items():
             if type(value) not in (torch.Tensor, torch.nn.Parameter):
                 self.lazy[f"{name} is a {type(value).__name__}, no plain tensor"] = None
             if value.dtype not in DTYPE_NAMES:
                 raise Unsupported(f"{name} is {value.dtype}")
         return outputs if self.backward else {name: value.detach() for name, value in outputs.items()}
+
+    def call_module(self, module: Any, state: Tensors, tensors: Tensors) -> Any:
+        """What the solution returns for these tensors."""
+        positional = tuple(fill_slots(self.setting.call, tensors))
+        keywords = fill_slots(dict(self.setting.keywords), tensors)
+        if self.backward:
+            return self.solution.call_differentiably(module, state, positional, keywords)
+        with torch.no_grad():
+            return module(*positional, **keywords)
+
+
+def describe_weight(name: str, value: torch.Tensor, described: ArgumentDescription) -> Weight:
+    """A part of the problem's state, as a solution's is matched with it."""
+    made_by = described.declared.name if described.declared is not None else ""
+    fill = made_by if made_by in FILLS else ""
+    return Weight(name, tuple(value.shape), fill, not described.is_buffer)
 
 
 def is_followed(value: Any) -> bool:

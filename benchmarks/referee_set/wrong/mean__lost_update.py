@@ -1,0 +1,23 @@
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def mean_kernel(x_ptr, out_ptr, L, N, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    batch = tl.program_id(0)
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)[:, None]
+    columns = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    mask = (rows < L) & (columns[None, :] < N)
+    x = tl.load(x_ptr + (batch * L + rows) * N + columns[None, :], mask=mask, other=0.0)
+    out = out_ptr + batch * N + columns
+    tl.store(out, tl.load(out, mask=columns < N) + tl.sum(x, 0) / L, mask=columns < N)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        B, L, N = x.shape
+        out = torch.zeros(B, N, dtype=x.dtype, device=x.device)
+        grid = (B, triton.cdiv(L, 128), triton.cdiv(N, 32))
+        mean_kernel[grid](x.contiguous(), out, L, N, ROWS=128, BLOCK=32)
+        return out
