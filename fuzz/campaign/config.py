@@ -28,6 +28,8 @@ UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 SIZES = {"MiB": 1 << 20, "GiB": 1 << 30}
 MAX_SECONDS = 1e9
 MAX_WORKERS = 1 << 16
+MAX_COVERAGE_CASES = 1000
+"""Cases of one measurement of coverage, at most."""
 MAX_KEY = 100
 """Characters of a wrong key that a message repeats."""
 MAX_COUNT = 2**63 - 1
@@ -94,6 +96,7 @@ class CampaignConfig(Strict):
     workers: Annotated[Count, Field(le=MAX_WORKERS)] = 1
     slice: Seconds = 60.0
     memory: Bytes | None = None
+    coverage: Annotated[int, Field(ge=0, le=MAX_COVERAGE_CASES, strict=True)] = 0
     corpus: Text = "corpus"
     store: Text = "sqlite:///.fuzz/store.sqlite"
     folder: Text = ".fuzz"

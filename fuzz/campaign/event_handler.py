@@ -42,6 +42,8 @@ class EventHandler:
                 self.state.jobs[slot.job] = replace(self.state.jobs[slot.job], possible=possible)
             case protocol.SuspectCleared(path):
                 Path(path).unlink(missing_ok=True)
+            case protocol.CoverageMeasured(report):
+                self.state.save_coverage(slot.job, report)
             case protocol.Replaying(path):
                 slot.unreplayed.remove(path)
             case protocol.Replayed():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.campaign.config import CampaignConfig
+from fuzz.campaign.config import MAX_COVERAGE_CASES, CampaignConfig
 from fuzz.campaign.protocol import Replay, Request, Slice
 from fuzz.campaign.schedule import next_job
 from fuzz.campaign.state import CampaignState, RunningSlice, target_name
@@ -118,6 +118,7 @@ class RequestPlanner:
             job.target, job.backend, job.planted, job.engine, job.seed, job.plan, job.cases, seconds,
             max(len(suspects), 1) if self.ending else cases,
             str(self.state.corpus), str(self.state.journal(index)), memory, suspects,
+            0 if self.ending or job.planted else coverage_cases(self.config.coverage, job.slices + 1),
         )  # fmt: skip
 
     def end_slice(self, slot: WorkerSlot, *, died: bool = False, rejection: str = "") -> None:
@@ -155,6 +156,14 @@ class RequestPlanner:
             self.state.say(f"{path}: the worker ended while it was replayed")
         if slot.unreplayed:
             self.replays.append((slot.job, replace(slot.request, paths=tuple(slot.unreplayed))))
+
+
+def coverage_cases(first: int, number: int) -> int:
+    """How many cases measure the coverage at the end of a job's slice of that number: `first` of them after the first.
+
+    Twice as many after twice as many slices, and none in between, so that a trend costs no more than its last point.
+    """
+    return min(first * number, MAX_COVERAGE_CASES) if number & (number - 1) == 0 else 0
 
 
 def _is_replayed(path: Path, planted: str) -> bool:

@@ -39,7 +39,10 @@ class SyncEvent(Event):
 
 
 class Slice(Request):
-    """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None."""
+    """A stretch of fuzzing of one job. `suspects` are files of cases that run first; `cases` is a limit, or None.
+
+    At its end so many cases of the job measure the coverage as `coverage` says; 0 is none.
+    """
 
     planted: str
     engine: str
@@ -52,6 +55,7 @@ class Slice(Request):
     journal: str
     memory: int
     suspects: tuple[str, ...] = ()
+    coverage: int = 0
 
 
 class Replay(Request):
@@ -127,6 +131,12 @@ class EntrySaved(Hit):
     finding: Mapping[str, Any]
     text: str = ""
     removed: tuple[str, ...] = ()
+
+
+class CoverageMeasured(Event):
+    """What the cases of a job have reached, as ``fuzz coverage --json`` prints it."""
+
+    report: Mapping[str, Any]
 
 
 class SuspectCleared(Event):

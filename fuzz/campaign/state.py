@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fuzz import corpus
 from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
-from fuzz.campaign.store import Campaign, Finding, Job, Occurrence, Statistic, Store, finding_of
+from fuzz.campaign.store import Campaign, Coverage, Finding, Job, Occurrence, Statistic, Store, finding_of
 from fuzz.campaign.suspects import Suspects
 from fuzz.errors import CorpusError
 from fuzz.text import shell_quote
@@ -193,6 +195,20 @@ class CampaignState:
         counts = job.cases, job.rate, job.new + job.known, job.worst, job.share
         statistic = Statistic(*names, number, self.clock.wall(), self.elapsed, *counts)
         self.recorder.put(("statistic", *names, number), partial(self.store.save_statistic, statistic))
+
+    def save_coverage(self, index: int, report: Mapping[str, Any]) -> None:
+        """Writes what the cases of a job have reached after the slice that runs."""
+        job = self.jobs[index]
+        number = job.slices + 1
+        names = job.campaign, job.target, job.planted, job.backend, job.engine, job.seed
+        counts = {
+            f"{what}_{part}": report[what][part] for what in ("lines", "branches", "masks") for part in ("run", "all")
+        }
+        coverage = Coverage(
+            *names, number, self.clock.wall(), self.elapsed, report["cases"], report["rejected"],
+            blockers=json.dumps(report["blockers"]), **counts,
+        )  # fmt: skip
+        self.recorder.put(("coverage", *names, number), partial(self.store.save_coverage, coverage))
 
     # Findings.
 

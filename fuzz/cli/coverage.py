@@ -57,8 +57,8 @@ def coverage(
 def examine(options: RunOptions, process_start: float) -> CoverageReport:
     """The report on one target; its budget of time began at `process_start`, by time.monotonic."""
     # These import Hypothesis, which takes as long as everything else that the command line needs.
+    from fuzz.coverage_report.assemble import make_report
     from fuzz.coverage_report.collect import collect
-    from fuzz.coverage_report.report import make_report
 
     loaded = load_checked_target(options.target, None, options.backend)
     folder = findings_folder(loaded, None, options.corpus)

@@ -19,6 +19,7 @@ from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
+from fuzz.web.pages.coverage_view import read_coverage_file
 from fuzz.web.pages.render import Table, render_report
 from fuzz.web.pages.views import EntryView
 from fuzz.web.plots.client import run_plots
@@ -33,6 +34,9 @@ def report(
     store: Annotated[str, typer.Option(help="Where the campaign is: sqlite:///FILE or postgresql://HOST/NAME.")] = URL,
     backend: PlotBackendName = "auto",
     target: EntriesTarget = "",
+    coverage: Annotated[
+        Path | None, typer.Option(help="A file that fuzz coverage --json has written, to show what was never tried.")
+    ] = None,
     plots: Annotated[bool, typer.Option(help="Run the cases again for plots and scripts.")] = True,
 ) -> int:
     """Write findings into one HTML file with everything inside: numbers, plots, diagnosis, case, script."""
@@ -40,19 +44,22 @@ def report(
     path = Path(what)
     campaign_facts: Mapping[str, str] = {}
     tables: tuple[Table, ...] = ()
+    covered = read_coverage_file(coverage) if coverage else None
     if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":
         paths, title = tuple(corpus.entry_files([path])), "" if path.is_file() else f"Findings in {path}"
     else:
         require_service_packages()
         from fuzz.web.pages.campaign_report import read_campaign
 
-        title, paths, campaign_facts, tables = read_campaign(what, store)
+        campaign = read_campaign(what, store)
+        title, paths, campaign_facts, tables = campaign.title, campaign.paths, campaign.facts, campaign.tables
+        covered = covered or campaign.coverage
     requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in paths]
     config = PlotConfig(choose_backend(backend), target, search_parents=True) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
     title = title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
-    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, tables))
+    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, tables, covered))
     put(str(out))
     return 0
 

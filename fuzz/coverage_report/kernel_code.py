@@ -9,12 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition, lines_of
 from fuzz.coverage_report.protocol import Constants, Function, Site
+from fuzz.coverage_report.report import Ran
 
 PLAIN = (
     ast.Name, ast.Constant, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Compare, ast.expr_context, ast.operator,
     ast.unaryop, ast.cmpop, ast.boolop,
 )  # fmt: skip
 """The syntax of conditions that are evaluated: no calls and no attributes."""
+Place = tuple[str, int, str, str]
+"""File, line, kernel and kind of a site."""
 NOT_NONE = object()
 IF_EMPTY = "an empty dim, or one that leaves a program nothing to do"
 IF_NONE_EMPTY = "a program that has nothing to do, which may not exist: no dim is declared to be 0"
@@ -29,14 +32,26 @@ def find_counted_blockers(
     Of several branches, loops or masks at one line, what one of them did counts for all. `has_empty_dims` says whether
     the target declares a dim that may be 0.
     """
-    places: dict[tuple[str, int, str, str], dict[str, bool]] = defaultdict(dict)
-    for site in counted:
-        outcomes = places[site.file, site.line, site.kernel, site.kind]
-        outcomes[site.outcome] = outcomes.get(site.outcome, False) or site in happened
-    for (file, line, kernel, kind), outcomes in sorted(places.items()):
+    for (file, line, kernel, kind), outcomes in sorted(_group_by_place(counted, happened).items()):
         if any(outcomes.values()):
             for what, needs in _never(kind, outcomes, has_empty_dims):
                 yield Blocker(kind.partition(" of ")[0], file, line, f"{kernel}: {what}", needs)
+
+
+def count_masks(counted: Iterable[Site], happened: Set[Site]) -> Ran:
+    """Of the masks that kernels ran with, those of which only some lanes were on at least once."""
+    places = _group_by_place(counted, happened).items()
+    masks = [outcomes["some"] for (*_, kind), outcomes in places if kind.startswith("mask") and any(outcomes.values())]
+    return Ran(sum(masks), len(masks))
+
+
+def _group_by_place(counted: Iterable[Site], happened: Set[Site]) -> dict[Place, dict[str, bool]]:
+    """Which outcomes each branch, loop or mask had: outcome -> whether it occurred, by place."""
+    places: dict[Place, dict[str, bool]] = defaultdict(dict)
+    for site in counted:
+        outcomes = places[site.file, site.line, site.kernel, site.kind]
+        outcomes[site.outcome] = outcomes.get(site.outcome, False) or site in happened
+    return places
 
 
 def _never(kind: str, outcomes: Mapping[str, bool], has_empty_dims: bool) -> Iterator[tuple[str, str]]:

@@ -1,28 +1,19 @@
-"""Puts together what a target never tried, as a record, as text and as JSON."""
+"""Describes what a target never tried: as a record, as text and as JSON, which is read again for reports and pages."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fuzz.backends.base import portable_path
-from fuzz.coverage_report.blockers import Blocker, explain, merge
-from fuzz.coverage_report.collect import Collected
-from fuzz.coverage_report.definitions import Definition, definition
-from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
-from fuzz.coverage_report.parameters import find_configuration_blockers, find_parameter_blockers
-from fuzz.coverage_report.protocol import Function, Observations
-from fuzz.coverage_report.python_code import Measured, find_python_blockers, measure_files, measure_function
-from fuzz.search.engines.launch_options import launch_space
-from fuzz.target.spec import Target
+from fuzz.coverage_report.blockers import Blocker
 
 VERSION = 1
+BLOCKER_TYPES = dict(kind=str, file=str, line=int, what=str, needs=str, reason=str)
+"""The fields of a blocker in JSON, beside `elsewhere`."""
 
 
 class Ran(NamedTuple):
-    """How many of all lines or branches ran."""
+    """How many of all lines, branches or masks ran."""
 
     run: int
     all: int
@@ -40,6 +31,7 @@ class Ran(NamedTuple):
 class CoverageReport:
     """The coverage of one target: `lines` and `branches` of its functions and kernels, and what blocks the rest.
 
+    `masks` are those of loads and stores that ran; those of which only some lanes were on count as run.
     `unreached` counts the branches in lines that never ran, which no blocker names.
     """
 
@@ -49,6 +41,7 @@ class CoverageReport:
     crashed: int
     lines: Ran
     branches: Ran
+    masks: Ran
     blockers: tuple[Blocker, ...]
     unreached: int = 0
 
@@ -65,66 +58,40 @@ class CoverageReport:
         blockers = [{key: getattr(blocker, key) for key in keys} for blocker in self.blockers]
         return dict(
             version=VERSION, target=self.target, cases=self.cases, rejected=self.rejected,
-            lines=self.lines._asdict(), branches=self.branches._asdict(), blockers=blockers,
+            lines=self.lines._asdict(), branches=self.branches._asdict(), masks=self.masks._asdict(),
+            blockers=blockers,
         )  # fmt: skip
 
 
-def make_report(target: Target, collected: Collected) -> CoverageReport:
-    """The report on what a target's cases did."""
-    observed = collected.observations
-    functions = {each: node for each in observed.called | observed.referenced if (node := definition(each))}
-    kernels = {each: node for each in observed.kernels if (node := definition(each))}
-    functions = {each: node for each, node in functions.items() if each not in kernels}
-    files = measure_files(observed.arcs, (function.file for function in functions))
-    measured = {
-        function: measure_function(node, files.get(function.file, Measured())) for function, node in functions.items()
-    }
-    blockers = [*_find_blockers(target, observed, functions, kernels, measured, collected)]
-    ran = [_count_python(each) for each in measured.values()]
-    ran += [_count_kernel(function, node, blockers) for function, node in kernels.items()]
-    lines, branches = (sum((counts[index] for counts in ran), Ran(0, 0)) for index in (0, 1))
-    portable = (replace(blocker, file=portable_path(blocker.file)) for blocker in merge(blockers))
-    return CoverageReport(
-        target.name, len(collected.cases), observed.rejected, collected.crashed, lines, branches,
-        tuple(explain(portable, target.unreached)), sum(each.unreached_branches for each in measured.values()),
-    )  # fmt: skip
+def read_report(value: Any) -> CoverageReport:
+    """The report of a value that `as_json` made. ValueError where it has other fields or types."""
+    try:
+        lines, branches, masks = (
+            Ran(_typed(value[name], "run", int), _typed(value[name], "all", int))
+            for name in ("lines", "branches", "masks")
+        )
+        cases, rejected = _typed(value, "cases", int), _typed(value, "rejected", int)
+        blockers = read_blockers(value["blockers"])
+        return CoverageReport(_typed(value, "target", str), cases, rejected, 0, lines, branches, masks, blockers)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no report of fuzz coverage: {error}") from None
 
 
-def _find_blockers(
-    target: Target,
-    observed: Observations,
-    functions: Mapping[Function, Definition],
-    kernels: Mapping[Function, Definition],
-    measured: Mapping[Function, Measured],
-    collected: Collected,
-) -> Iterator[Blocker]:
-    for function, node in functions.items():
-        yield from find_python_blockers(function, node, measured[function])
-        if function in observed.wrapped:
-            yield from find_parameter_blockers(function, node, observed.values)
-    for kernel, node in kernels.items():
-        yield from find_constant_blockers(kernel, node, observed.constants.get(kernel, ()))
-    has_empty_dims = any(dim.clamp(dim.low) == 0 for dim in target.sizes)
-    yield from find_counted_blockers(observed.counted, observed.happened, has_empty_dims=has_empty_dims)
-    yield from find_configuration_blockers(target, launch_space(target.launcher).configs, collected.cases)
-
-
-def _count_python(measured: Measured) -> tuple[Ran, Ran]:
-    lines, branches = len(measured.lines), len(measured.branches)
-    return (
-        Ran(lines - len(measured.missing_lines), lines),
-        Ran(branches - len(measured.missing_branches), branches),
+def read_blockers(values: Any) -> tuple[Blocker, ...]:
+    """The blockers in a report's JSON. KeyError, TypeError or ValueError for other values."""
+    return tuple(
+        Blocker(
+            **{name: _typed(value, name, kind) for name, kind in BLOCKER_TYPES.items()},
+            elsewhere=tuple(map(int, value["elsewhere"])),
+        )
+        for value in values
     )
 
 
-def _count_kernel(kernel: Function, node: Definition, blockers: list[Blocker]) -> tuple[Ran, Ran]:
-    """Lines of a kernel count as run but for those behind a constant of compilation that had one value only."""
-    lines = {part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node}
-    inside = [each for each in blockers if each.file == kernel.file and each.line in lines]
-    behind = {line for each in inside if each.kind == "constexpr" for line in each.lines}
-    conditions = sum(isinstance(part, ast.If | ast.While | ast.For) for part in ast.walk(node))
-    never = sum(each.kind in ("constexpr", "branch", "loop") for each in inside)
-    return Ran(len(lines - behind), len(lines)), Ran(max(2 * conditions - never, 0), 2 * conditions)
+def _typed(value: Any, name: str, kind: type) -> Any:
+    if type(value[name]) is not kind:
+        raise TypeError(f"{name} is {value[name]!r:.60}")
+    return value[name]
 
 
 def format_line(report: CoverageReport) -> str:
@@ -146,7 +113,7 @@ def format_report(report: CoverageReport, most: int = 40) -> str:
         f"{report.target}: {report.cases} cases ({report.rejected} refused{died})",
         f"lines {lines.run} of {lines.all} ({lines.percent:.1f} %), "
         f"branches {branches.run} of {branches.all} ({branches.percent:.1f} %{unreached}), "
-        f"never tried: {len(report.blockers)}",
+        f"masks partly on {report.masks.run} of {report.masks.all}, never tried: {len(report.blockers)}",
     ]
     for blocker in report.blockers[:most]:
         behind = f", lines behind it: {blocker.behind}" if blocker.behind else ""

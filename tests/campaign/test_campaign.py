@@ -106,6 +106,35 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_reports_fix
     check_that_a_fix_is_reported(tmp_path)
 
 
+def test_what_was_never_tried_is_measured_at_the_end_of_a_slice_and_reported(tmp_path: Path) -> None:
+    write_config(tmp_path, "narrow", budget={"cases": 20}, coverage=5, slice="10m")
+    text = (
+        TARGETS
+        + """
+
+@target(**ONE)
+def narrow(x, scale=None):
+    if scale is not None:
+        x = x * scale
+    return dict(y=x * 2)
+"""
+    )
+    (tmp_path / "mine.py").write_text(text)
+    code, _, stderr = run_campaign(tmp_path)
+    assert code == 0, stderr
+    with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
+        (measured,) = store.coverages(1)
+        (job,) = store.jobs(1)
+    assert (measured.target, measured.number, measured.cases, job.slices) == ("mine.py:narrow", 1, 5, 1)
+    assert 0 < measured.lines_run < measured.lines_all and 0 < measured.branches_run < measured.branches_all
+    blockers = json.loads(measured.blockers)
+    assert "narrow: `scale is not None` is never true" in [blocker["what"] for blocker in blockers]
+    report = [FUZZ, "report", "1", "--store", "sqlite:///store.sqlite", "--no-plots"]
+    assert subprocess.run(report, cwd=tmp_path, capture_output=True, timeout=240).returncode == 0
+    shown = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<h2>Coverage</h2>" in shown and "narrow: `scale is not None` is never true" in shown
+
+
 def check_that_a_fix_is_reported(folder: Path) -> None:
     """A later campaign on the same corpus, after one of the two mistakes was repaired."""
     (folder / "mine.py").write_text(TARGETS.replace("x * 2 + 1", "x * 2"))

@@ -1,4 +1,4 @@
-"""How long the slices of a job are."""
+"""How long the slices of a job are, and which of them measure coverage."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fuzz.campaign.planner import MOST_DOUBLINGS, RequestPlanner, WorkerSlot
+from fuzz.campaign.config import MAX_COVERAGE_CASES
+from fuzz.campaign.planner import MOST_DOUBLINGS, RequestPlanner, WorkerSlot, coverage_cases
 from fuzz.campaign.protocol import Slice
 
 
@@ -22,7 +23,7 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
         journal=lambda index: Path("journal"), select_suspects=lambda index: ("suspect",) if urgent else (),
     )  # fmt: skip
     budget = SimpleNamespace(time=None, cases=None)
-    config = SimpleNamespace(slice=2.0, budget=budget, memory=1, workers=1)
+    config = SimpleNamespace(slice=2.0, budget=budget, memory=1, workers=1, coverage=0)
     planner, slot = RequestPlanner(cast(Any, config), cast(Any, state)), WorkerSlot(0)
 
     def seconds(*, unconfirmed: bool) -> float:
@@ -37,3 +38,9 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
     assert [seconds(unconfirmed=True) for _ in range(3)] == [2.0, 4.0, 8.0]
     assert [seconds(unconfirmed=False) for _ in range(2)] == [16.0, 2.0]
     assert max(seconds(unconfirmed=True) for _ in range(20)) == 2.0 * 2**MOST_DOUBLINGS
+
+
+def test_coverage_is_measured_after_twice_as_many_slices_each_time() -> None:
+    measured = {number: cases for number in range(1, 40) if (cases := coverage_cases(50, number))}
+    assert measured == {1: 50, 2: 100, 4: 200, 8: 400, 16: 800, 32: MAX_COVERAGE_CASES}
+    assert not any(coverage_cases(0, number) for number in range(1, 40))

@@ -54,7 +54,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_report_says_what_was_never_tried(target: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.exit_code(["coverage", str(target), "--cases", "25", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert set(report) == {"version", "target", "cases", "rejected", "lines", "branches", "blockers"}
+    assert set(report) == {"version", "target", "cases", "rejected", "lines", "branches", "masks", "blockers"}
     assert (report["target"], report["cases"]) == ("add", 25)
     found = {(blocker["kind"], blocker["what"]): blocker for blocker in report["blockers"]}
     assert ("branch", "add: `bias is not None` is never true") in found

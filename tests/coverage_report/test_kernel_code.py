@@ -6,10 +6,11 @@ import ast
 
 import pytest
 
+from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.collect import Collected
-from fuzz.coverage_report.kernel_code import find_constant_blockers, find_counted_blockers
+from fuzz.coverage_report.kernel_code import count_masks, find_constant_blockers, find_counted_blockers
 from fuzz.coverage_report.protocol import Constants, Function, Observations, Site
-from fuzz.coverage_report.report import make_report
+from fuzz.coverage_report.report import Ran
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
 
@@ -86,3 +87,12 @@ def test_an_argument_that_is_no_constant_was_not_none() -> None:
 
 def test_nothing_is_said_of_a_kernel_that_was_never_compiled() -> None:
     assert not find()
+
+
+def test_masks_count_as_run_where_some_lanes_only_were_on_once() -> None:
+    def sites(line: int, *outcomes: str) -> set[Site]:
+        return {Site("k.py", line, "kernel", "mask of load", outcome) for outcome in outcomes}
+
+    every = ("none", "some", "all")
+    counted = sites(1, *every) | sites(2, *every) | sites(3, *every) | {Site("k.py", 1, "kernel", "branch", "taken")}
+    assert count_masks(counted, sites(1, "some") | sites(2, "all")) == Ran(1, 2)

@@ -14,12 +14,13 @@ from types import ModuleType
 import pytest
 import torch
 
+from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.blockers import Blocker, explain, merge
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.observe import Observer
 from fuzz.coverage_report.protocol import Observations, TensorKind
 from fuzz.coverage_report.python_code import measure_files, measure_function
-from fuzz.coverage_report.report import CoverageReport, Ran, format_report, make_report
+from fuzz.coverage_report.report import CoverageReport, Ran, format_report
 from fuzz.model.outcome import Rejected, Returned
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
@@ -180,6 +181,7 @@ def test_blockers_that_are_merged_have_the_lines_of_each_once() -> None:
     first, other = (Blocker("line", "f.py", line, "w", "n", frozenset(range(line, 8))) for line in (2, 5))
     (merged,) = merge([other, first])
     assert merged == replace(first, elsewhere=(5,)) and merged.behind == 6
-    text = format_report(CoverageReport("t", 1, 0, 0, Ran(1, 9), Ran(1, 4), (merged,), unreached=2))
+    text = format_report(CoverageReport("t", 1, 0, 0, Ran(1, 9), Ran(1, 4), Ran(3, 5), (merged,), unreached=2))
     assert "f.py:2, also at 5, lines behind it: 6" in text
+    assert "masks partly on 3 of 5" in text
     assert "branches 1 of 4 (25.0 %; 2 of the others in lines that never ran)" in text

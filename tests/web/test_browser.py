@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,7 +20,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from services import missing, wait_until_answered
 
 from fuzz import corpus
-from fuzz.campaign.store import Store
+from fuzz.campaign.store import Coverage, Store
 from fuzz.model.entry import Entry
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -191,4 +192,46 @@ def test_a_report_is_drawn_without_a_network(browser: Browser, tmp_path: Path, r
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     page.locator("section.finding .copyable.line button").first.click()
     expect(page.locator("button:text('Copied')")).to_be_visible()
+    assert wrong == []
+
+
+HOSTILE = "</td><img src=x onerror=alert(1)>{{ 7 * 7 }}"
+
+
+def test_a_campaigns_coverage_is_shown_with_its_trend_and_stays_open(browser: Browser, tmp_path: Path) -> None:
+    blocker = {
+        "kind": "branch",
+        "file": "k.py",
+        "line": 7,
+        "elsewhere": [],
+        "what": HOSTILE,
+        "needs": "x",
+        "reason": "",
+    }
+    counts = {"lines_all": 20, "branches_run": 3, "branches_all": 6, "masks_run": 1, "masks_all": 2}
+    wrong: list[str] = []
+    with served(tmp_path) as address, Store(f"sqlite:///{tmp_path}/.fuzz/store.sqlite") as store:
+        campaign = store.create_campaign("nightly", "{}", str(tmp_path / "corpus"), 1e9, "elsewhere", 1)
+
+        def save(number: int, lines: int) -> None:
+            store.save_coverage(Coverage(
+                campaign.id, "softmax", "", "cpu", "auto", 0, number, 1e9 + 3600 * number, 1.0, 50, 0, lines,
+                blockers=json.dumps([blocker]), **counts,
+            ))  # fmt: skip
+            store.save_campaign(replace(campaign, cases=50 * number))
+
+        save(1, 12)
+        page = watched(browser, address, wrong)
+        page.goto(f"{address}/campaigns/{campaign.id}")
+        expect(page.locator("#coverage tbody tr")).to_have_count(1)
+        expect(page.locator("#coverage tbody")).to_contain_text("60.0 % of 20")
+        expect(page.locator("figure.plot")).to_have_count(0)
+        page.click("details#blockers-softmax summary")
+        expect(page.locator("details#blockers-softmax")).to_contain_text(HOSTILE)
+        save(2, 15)
+        expect(page.locator("figure.plot svg")).to_have_count(3, timeout=PATIENCE)
+        expect(page.locator("#coverage tbody")).to_contain_text("75.0 % of 20")
+        expect(page.locator("details#blockers-softmax td").first).to_be_visible()
+        page.set_viewport_size({"width": PHONE, "height": 844})
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
     assert wrong == []

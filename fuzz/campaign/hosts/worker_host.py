@@ -14,6 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -157,8 +158,25 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
         if bug.path:
             channel.send(protocol.Hit(*_hit_fields(bug)))
     rejection = fuzzer.last_rejection if result.statistics.all_rejected else ""
+    if request.coverage and not device.is_accelerator:
+        measure_coverage(request, target, name, channel)
     progress = watcher.progress_fields(result.statistics, result.seconds)
     channel.send(protocol.SliceDone(**progress, unconfirmed=result.unconfirmed, rejection=rejection))
+
+
+def measure_coverage(request: Slice, target: Target, backend: str, channel: HostChannel) -> None:
+    """Reports what cases of the job reach, those that were saved first; for as long as the slice took, at most."""
+    from fuzz.coverage_report.assemble import make_report
+    from fuzz.coverage_report.collect import collect
+
+    options = RunOptions(
+        request.target, backend=backend, seed=request.seed, seconds=request.seconds, cases=request.coverage,
+        memory=request.memory,
+    )  # fmt: skip
+    with suppress(UsageError):  # The next slice says what is wrong with the target or its entries.
+        collected = collect(target, options, backend, Path(request.corpus), time.monotonic())
+        if collected.cases:
+            channel.send(protocol.CoverageMeasured(make_report(target, collected).as_json()))
 
 
 def _read_suspects(request: Slice) -> dict[str, Case]:

@@ -4,11 +4,22 @@
 """
 
 from fuzz.campaign.store.rebuild import finding_of, rebuild
-from fuzz.campaign.store.records import Campaign, Finding, Heartbeat, Job, JobTotals, Occurrence, Statistic, Submission
+from fuzz.campaign.store.records import (
+    Campaign,
+    Coverage,
+    Finding,
+    Heartbeat,
+    Job,
+    JobTotals,
+    Occurrence,
+    Statistic,
+    Submission,
+)
 from fuzz.campaign.store.store import Store
 
 __all__ = [
     "Campaign",
+    "Coverage",
     "Finding",
     "Heartbeat",
     "Job",

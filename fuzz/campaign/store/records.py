@@ -141,6 +141,34 @@ class Statistic:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """What the cases of one job had reached at a moment, out of all lines, branches and masks of its code.
+
+    `number` counts the job's slices, `blockers` is what was never tried, as ``fuzz coverage --json`` lists it.
+    """
+
+    campaign: int
+    target: str
+    planted: str
+    backend: str
+    engine: str
+    seed: int
+    number: int
+    wall: float
+    elapsed: float
+    cases: int
+    rejected: int
+    lines_run: int
+    lines_all: int
+    branches_run: int
+    branches_all: int
+    masks_run: int
+    masks_all: int
+    blockers: str
+    id: int = 0
+
+
+@dataclass(frozen=True)
 class Finding:
     """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
 

@@ -20,6 +20,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from fuzz.campaign.store.records import (
     JOB_KEY,
     Campaign,
+    Coverage,
     Finding,
     Heartbeat,
     Job,
@@ -32,6 +33,7 @@ from fuzz.campaign.store.records import (
 from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
 from fuzz.campaign.store.tables import (
     CAMPAIGNS,
+    COVERAGES,
     FINDINGS,
     FORMER_IDS,
     HEARTBEATS,
@@ -45,7 +47,7 @@ from fuzz.errors import RefusedWrite, StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
-R = TypeVar("R", Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Submission)
+R = TypeVar("R", Campaign, Coverage, Finding, Heartbeat, Job, Occurrence, Statistic, Submission)
 
 
 class Store:
@@ -100,6 +102,10 @@ class Store:
     def save_statistic(self, statistic: Statistic) -> None:
         """Writes one statistic; its number is its job's own."""
         self._save(statistic, (*JOB_KEY, "number"))
+
+    def save_coverage(self, coverage: Coverage) -> None:
+        """Writes what a job's cases had reached after one of its slices."""
+        self._save(coverage, (*JOB_KEY, "number"))
 
     def save_finding(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
@@ -189,6 +195,10 @@ class Store:
         """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
         where = STATISTICS.c.id > after, *_equal(STATISTICS, campaign=campaign)
         return self._read(Statistic, *where, order=[STATISTICS.c.id], limit=limit)
+
+    def coverages(self, campaign: int, limit: int = 10_000) -> list[Coverage]:
+        """What the jobs of a campaign had reached, in the order of writing."""
+        return self._read(Coverage, COVERAGES.c.campaign == campaign, order=[COVERAGES.c.id], limit=limit)
 
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from fuzz.campaign.store.records import (
     JOB_KEY,
     Campaign,
+    Coverage,
     Finding,
     FormerId,
     Heartbeat,
@@ -83,6 +84,7 @@ CAMPAIGNS = _table("campaigns", Campaign, sa.Index("ix_campaigns_name", "name"),
 JOBS = _table("lanes", Job, _campaign(), key=JOB_KEY)
 HEARTBEATS = _table("heartbeats", Heartbeat, _campaign(), key=("campaign", "worker"))
 STATISTICS = _table("statistics", Statistic, _campaign(), sa.UniqueConstraint(*JOB_KEY, "number"), key=("id",))
+COVERAGES = _table("coverages", Coverage, _campaign(), sa.UniqueConstraint(*JOB_KEY, "number"), key=("id",))
 FINDINGS = _table(
     "findings",
     Finding,
@@ -115,5 +117,5 @@ SUBMISSIONS = _table(
 )
 TABLES: dict[type, sa.Table] = {
     Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,
-    Occurrence: OCCURRENCES, Submission: SUBMISSIONS,
+    Occurrence: OCCURRENCES, Submission: SUBMISSIONS, Coverage: COVERAGES,
 }  # fmt: skip

@@ -1,20 +1,37 @@
-"""Reads from the store what a report shows of a campaign, without a service that runs."""
+"""Reads from the store what a report or page shows of a campaign, without a service that runs."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from fuzz.campaign.store import Job, Store
+from fuzz.campaign.store import Coverage, Job, Store
+from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.web import formatting
+from fuzz.web.pages.coverage_view import CoverageView
 from fuzz.web.pages.render import Table
+from fuzz.web.plots.trend_plots import plot_coverage_trends
 
 COLUMNS = ("target", "backend", "engine", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
 NUMERIC = frozenset(range(3, len(COLUMNS)))
 
 
-def read_campaign(name: str, url: str) -> tuple[str, tuple[Path, ...], dict[str, str], tuple[Table, ...]]:
-    """(title, entries, facts, tables) of the campaign of a number, or the newest of a name. UsageError where none."""
+@dataclass(frozen=True)
+class CampaignReport:
+    """What a report shows of a campaign; `paths` are the entries of its findings."""
+
+    title: str
+    paths: tuple[Path, ...]
+    facts: Mapping[str, str]
+    tables: tuple[Table, ...]
+    coverage: CoverageView | None
+
+
+def read_campaign(name: str, url: str) -> CampaignReport:
+    """The campaign of a number, or the newest of a name. UsageError where there is none."""
     with Store(url) as store:
         campaign = store.campaign(int(name)) if name.isdecimal() and len(name) < 10 else None
         campaign = campaign or next(iter(store.campaigns(name=name)), None)
@@ -22,6 +39,7 @@ def read_campaign(name: str, url: str) -> tuple[str, tuple[Path, ...], dict[str,
             raise UsageError(f"{name} is neither a file, a folder nor a campaign in {store.name}")
         paths = [Path(finding.corpus) / finding.path for finding in store.findings(campaign=campaign.id, limit=10_000)]
         rows = tuple(map(format_row, store.jobs(campaign.id)))
+        coverage = view_coverages(store.coverages(campaign.id))
     facts = {
         "state": campaign.state,
         "cases": formatting.count(campaign.cases),
@@ -31,7 +49,7 @@ def read_campaign(name: str, url: str) -> tuple[str, tuple[Path, ...], dict[str,
     }
     existing = tuple(path for path in paths if path.is_file())
     title = f"Campaign {campaign.name} #{campaign.id}"
-    return title, existing, facts, (Table("Targets", COLUMNS, rows, NUMERIC),)
+    return CampaignReport(title, existing, facts, (Table("Targets", COLUMNS, rows, NUMERIC),), coverage)
 
 
 def format_row(job: Job) -> tuple[str, ...]:
@@ -39,3 +57,23 @@ def format_row(job: Job) -> tuple[str, ...]:
     counts = (str(job.new), str(job.known), str(job.fixed))
     rest = (formatting.ratio(job.worst), formatting.percent(job.share))
     return name, job.backend, job.engine, formatting.count(job.cases), formatting.rate(job.rate), *counts, *rest
+
+
+def view_coverages(coverages: Sequence[Coverage]) -> CoverageView | None:
+    """The last coverage of each target of a campaign, with trends; None where none was measured."""
+    latest = {coverage.target: coverage for coverage in coverages}
+    if not latest:
+        return None
+    return CoverageView(tuple(map(describe, latest.values())), tuple(plot_coverage_trends(coverages)))
+
+
+def describe(coverage: Coverage) -> CoverageReport:
+    """The report that a record of the store holds; without blockers where these are damaged."""
+    try:
+        blockers = read_blockers(json.loads(coverage.blockers))
+    except (ValueError, TypeError, KeyError):
+        blockers = ()
+    return CoverageReport(
+        coverage.target, coverage.cases, coverage.rejected, 0, Ran(coverage.lines_run, coverage.lines_all),
+        Ran(coverage.branches_run, coverage.branches_all), Ran(coverage.masks_run, coverage.masks_all), blockers,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
+from fuzz.web.pages.coverage_view import CoverageView
 from fuzz.web.pages.views import EntryView
 
 FOLDER = Path(__file__).parent
@@ -49,13 +50,17 @@ def read_static(name: str) -> str:
 
 
 def render_report(
-    title: str, views: Sequence[EntryView], facts: Mapping[str, str], tables: Sequence[Table] = ()
+    title: str,
+    views: Sequence[EntryView],
+    facts: Mapping[str, str],
+    tables: Sequence[Table] = (),
+    coverage: CoverageView | None = None,
 ) -> str:
     """The whole report. Its policy allows its own style and script and nothing else, from nowhere."""
     style, script = read_static("fuzz.css"), read_static("copy.js")
     return render(
-        "report.html", title=title, views=views, facts=facts, tables=tables, style=style, script=script,
-        style_hash=csp_hash(style), script_hash=csp_hash(script),
+        "report.html", title=title, views=views, facts=facts, tables=tables, coverage=coverage,
+        style=style, script=script, style_hash=csp_hash(style), script_hash=csp_hash(script),
     )  # fmt: skip
 
 

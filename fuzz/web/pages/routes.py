@@ -19,6 +19,7 @@ from fuzz.web import api, formatting
 from fuzz.web.api import TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.models import Filters, FindingKey, Text
+from fuzz.web.pages.campaign_report import view_coverages
 from fuzz.web.pages.render import STATIC, render
 from fuzz.web.pages.views import EntryView
 from fuzz.web.plots.trend_plots import plot_trends
@@ -62,6 +63,7 @@ def campaign(request: Request, service: TheService, campaign: TheCampaign) -> HT
         request, "campaign.html", campaign=service.summary(campaign), config=campaign.config,
         jobs=api.list_jobs(service, campaign), workers=store.heartbeats(campaign.id),
         plots=plot_trends(store.statistics(campaign.id)), findings=store.findings(campaign=campaign.id, limit=100),
+        coverage=view_coverages(store.coverages(campaign.id)),
     )  # fmt: skip
 
 

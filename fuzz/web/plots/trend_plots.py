@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from fuzz.campaign.store import Statistic
+from fuzz.campaign.store import Coverage, Statistic
 from fuzz.campaign.store.records import JOB_KEY
 from fuzz.report.plots.plot_data import Line, Plot, Point
 from fuzz.report.plots.scales import Linear
@@ -20,7 +20,20 @@ def plot_trends(statistics: Sequence[Statistic]) -> list[Plot]:
     return [plot_trend(points, name) for points, name in series if len({x for x, _ in points}) > 1]
 
 
-def sum_over_jobs(statistics: Iterable[Statistic], name: str) -> list[Point]:
+def plot_coverage_trends(coverages: Sequence[Coverage]) -> list[Plot]:
+    """Lines and branches that ran and masks that were partly on, in percent of all, against time."""
+    found = []
+    for name in ("lines", "branches", "masks"):
+        run, every = (sum_over_jobs(coverages, f"{name}_{part}") for part in ("run", "all"))
+        points = [
+            (wall, 100 * some / most if most else 100.0) for (wall, some), (_, most) in zip(run, every, strict=True)
+        ]
+        if len({x for x, _ in points}) > 1:
+            found.append(plot_trend(points, f"{name}, %"))
+    return found
+
+
+def sum_over_jobs(statistics: Iterable[Statistic | Coverage], name: str) -> list[Point]:
     """(wall time, sum over all jobs of their latest value) after each statistic; a clock set back stands still."""
     latest: dict[tuple[str | int, ...], float] = {}
     points: list[Point] = []

@@ -20,6 +20,7 @@ from services import Postgres
 from fuzz import corpus
 from fuzz.campaign.store import (
     Campaign,
+    Coverage,
     Finding,
     Heartbeat,
     Job,
@@ -76,6 +77,17 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     assert store.finding(FINDING.id) == replace(FINDING, hits=1)
     assert store.occurrences(FINDING.id) == [occurrence(FINDING.id, "1", campaign.id)]
     assert store.campaign(99) is store.finding("nothing") is None
+
+
+def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store, campaign: Campaign) -> None:
+    first = Coverage(
+        campaign.id, "t", "", "cpu", "auto", 0, 1, 1e9, 2.5, 50, 1, *(8, 9), *(3, 6), *(1, 2), blockers='[{"line": 3}]'
+    )
+    for measured in (first, first, replace(first, number=2, lines_run=9)):
+        store.save_coverage(measured)
+    found = store.coverages(campaign.id)
+    assert [replace(each, id=0) for each in found] == [first, replace(first, number=2, lines_run=9)]
+    assert store.coverages(campaign.id + 1) == []
 
 
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -109,6 +110,42 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
     assert "49" not in re.sub(r"sha256-\S+", "", made).replace("#", "") or "{{ 7 * 7 }}" in made
+
+
+def coverage_of(text: str) -> dict[str, object]:
+    """What `fuzz coverage --json` prints of a target with this text wherever one stands."""
+    blocker = {"kind": text, "file": text, "line": 7, "elsewhere": [9], "what": text, "needs": text, "reason": ""}
+    ran = {"run": 3, "all": 4}
+    return {
+        "version": 1, "target": text, "cases": 40, "rejected": 0, "lines": ran, "branches": ran, "masks": ran,
+        "blockers": [blocker, {**blocker, "reason": text}],
+    }  # fmt: skip
+
+
+def test_what_was_never_tried_is_a_section_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    file, out = tmp_path / "coverage.json", tmp_path / "report.html"
+    file.write_text(json.dumps({"version": 1, "targets": [coverage_of(HOSTILE), coverage_of("softmax")]}))
+    assert cli.exit_code(["report", str(tmp_path / "corpus"), "--coverage", str(file), "--out", str(out)]) == 0
+    made = out.read_text(encoding="utf-8")
+    found = read(made)
+    assert found.tags.count("details") == 2 and "<h2>Coverage</h2>" in made and "softmax:7" in made
+    assert "75.0 %" in made and "left out:" in made and "also 9" in made
+    assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
+
+
+WITH_TEXT = json.dumps({**coverage_of("t"), "lines": {"run": "1", "all": 2}})
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"targets": [3]}', '{"targets": 3}', WITH_TEXT])
+def test_a_file_that_holds_no_coverage_is_one_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "corpus").mkdir()
+    file = tmp_path / "coverage.json"
+    file.write_text(text)
+    assert cli.exit_code(["report", str(tmp_path / "corpus"), "--coverage", str(file)]) == 2
+    assert "fuzz coverage --json" in (told := capsys.readouterr().err) and told.count("\n") == 1
 
 
 def test_a_folder_without_entries_is_an_empty_report(tmp_path: Path) -> None:

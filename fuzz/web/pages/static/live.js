@@ -57,6 +57,10 @@ async function refresh() {
     const before = keys();
     const parts = fresh.querySelectorAll("[data-live]");
     document.querySelectorAll("[data-live]").forEach((part, place) => {
+      // What a person has opened stays open.
+      parts[place]?.querySelectorAll("details[id]").forEach((one) => {
+        one.open = document.getElementById(one.id)?.open ?? false;
+      });
       if (parts[place] && part.innerHTML !== parts[place].innerHTML) part.replaceChildren(...parts[place].childNodes);
     });
     document.querySelectorAll("[data-key]").forEach((row) => {
