@@ -2,6 +2,6 @@
 
 from setuptools import find_packages, setup
 
-LIBRARIES = ["fuzz.targets.fla", "fuzz.targets.liger"]
-FOLDERS = {"fuzz.targets": "targets", "fuzz.targets.fla": "targets/fla", "fuzz.targets.liger": "targets/liger"}
+LIBRARIES = {f"fuzz.targets.{name}": f"targets/{name}" for name in ("conch", "fla", "liger")}
+FOLDERS = {"fuzz.targets": "targets", **LIBRARIES}
 setup(packages=[*find_packages(include=["fuzz", "fuzz.*"]), "fuzz.targets", *LIBRARIES], package_dir=FOLDERS)

@@ -19,7 +19,7 @@ from fuzz.target.loader import BUILT_IN
 Listing = dict[str, Any]
 LARGEST = 1 << 22
 """Bytes of an index."""
-DISTRIBUTIONS = ("torch", "triton", "numpy", "liger-kernel", "fla-core", "einops")
+DISTRIBUTIONS = ("torch", "triton", "numpy", "conch-triton-kernels", "liger-kernel", "fla-core", "einops")
 """Packages that targets import, or that decide which backends there are."""
 VARIABLES = ("PATH", "CC", "CUDA_VISIBLE_DEVICES", "PYTHONPATH", "VIRTUAL_ENV")
 

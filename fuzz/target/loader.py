@@ -22,7 +22,7 @@ INSTALLED, CHECKOUT = Path(__file__).parents[1] / "targets", Path(__file__).pare
 BUILT_IN = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 LARGEST = 1 << 22
 """Bytes of a file in which a declaration is looked for."""
-LIBRARIES = ("fla", "liger")
+LIBRARIES = ("conch", "fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
 
 

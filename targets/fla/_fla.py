@@ -33,7 +33,7 @@ ELSEWHERE = {
 
 def flash(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    return target(**{"dtypes": ("float32", "bfloat16"), "layout": "envelope", **declaration})
+    return target(**{"layout": "envelope", **declaration})
 
 
 def found(place: str) -> Any:
@@ -54,7 +54,7 @@ def uncompiled(place: str) -> None:
     setattr(module, function.__name__, getattr(function, "_torchdynamo_orig_callable", function))
 
 
-def one_dtype(*tensors: torch.Tensor) -> None:
-    """TypeError where the tensors are not of one dtype."""
-    if len({tensor.dtype for tensor in tensors}) > 1:
+def one_dtype(*tensors: torch.Tensor | None) -> None:
+    """TypeError where the tensors, of which some may be None, are not of one dtype."""
+    if len({tensor.dtype for tensor in tensors if tensor is not None}) > 1:
         raise TypeError("the tensors need one dtype")

@@ -2,6 +2,7 @@
 
 import torch
 from _fla import flash, found, one_dtype
+from _rows import Unit
 from torch.nn import functional
 
 from fuzz import indices, option, size, tensor
@@ -45,21 +46,6 @@ class Gate(torch.autograd.Function):
         if ctx.swish:
             return dz * (g * sigmoid), dz * y * (sigmoid + g * sigmoid * (1 - sigmoid)), None
         return dz * sigmoid, dz * y * sigmoid * (1 - sigmoid), None
-
-
-class Unit(torch.autograd.Function):
-    """Rows over their length, with the textbook gradient."""
-
-    @staticmethod
-    def forward(ctx, x):
-        scale = 1 / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
-        ctx.save_for_backward(x * scale, scale)
-        return x * scale
-
-    @staticmethod
-    def backward(ctx, dy):
-        y, scale = ctx.saved_tensors
-        return dy * scale - (dy * y).sum(-1, keepdim=True) * y * scale
 
 
 def norm_reference(x, weight, bias, eps, rms):
@@ -225,3 +211,108 @@ def shift_reference(x):
 def fla_token_shift(x):
     """The token before minus each token."""
     return dict(y=found("modules.token_shift:token_shift")(x))
+
+
+GLU = dict(swiglu=lambda x: x * x.sigmoid(), sigmoidglu=torch.sigmoid)
+
+
+def unary_reference(x, kind):
+    if kind == "elu_p1":
+        return dict(y=torch.where(x >= 0, x + 1, x.clamp(max=0).exp()))
+    return dict(y=x.clamp(min=0).square())
+
+
+@flash(
+    x=tensor(M, D), kind=option("elu_p1", "sqrelu"), accumulate="inputs", reference=unary_reference,
+    differentiable=ROWS,
+)  # fmt: skip
+def fla_more_activations(x, kind):
+    """ELU plus 1, and the square of what is positive."""
+    return dict(y=found(f"modules.activations:{kind}")(x))
+
+
+@flash(
+    x=tensor(M, D), temperature=option(2.0, 16.0, 0.5), accumulate="inputs", differentiable=ROWS,
+    reference=lambda x, temperature: dict(y=functional.logsigmoid(x) / temperature),
+)  # fmt: skip
+def fla_logsigmoid_tempered(x, temperature):
+    """The logarithm of sigmoid over a temperature."""
+    return dict(y=found("modules.activations:logsigmoid")(x, temperature))
+
+
+def glu_linear_reference(x, y, weight, bias, kind):
+    z = (GLU[kind](x) * y) @ weight.T
+    return dict(z=z if bias is None else z + bias)
+
+
+@flash(
+    x=tensor(M, WIDTH), y=tensor(M, WIDTH), weight=tensor(D, WIDTH), bias=tensor(D) | None,
+    kind=option("swiglu", "sigmoidglu"), accumulate="inputs", reference=glu_linear_reference,
+    differentiable=dict(z=tensor(M, D)),
+)  # fmt: skip
+def fla_glu_linear(x, y, weight, bias, kind):
+    """A gate and a linear layer, whose backward computes the gate again."""
+    one_dtype(x, y, weight, bias)
+    return dict(z=found(f"modules.activations:{kind}_linear")(x, y, weight, bias))
+
+
+def residual_norm_reference(x, weight, bias, residual, eps, kind, prenorm):
+    total = x if residual is None else x + residual
+    y = Standard.apply(total, eps, kind != "rms")
+    y = y if weight is None else y * weight
+    y = y if bias is None else y + bias
+    return dict(y=y, total=total) if prenorm else dict(y=y)
+
+
+@flash(
+    x=tensor(M, D), weight=tensor(D) | None, bias=tensor(D) | None, residual=tensor(M, D) | None,
+    eps=option(1e-5, 1e-1), kind=option("layer", "rms"), prenorm=option(False, True),
+    reference=residual_norm_reference, differentiable=dict(y=tensor(M, D), total=tensor(M, D)),
+)  # fmt: skip
+def fla_residual_norm(x, weight, bias, residual, eps, kind, prenorm):
+    """A norm of a sum, with the sum."""
+    one_dtype(x, weight, bias, residual)
+    function = found(f"modules.norm.layernorm:{kind}_norm")
+    value = function(x, weight, bias, residual=residual, eps=eps, prenorm=prenorm)
+    return dict(zip(("y", "total"), value, strict=True)) if prenorm else dict(y=value)
+
+
+GROUPS, EACH = size("GROUPS", 1, 4), size("EACH", 1, 200)
+
+
+def grouped_reference(x, weight, bias, eps, rms, groups):
+    y = Standard.apply(x.unflatten(-1, (groups, -1)), eps, not rms).flatten(-2)
+    y = y if weight is None else y * weight
+    return dict(y=y if bias is None else y + bias)
+
+
+@flash(
+    x=tensor(M, GROUPS * EACH), weight=tensor(GROUPS * EACH) | None, bias=tensor(GROUPS * EACH) | None,
+    eps=option(1e-5, 1e-1), rms=option(False, True), groups=GROUPS, dims=(EACH,), reference=grouped_reference,
+    differentiable=dict(y=tensor(M, GROUPS * EACH)),
+)  # fmt: skip
+def fla_group_norm(x, weight, bias, eps, rms, groups):
+    """Norms of groups of a row."""
+    one_dtype(x, weight, bias)
+    function = found("modules.norm.layernorm:group_norm")
+    return dict(y=function(x, weight, bias, eps=eps, is_rms_norm=rms, num_groups=groups))
+
+
+def gated_group_reference(x, weight, bias, z, eps, rms, before):
+    gate = None if z is None else z * z.sigmoid()
+    x = x * gate if gate is not None and not before else x
+    y = Standard.apply(x, eps, not rms) * weight
+    y = y if bias is None else y + bias
+    return dict(y=y * gate if gate is not None and before else y)
+
+
+@flash(
+    x=tensor(M, D), weight=tensor(D), bias=tensor(D) | None, z=tensor(M, D) | None, eps=option(1e-5, 1e-1),
+    rms=option(False, True), before=option(True, False), accumulate="inputs", reference=gated_group_reference,
+    differentiable=ROWS,
+)  # fmt: skip
+def fla_mamba_norm(x, weight, bias, z, eps, rms, before):
+    """A norm with a gate before or after it."""
+    one_dtype(x, weight, bias, z)
+    function = found("modules.norm.layernorm_gated:layernorm_fn")
+    return dict(y=function(x, weight, bias, z=z, eps=eps, norm_before_gate=before, is_rms_norm=rms))

@@ -5,6 +5,7 @@ An older release lacks a function, or an argument of it: what asks for either is
 
 import importlib
 import inspect
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -13,24 +14,32 @@ import torch
 
 from fuzz import target
 
+# Of each operation the library names the implementations for other devices that it cannot import.
+logging.getLogger("liger_kernel").setLevel(logging.ERROR)
 # By default cuDNN truncates the operands of float32 convolutions to tf32, which is not what is tested here.
 torch.backends.cudnn.allow_tf32 = False
 
-HALF = ("float32", "bfloat16")
+UNREACHED = {
+    "* 'xpu'*": "there is no such device here",
+    "* 'npu'*": "there is no such device here",
+    "*is_npu_available()*": "there is no such device here",
+    "*DTensor*": "tensors spread over devices are not drawn",
+}
+"""Why parts of the library cannot be reached, beside what a target says of its own."""
 OFF = (None, False, 0, 1.0, -100)
 """What an argument is that leaves the arithmetic as it was before there was such an argument."""
 
 
 def liger(**declaration: Any) -> Callable[..., Any]:
     """Declares a target of the library: it promises no bits for other layouts, which it copies or walks otherwise."""
-    return target(**{"dtypes": HALF, "layout": "envelope", **declaration})
+    return target(**{"layout": "envelope", "unreached": UNREACHED, **declaration})
 
 
-def found(place: str) -> Any:
-    """The object that ``module:name`` is in liger_kernel.ops. NotImplementedError where this release lacks it."""
+def found(place: str, package: str = "ops") -> Any:
+    """The object that ``module:name`` is in a package of liger_kernel. NotImplementedError where this release lacks it."""
     module, _, name = place.partition(":")
     try:
-        return getattr(importlib.import_module(f"liger_kernel.ops.{module}"), name)
+        return getattr(importlib.import_module(f"liger_kernel.{package}.{module}"), name)
     except (ModuleNotFoundError, AttributeError):
         raise NotImplementedError(f"this release of liger-kernel has no {place}") from None
 
@@ -50,7 +59,13 @@ def applied(place: str, **given: Any) -> Any:
     return function.apply(*values[: last + 1])
 
 
-def one_dtype(*tensors: torch.Tensor) -> None:
-    """TypeError where the tensors are not of one dtype."""
-    if len({tensor.dtype for tensor in tensors}) > 1:
+def layer(place: str, parameters: dict[str, Any], *inputs: Any, **settings: Any) -> Any:
+    """What a module of liger_kernel.transformers gives for the inputs, with these parameters in place of its own."""
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return torch.func.functional_call(found(place, "transformers")(**settings), given, inputs)
+
+
+def one_dtype(*tensors: torch.Tensor | None) -> None:
+    """TypeError where the tensors, of which some may be None, are not of one dtype."""
+    if len({tensor.dtype for tensor in tensors if tensor is not None}) > 1:
         raise TypeError("the tensors need one dtype")

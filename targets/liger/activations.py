@@ -1,12 +1,15 @@
 """Activations and softmax of liger-kernel. Interesting: deep negatives, rows wider than a block, ties."""
 
+from types import SimpleNamespace
+
+import torch
 from _formulas import Softmax, silu, sparsemax
-from _liger import applied, liger, one_dtype
+from _liger import applied, found, layer, liger, one_dtype
 
-from fuzz import indices, option, size, tensor
+from fuzz import indices, option, size, sizes, tensor
 
-M, N = size("M", 1, 256), size("N", 1, 40000)
-ROWS = dict(y=tensor(M, N))
+M, S, N = size("M", 1, 256), sizes("S", 0, 1, high=3), size("N", 1, 40000)
+ROWS = dict(y=tensor(M, S, N))
 
 
 def swiglu_reference(a, b, gate, down):
@@ -14,8 +17,8 @@ def swiglu_reference(a, b, gate, down):
 
 
 @liger(
-    a=tensor(M, N),
-    b=tensor(M, N),
+    a=tensor(M, S, N),
+    b=tensor(M, S, N),
     gate=option(1.0, 0.5),
     down=option(1.0, 2.0),
     in_place=("a", "b"),
@@ -31,17 +34,17 @@ def liger_swiglu(a, b, gate, down):
 
 def gate_up_reference(y, inplace):
     half = y.shape[-1] // 2
-    return dict(z=silu(y[:, :half]) * y[:, half:])
+    return dict(z=silu(y[..., :half]) * y[..., half:])
 
 
 @liger(
-    y=tensor(M, 2 * N),
+    y=tensor(M, S, 2 * N),
     inplace=option(False, True),
     dims=(N,),
     in_place=("y",),
     accumulate="inputs",
     reference=gate_up_reference,
-    differentiable=dict(z=tensor(M, N)),
+    differentiable=dict(z=tensor(M, S, N)),
 )
 def liger_swiglu_fused_gate_up(y, inplace):
     """SiLU of a row's first half times its second; in place the gradient takes the input's memory."""
@@ -54,8 +57,8 @@ def geglu_reference(a, b):
 
 
 @liger(
-    a=tensor(M, N),
-    b=tensor(M, N),
+    a=tensor(M, S, N),
+    b=tensor(M, S, N),
     in_place=("a", "b"),
     accumulate="inputs",
     reference=geglu_reference,
@@ -71,33 +74,38 @@ def relu_squared_reference(x):
     return dict(y=x.clamp(min=0).square())
 
 
-@liger(x=tensor(M, N), reference=relu_squared_reference, differentiable=ROWS)
+@liger(x=tensor(M, S, N), reference=relu_squared_reference, differentiable=ROWS)
 def liger_relu_squared(x):
     """The square of what is positive."""
     return dict(y=applied("relu_squared:LigerReLUSquaredFunction", X=x))
 
 
-def dyt_reference(x, alpha, gamma, beta):
-    return dict(y=gamma * (alpha * x).tanh() + beta)
+def dyt_reference(x, alpha, gamma, beta, module):
+    y = gamma * (alpha * x).tanh()
+    return dict(y=y if beta is None else y + beta)
 
 
 @liger(
-    x=tensor(M, N),
+    x=tensor(M, S, N),
     alpha=tensor(1),
     gamma=tensor(N),
-    beta=tensor(N),
+    beta=tensor(N) | None,
+    module=option(False, True),
     accumulate="inputs",
     reference=dyt_reference,
     differentiable=ROWS,
 )
-def liger_dyt(x, alpha, gamma, beta):
+def liger_dyt(x, alpha, gamma, beta, module):
     """A scaled tanh in a norm's place."""
     one_dtype(x, alpha, gamma, beta)
+    if module:
+        parameters = dict(alpha=alpha, gamma=gamma, beta=beta)
+        return dict(y=layer("dyt:LigerDyT", parameters, x, hidden_size=x.shape[-1], beta=beta is not None))
     return dict(y=applied("dyt:LigerDyTFunction", x=x, alpha=alpha, gamma=gamma, beta=beta))
 
 
 @liger(
-    x=tensor(M, N),
+    x=tensor(M, S, N),
     batch=M,
     accumulate="inputs",
     reference=lambda x: dict(y=Softmax.apply(x)),
@@ -108,10 +116,13 @@ def liger_softmax(x):
     return dict(y=applied("softmax:LigerSoftmaxFunction", input_=x))
 
 
-@liger(x=tensor(M, N), accumulate="inputs", reference=lambda x: dict(y=sparsemax(x)), differentiable=ROWS)
-def liger_sparsemax(x):
+@liger(
+    x=tensor(M, S, N), dim=option(-1, 0, 1), accumulate="inputs", differentiable=ROWS,
+    reference=lambda x, dim: dict(y=sparsemax(x.transpose(dim, -1)).transpose(dim, -1)),
+)  # fmt: skip
+def liger_sparsemax(x, dim):
     """The nearest point of the simplex."""
-    return dict(y=applied("sparsemax:LigerSparsemaxFunction", x=x, dim=-1))
+    return dict(y=applied("sparsemax:LigerSparsemaxFunction", x=x, dim=dim))
 
 
 V, D = size("V", 1, 512), size("D", 1, 512)
@@ -128,3 +139,52 @@ V, D = size("V", 1, 512), size("D", 1, 512)
 def liger_embedding(table, places):
     """Rows of a table."""
     return dict(y=applied("experimental.embedding:LigerEmbeddingFunction", embeddings=table, indices=places))
+
+
+R, LENGTH, WIDTH, INNER = sizes("R", 0, 1, high=3), size("LENGTH", 1, 70), size("WIDTH", 1, 70), size("INNER", 1, 150)
+GATED = dict(
+    LigerSwiGLUMLP="swiglu:silu", LigerGEGLUMLP="geglu:gelu_pytorch_tanh", LigerFalconH1SwiGLUMLP="swiglu:silu"
+)  # fmt: skip
+TILED = dict(LigerTiledSwiGLUMLP="tiled_mlp:silu", LigerTiledGEGLUMLP="tiled_mlp:gelu_pytorch_tanh")
+"""Modules with the file that they stand in and their activation."""
+LAYERS = dict(
+    x=tensor(R, LENGTH, WIDTH), gate=tensor(INNER, WIDTH), up=tensor(INNER, WIDTH), down=tensor(WIDTH, INNER),
+    accumulate="inputs", timeout=120.0, differentiable=dict(y=tensor(R, LENGTH, WIDTH)),
+)  # fmt: skip
+
+
+def gated_mlp_reference(x, gate, up, down, kind):
+    a, b = x @ gate.T, x @ up.T
+    if "GEGLU" in kind:
+        return dict(y=geglu_reference(a, b)["y"] @ down.T)
+    first, last = (0.5, 2.0) if "Falcon" in kind else (1.0, 1.0)
+    return dict(y=(silu(a * first) * b) @ down.T * last)
+
+
+def configured(x, gate, activation):
+    sizes = dict(hidden_size=x.shape[-1], intermediate_size=len(gate))
+    return SimpleNamespace(**sizes, hidden_act=activation, mlp_multipliers=(0.5, 2.0))
+
+
+@liger(kind=option(*GATED), reference=gated_mlp_reference, **LAYERS)
+def liger_gated_mlp(x, gate, up, down, kind):
+    """Gated layers as modules."""
+    one_dtype(x, gate, up, down)
+    file, _, activation = GATED[kind].partition(":")
+    parameters = {"gate_proj.weight": gate, "up_proj.weight": up, "down_proj.weight": down}
+    return dict(y=layer(f"{file}:{kind}", parameters, x, config=configured(x, gate, activation)))
+
+
+def tiled_mlp_reference(x, gate, up, down, kind, shards):
+    return gated_mlp_reference(x, gate.detach(), up.detach(), down.detach(), kind)
+
+
+@liger(kind=option(*TILED), shards=option(None, 1, 3), reference=tiled_mlp_reference, **LAYERS)
+def liger_tiled_mlp(x, gate, up, down, kind, shards):
+    """Gated layers that take a sequence in parts, and compute them again in the backward, which keeps weights' gradients."""
+    one_dtype(x, gate, up, down)
+    file, _, activation = TILED[kind].partition(":")
+    module = found(f"{file}:{kind}", "transformers")(configured(x, gate, activation), num_shards=shards)
+    for name, value in dict(gate_proj=gate, up_proj=up, down_proj=down).items():
+        getattr(module, name).weight = torch.nn.Parameter(value.detach(), requires_grad=False)
+    return dict(y=module(x))

@@ -2,9 +2,9 @@
 
 import torch
 from _formulas import Softmax, sparsemax
-from _liger import applied, liger, one_dtype
+from _liger import applied, layer, liger, one_dtype
 
-from fuzz import option, size, tensor
+from fuzz import by_option, option, size, tensor
 
 BLOCKS, T, D = size("BLOCKS", 1, 40), size("T", 1, 64), size("D", 1, 256)
 SUMS = "the gradients of the weights are sums by atomic additions"
@@ -39,48 +39,59 @@ MASKED = -1e9
 """What the library takes for a score that does not count."""
 
 
-def multi_token_reference(scores, weight, bias, reach, sparse):
+def multi_token_reference(scores, weight, bias, reach, stride, sparse, dilation, groups, module):
     future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     masked = torch.where(future, MASKED, scores)
     likely = sparsemax(masked) if sparse else Softmax.apply(masked)
-    padded = torch.nn.functional.pad(likely, (reach, reach, reach, reach))
-    length, total = scores.shape[-1], bias.reshape(-1, 1, 1)
+    edge = reach * dilation
+    padded = torch.nn.functional.pad(likely, (edge, edge, edge, edge))
+    length, total = scores.shape[-1], 0.0 if bias is None else bias.reshape(-1, 1, 1)
+    each, made = weight.shape[1], len(weight) // groups
     for down in range(2 * reach + 1):
         for along in range(2 * reach + 1):
-            part = padded[..., down : down + length, along : along + length]
-            total = total + (part.unsqueeze(1) * weight[:, :, down, along].unsqueeze(-1).unsqueeze(-1)).sum(2)
-    return dict(y=torch.where(future, 0.0, total))
+            part = padded[..., down * dilation :, along * dilation :][..., :length, :length][..., ::stride, ::stride]
+            parts = [
+                (part[:, g * each : (g + 1) * each].unsqueeze(1) * taken.unsqueeze(-1).unsqueeze(-1)).sum(2)
+                for g, taken in enumerate(weight[:, :, down, along].split(made))
+            ]
+            total = total + torch.cat(parts, 1)
+    return dict(y=torch.where(future[: total.shape[-2], : total.shape[-1]], 0.0, total))
+
+
+GROUPS, MADE = size("groups", 1, 2), size("MADE", 1, 3)
+MIXED, HALVED = tensor(B, GROUPS * MADE, L, L), tensor(B, GROUPS * MADE, (L + 1) // 2, (L + 1) // 2)
 
 
 @liger(
-    scores=tensor(B, C, L, L),
-    weight=tensor(C, C, 2 * R + 1, 2 * R + 1),
-    bias=tensor(C),
-    reach=R,
-    sparse=option(False, True),
-    timeout=120.0,
-    accumulate="inputs",
-    reference=multi_token_reference,
-    differentiable=dict(y=tensor(B, C, L, L)),
-)
-def liger_multi_token_attention(scores, weight, bias, reach, sparse):
+    scores=tensor(B, GROUPS * C, L, L), weight=tensor(GROUPS * MADE, C, 2 * R + 1, 2 * R + 1),
+    bias=tensor(GROUPS * MADE) | None, reach=R, stride=option(1, 2), sparse=option(False, True), dilation=option(1, 2),
+    groups=GROUPS, module=option(False, True), dims=(MADE,), timeout=120.0, accumulate="inputs",
+    reference=multi_token_reference, differentiable=dict(y=by_option("stride", {1: MIXED, 2: HALVED})),
+)  # fmt: skip
+def liger_multi_token_attention(scores, weight, bias, reach, stride, sparse, dilation, groups, module):
     """Probabilities of the past, mixed by a convolution over neighbouring queries, keys and heads."""
     one_dtype(scores, weight, bias)
     if sparse and scores.dtype != torch.float32:
         raise NotImplementedError("sparse probabilities of float32 alone")
+    options = dict(stride=stride, padding=reach * dilation, dilation=dilation, groups=groups, sparse=sparse)
+    if module:
+        parameters = dict(weight=weight, bias=bias)
+        shape = dict(in_channels=scores.shape[1], out_channels=len(weight), kernel_size=weight.shape[-1])
+        place = "multi_token_attention:LigerMultiTokenAttention"
+        return dict(y=layer(place, parameters, scores, bias=bias is not None, **shape, **options))
     place = "multi_token_attention:LigerMultiTokenAttentionFunction"
-    return dict(y=applied(place, scores=scores, weight=weight, bias=bias, padding=reach, sparse=sparse))
+    return dict(y=applied(place, scores=scores, weight=weight, bias=bias, **options))
 
 
 HEADS, WIDTH = size("HEADS", 1, 3), size("WIDTH", 1, 80)
 
 
-def neighborhood_reference(q, k, v, kernel, dilation):
+def neighborhood_reference(q, k, v, kernel, dilation, scale):
     length = q.shape[2]
     place = torch.arange(length, device=q.device)
     apart = place.unsqueeze(0) - place.unsqueeze(1)
     near = (apart.abs() <= kernel // 2 * dilation) & (apart % dilation == 0)
-    scores = torch.where(near, q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5, float("-inf"))
+    scores = torch.where(near, q @ k.transpose(-1, -2) * (scale or q.shape[-1] ** -0.5), float("-inf"))
     return dict(y=Softmax.apply(scores) @ v)
 
 
@@ -92,6 +103,7 @@ QUERIES = tensor(B, HEADS, L, WIDTH)
     k=QUERIES,
     v=QUERIES,
     kernel=option(7, 1, 3),
+    scale=option(None, 0.5),
     dilation=option(1, 2, 3),
     timeout=120.0,
     accumulate="inputs",
@@ -99,11 +111,11 @@ QUERIES = tensor(B, HEADS, L, WIDTH)
     reference=neighborhood_reference,
     differentiable=dict(y=QUERIES),
 )
-def liger_neighborhood_attention(q, k, v, kernel, dilation):
+def liger_neighborhood_attention(q, k, v, kernel, dilation, scale):
     """Attention to what is near, or to every second or third of it."""
     one_dtype(q, k, v)
     place = "fused_neighborhood_attention:LigerFusedNeighborhoodAttentionFunction"
-    return dict(y=applied(place, query=q, key=k, value=v, kernel_size=kernel, dilation=dilation))
+    return dict(y=applied(place, query=q, key=k, value=v, kernel_size=kernel, dilation=dilation, scale=scale))
 
 
 TOKENS, STREAMS = size("TOKENS", 1, 80), size("STREAMS", 1, 4)

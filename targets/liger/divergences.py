@@ -1,7 +1,7 @@
 """Distances of distributions of liger-kernel. Interesting: ties, zeros, more columns than a block, every reduction."""
 
 import torch
-from _liger import applied, liger, one_dtype
+from _liger import applied, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -9,6 +9,11 @@ N, V, H = size("N", 1, 256), size("V", 1, 40000), size("H", 1, 512)
 LEAST = 1e-10
 """Below it kl_div takes a probability as this one in its logarithm."""
 UNREDUCED = dict(loss=tensor(), losses=tensor(N, V))
+
+
+def counted(labels, rows):
+    """Which rows count: those whose label is not ignored."""
+    return torch.ones(rows, dtype=torch.bool) if labels is None else labels != -100
 
 
 def reduced(losses, reduction, count):
@@ -23,13 +28,13 @@ def named(value, reduction):
     return dict(losses=value) if reduction == "none" else dict(loss=value)
 
 
-def kl_div_reference(prediction, truth, reduction, log_target):
+def kl_div_reference(prediction, truth, reduction, log_target, eps, module):
     if log_target:
         logs = -truth.detach().abs()
         losses = logs.exp() * (logs - prediction)
     else:
         true = truth.detach().abs()
-        losses = true * (true.clamp(min=LEAST).log() - prediction)
+        losses = true * (true.clamp(min=eps).log() - prediction)
     return reduced(losses, reduction, len(prediction))
 
 
@@ -38,18 +43,23 @@ def kl_div_reference(prediction, truth, reduction, log_target):
     truth=tensor(N, V),
     reduction=option("batchmean", "mean", "sum", "none"),
     log_target=option(False, True),
+    eps=option(LEAST, 1e-3),
+    module=option(False, True),
     accumulate="inputs",
     reference=kl_div_reference,
     differentiable=UNREDUCED,
 )
-def liger_kl_div(prediction, truth, reduction, log_target):
+def liger_kl_div(prediction, truth, reduction, log_target, eps, module):
     """Kullback-Leibler divergence; the truth's magnitudes are probabilities, or minus their logarithms."""
     one_dtype(prediction, truth)
     truth = truth.detach().abs()
-    value = applied(
-        "kl_div:LigerKLDivLossFunction",
-        y_pred=prediction, y_true=-truth if log_target else truth, reduction=reduction, log_target=log_target,
-    )  # fmt: skip
+    truth = -truth if log_target else truth
+    settings = dict(reduction=reduction, log_target=log_target, eps=eps)
+    if module:
+        return named(layer("kl_div:LigerKLDIVLoss", {}, prediction, truth, **settings), reduction)
+    if eps == LEAST:
+        del settings["eps"]
+    value = applied("kl_div:LigerKLDivLossFunction", y_pred=prediction, y_true=truth, **settings)
     return named(value, reduction)
 
 
@@ -66,8 +76,8 @@ class Half(torch.autograd.Function):
         return 0.5 * grad * ctx.saved_tensors[0], None
 
 
-def tvd_reference(p, q, labels, labelled, reduction):
-    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+def tvd_reference(p, q, labels, reduction, module):
+    kept = counted(labels, len(p))
     losses = torch.where(kept.unsqueeze(-1), Half.apply(p, q.detach()), 0.0)
     if reduction == "mean":
         return dict(loss=losses.sum() / (kept.sum() * p.shape[-1]))
@@ -77,21 +87,23 @@ def tvd_reference(p, q, labels, labelled, reduction):
 @liger(
     p=tensor(N, V),
     q=tensor(N, V),
-    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
-    labelled=option(False, True),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)) | None,
     reduction=option("batchmean", "mean", "sum", "none"),
+    module=option(False, True),
     accumulate="inputs",
     reference=tvd_reference,
     differentiable=UNREDUCED,
 )
-def liger_tvd(p, q, labels, labelled, reduction):
+def liger_tvd(p, q, labels, reduction, module):
     """Total variation distance; rows whose label is ignored do not count."""
     one_dtype(p, q)
-    if labelled and not bool((labels != -100).any()):
+    if labels is not None and not bool((labels != -100).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
+    if module:
+        return named(layer("tvd:LigerTVDLoss", {}, p, q.detach(), labels, reduction=reduction), reduction)
     value = applied(
         "tvd:LigerTVDLossFunction",
-        p=p, q=q.detach(), shift_labels=labels if labelled else None, reduction=reduction, ignore_index=-100,
+        p=p, q=q.detach(), shift_labels=labels, reduction=reduction, ignore_index=-100,
     )  # fmt: skip
     return named(value, reduction)
 
@@ -108,42 +120,40 @@ def divergence(student, teacher, beta):
     return beta * p.exp() * (p - mixed) + (1 - beta) * q.exp() * (q - mixed)
 
 
-def kept_mean(losses, labels, labelled):
-    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+def kept_mean(losses, labels):
+    kept = counted(labels, len(losses))
     return dict(loss=torch.where(kept.unsqueeze(-1), losses, 0.0).sum() / kept.sum())
 
 
-def jsd_reference(student, teacher, labels, labelled, beta):
-    return kept_mean(divergence(-student.abs(), -teacher.detach().abs(), beta), labels, labelled)
+def jsd_reference(student, teacher, labels, beta, module):
+    return kept_mean(divergence(-student.abs(), -teacher.detach().abs(), beta), labels)
 
 
 @liger(
     student=tensor(N, V),
     teacher=tensor(N, V),
-    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
-    labelled=option(False, True),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)) | None,
     beta=option(0.5, 0.0, 1.0, 0.1),
+    module=option(False, True),
     accumulate="inputs",
     reference=jsd_reference,
     differentiable=dict(loss=tensor()),
 )
-def liger_jsd(student, teacher, labels, labelled, beta):
+def liger_jsd(student, teacher, labels, beta, module):
     """Generalised Jensen-Shannon divergence of log-probabilities, which are minus the magnitudes."""
     one_dtype(student, teacher)
-    if labelled and not bool((labels != -100).any()):
+    if labels is not None and not bool((labels != -100).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
-    return dict(
-        loss=applied(
-            "jsd:LigerJSDFunction",
-            _input=-student.abs(), target=-teacher.detach().abs(),
-            shift_labels=labels if labelled else None, beta=beta, ignore_index=-100,
-        )
-    )  # fmt: skip
+    student, teacher = -student.abs(), -teacher.detach().abs()
+    if module:
+        return dict(loss=layer("jsd:LigerJSD", {}, student, teacher, labels, beta=beta))
+    given = dict(shift_labels=labels, beta=beta, ignore_index=-100)
+    return dict(loss=applied("jsd:LigerJSDFunction", _input=student, target=teacher, **given))
 
 
-def linear_jsd_reference(x, weight, teacher, teacher_weight, labels, labelled, beta, temperature):
+def linear_jsd_reference(x, weight, teacher, teacher_weight, labels, beta, temperature, accumulator):
     logits, truth = x @ weight.T / temperature, teacher.detach() @ teacher_weight.detach().T / temperature
-    return kept_mean(divergence(logits.log_softmax(-1), truth.log_softmax(-1), beta), labels, labelled)
+    return kept_mean(divergence(logits.log_softmax(-1), truth.log_softmax(-1), beta), labels)
 
 
 @liger(
@@ -151,25 +161,26 @@ def linear_jsd_reference(x, weight, teacher, teacher_weight, labels, labelled, b
     weight=tensor(V, H),
     teacher=tensor(N, H),
     teacher_weight=tensor(V, H),
-    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
-    labelled=option(False, True),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)) | None,
     beta=option(0.5, 0.0, 1.0, 0.1),
     temperature=option(1.0, 2.0),
+    accumulator=option(None, "float32"),
     accumulate="inputs",
     reference=linear_jsd_reference,
     differentiable=dict(loss=tensor()),
 )
-def liger_fused_linear_jsd(x, weight, teacher, teacher_weight, labels, labelled, beta, temperature):
+def liger_fused_linear_jsd(x, weight, teacher, teacher_weight, labels, beta, temperature, accumulator):
     """Linear layers of a student and a teacher, and their Jensen-Shannon divergence."""
     one_dtype(x, weight, teacher, teacher_weight)
-    if labelled and not bool((labels != -100).any()):
+    if labels is not None and not bool((labels != -100).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
     return dict(
         loss=applied(
             "fused_linear_jsd:LigerFusedLinearJSDFunction",
             student_input=x, student_weight=weight, teacher_input=teacher.detach(),
-            teacher_weight=teacher_weight.detach(), shift_labels=labels if labelled else None, jsd_beta=beta,
+            teacher_weight=teacher_weight.detach(), shift_labels=labels, jsd_beta=beta,
             ignore_index=-100, temperature=temperature,
+            accum_dtype=accumulator and getattr(torch, accumulator),
         )
     )  # fmt: skip
 
@@ -198,12 +209,12 @@ def liger_fused_ce_tvd(student, teacher, labels):
     return dict(ce=ce, tvd=tvd)
 
 
-def linear_kl_reference(x, weight, truth, labels, labelled, reduction, temperature):
+def linear_kl_reference(x, weight, truth, labels, reduction, temperature, accumulator):
     logits = x @ weight.T / temperature
     shifted = logits - logits.amax(-1, keepdim=True).detach()
     true = truth.detach().abs()
     losses = true * (true.clamp(min=LEAST).log() - (shifted - shifted.exp().sum(-1, keepdim=True).log()))
-    kept = (labels != -100) if labelled else torch.ones_like(labels, dtype=torch.bool)
+    kept = counted(labels, len(x))
     total, count = torch.where(kept.unsqueeze(-1), losses, 0.0).sum(), kept.sum().clamp(min=1)
     return dict(
         loss=total if reduction == "sum" else total / (count * losses.shape[-1] if reduction == "mean" else count)
@@ -214,22 +225,23 @@ def linear_kl_reference(x, weight, truth, labels, labelled, reduction, temperatu
     x=tensor(N, H),
     weight=tensor(V, H),
     truth=tensor(N, V),
-    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
-    labelled=option(False, True),
+    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)) | None,
     reduction=option("batchmean", "mean", "sum"),
     temperature=option(1.0, 2.0),
+    accumulator=option(None, "float32"),
     timeout=120.0,
     accumulate="inputs",
     reference=linear_kl_reference,
     differentiable=dict(loss=tensor()),
 )
-def liger_fused_linear_kl_div(x, weight, truth, labels, labelled, reduction, temperature):
+def liger_fused_linear_kl_div(x, weight, truth, labels, reduction, temperature, accumulator):
     """A linear layer, and the Kullback-Leibler divergence from the magnitudes of the truth, which are probabilities."""
     one_dtype(x, weight, truth)
     return dict(
         loss=applied(
             "fused_linear_kl_div:LigerFusedLinearKLDivFunction",
             student_input=x, student_weight=weight, target=truth.detach().abs(),
-            shift_labels=labels if labelled else None, reduction=reduction, temperature=temperature,
+            shift_labels=labels, reduction=reduction, temperature=temperature,
+            accum_dtype=accumulator and getattr(torch, accumulator),
         )
     )  # fmt: skip

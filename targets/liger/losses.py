@@ -1,7 +1,7 @@
 """Losses of liger-kernel. Interesting: vocabularies beside a block, every reduction with cotangents of its own."""
 
 import torch
-from _liger import applied, liger, one_dtype
+from _liger import applied, layer, liger, one_dtype
 
 from fuzz import indices, option, size, tensor
 
@@ -11,7 +11,7 @@ REDUCTIONS = option("mean", "sum", "none")
 
 def moderate(weight):
     """Class weights from 1/4 to 4, by no arithmetic that rounds."""
-    return weight.detach().abs().clamp(0.25, 4.0)
+    return None if weight is None else weight.detach().abs().clamp(0.25, 4.0)
 
 
 def log_sums(logits):
@@ -22,13 +22,13 @@ def log_sums(logits):
     return shifted.exp().sum(-1).log(), shifted, top
 
 
-def row_losses(logits, labels, class_weight, weighted, reduction, label_smoothing, lse_square_scale, softcap):
-    """Cross entropy of each row, divided by the count or the weights where the reduction is a mean."""
-    kept = labels != -100
+def row_losses(logits, labels, class_weight, ignored, reduction, label_smoothing, lse_square_scale, softcap):
+    """Cross entropy of each row, divided by the count or the weights where the reduction is a mean, and its z-loss."""
+    kept = labels != ignored
     capped = softcap * torch.tanh(logits / softcap) if softcap else logits
     log_sum, shifted, _ = log_sums(capped)
     chosen = torch.where(kept, labels, 0).long()
-    weight = moderate(class_weight) if weighted else torch.ones_like(logits[0]).detach()
+    weight = torch.ones_like(logits[0]).detach() if class_weight is None else moderate(class_weight)
     surprise = log_sum.unsqueeze(-1) - shifted
     hit = surprise.gather(1, chosen.unsqueeze(1)).squeeze(1) * weight[chosen]
     losses = (1 - label_smoothing) * hit
@@ -36,74 +36,121 @@ def row_losses(logits, labels, class_weight, weighted, reduction, label_smoothin
         losses = losses + label_smoothing / logits.shape[-1] * (surprise * weight).sum(-1)
     if reduction == "mean":
         losses = losses / torch.where(kept, weight[chosen], 0.0).sum()
-    if lse_square_scale:
-        # By sums of its own: added to the gradients of the other sums, which cancel, its small gradient would be lost.
-        log_sum, _, top = log_sums(capped)
-        penalty = lse_square_scale * (log_sum + top).square()
-        losses = losses + (penalty / kept.sum() if reduction == "mean" else penalty)
-    return torch.where(kept, losses, 0.0)
+    # By sums of its own: added to the gradients of the other sums, which cancel, its small gradient would be lost.
+    log_sum, _, top = log_sums(capped)
+    penalty = lse_square_scale * (log_sum + top).square()
+    penalty = penalty / kept.sum() if reduction == "mean" else penalty
+    losses = losses + penalty if lse_square_scale else losses
+    return torch.where(kept, losses, 0.0), torch.where(kept, penalty, 0.0).detach()
 
 
-def cross_entropy_reference(logits, reduction, **options):
-    losses = row_losses(logits, reduction=reduction, **options)
-    return dict(losses=losses) if reduction == "none" else dict(loss=losses.sum())
+def named(losses, reduction, **extras):
+    """Losses and other values of rows by name: themselves, or the sums of those of floating point."""
+    if reduction == "none":
+        return dict(losses=losses, **{f"row_{name}": value for name, value in extras.items()})
+    return dict(loss=losses.sum(), **{name: value.sum() for name, value in extras.items()})
+
+
+def cross_entropy_reference(logits, labels, ignored, reduction, extras, **options):
+    losses, penalty = row_losses(logits, labels, ignored=ignored, reduction=reduction, **options)
+    if not extras:
+        return named(losses, reduction)
+    best = torch.where(labels != ignored, logits.detach().amax(-1), 0.0)
+    return named(losses, reduction, penalty=penalty) | dict(best=best)
 
 
 OPTIONS = dict(
-    labels=indices(N, below=V, sentinel=-100, dtypes=("int64",)),
-    class_weight=tensor(V, dtypes=("float32",)),
-    weighted=option(False, True),
-    reduction=REDUCTIONS,
-    label_smoothing=option(0.0, 0.1),
-    lse_square_scale=option(0.0, 1e-4, 0.1),
-    softcap=option(0.0, 30.0, 2.0),
-    accumulate="inputs",
-    rows=dict(losses=N),
-    timeout=120.0,
-    differentiable=dict(loss=tensor(), losses=tensor(N)),
-)
+    labels=indices(N, below=V, sentinel="ignored", dtypes=("int64",)), ignored=option(-100, 0, -1),
+    class_weight=tensor(V, dtypes=("float32",)) | None, reduction=REDUCTIONS, label_smoothing=option(0.0, 0.1),
+    lse_square_scale=option(0.0, 1e-4, 0.1), softcap=option(0.0, 30.0, 2.0), extras=option(False, True),
+    accumulate="inputs", rows=dict(losses=N), timeout=120.0, differentiable=dict(loss=tensor(), losses=tensor(N)),
+)  # fmt: skip
 
 
-def cross_entropy(place, labels, class_weight, weighted, reduction, softcap, **given):
-    """The first value of an autograd function of cross entropy, under the name of its reduction's output."""
-    if not bool((labels != -100).any()):
+def some_counted(labels, ignored):
+    """ValueError where the mean is of nothing."""
+    if not bool((labels != ignored).any()):
         raise ValueError("every label is ignored: the mean is of nothing")
-    weight = moderate(class_weight) if weighted else None
-    key = "ce_weight" if "linear" in place else "weight"
-    value = applied(place, target=labels, reduction=reduction, softcap=softcap or None, **{key: weight}, **given)
-    value = value[0] if isinstance(value, tuple) else value
-    return dict(losses=value) if reduction == "none" else dict(loss=value)
+
+
+def cross_entropy(logits, labels, class_weight, ignored, reduction, softcap, extras, **given):
+    """The autograd function. Of the predicted token the logit is compared, so that ties may go any way."""
+    some_counted(labels, ignored)
+    before, more = logits.detach().clone(), ("return_z_loss", "return_token_accuracy", "return_predicted_tokens")
+    value = applied(
+        "cross_entropy:LigerCrossEntropyFunction", _input=logits, target=labels, weight=moderate(class_weight),
+        reduction=reduction, softcap=softcap or None, ignore_index=ignored, **dict.fromkeys(more, extras), **given,
+    )  # fmt: skip
+    if not extras:
+        return named(value[0] if isinstance(value, tuple) else value, reduction)
+    losses, penalty, accuracy, predicted = value
+    kept = labels != ignored
+    hits = (predicted == labels) & kept
+    if not bool((accuracy == (hits if reduction == "none" else hits.sum() / kept.sum())).all()):
+        raise RuntimeError(f"the accuracy is {accuracy}, that of the predicted tokens {hits}")
+    best = before.gather(1, torch.where(kept, predicted, 0).unsqueeze(1)).squeeze(1)
+    return named(losses, reduction, penalty=penalty) | dict(best=torch.where(kept, best, 0.0))
 
 
 @liger(logits=tensor(N, V), in_place=("logits",), reference=cross_entropy_reference, **OPTIONS)
 def liger_cross_entropy(logits, **options):
     """Cross entropy, which may put the gradient in the logits' place."""
-    return cross_entropy("cross_entropy:LigerCrossEntropyFunction", _input=logits, **options)
+    return cross_entropy(logits, **options)
 
 
 @liger(logits=tensor(N, V), reference=cross_entropy_reference, **OPTIONS)
 def liger_cross_entropy_kept(logits, **options):
     """Cross entropy of logits that the caller needs afterwards."""
-    return cross_entropy("cross_entropy:LigerCrossEntropyFunction", _input=logits, **options)
-
-
-def linear_cross_entropy_reference(x, weight, bias, biased, **options):
-    return cross_entropy_reference(x @ weight.T + bias if biased else x @ weight.T, **options)
+    return cross_entropy(logits, **options)
 
 
 @liger(
-    x=tensor(N, H),
-    weight=tensor(V, H),
-    bias=tensor(V),
-    biased=option(False, True),
-    reference=linear_cross_entropy_reference,
-    **OPTIONS,
-)
-def liger_fused_linear_cross_entropy(x, weight, bias, biased, **options):
+    logits=tensor(N, V), in_place=("logits",), reference=lambda **given: cross_entropy_reference(extras=False, **given),
+    **{name: value for name, value in OPTIONS.items() if name != "extras"},
+)  # fmt: skip
+def liger_cross_entropy_module(logits, labels, class_weight, ignored, reduction, softcap, **settings):
+    """The module of cross entropy, whose implementation is chosen for the device."""
+    some_counted(labels, ignored)
+    loss = layer(
+        "cross_entropy:LigerCrossEntropyLoss", {}, logits, labels, weight=moderate(class_weight), ignore_index=ignored,
+        reduction=reduction, softcap=softcap or None, **settings,
+    )  # fmt: skip
+    return named(loss, reduction)
+
+
+def linear_cross_entropy_reference(
+    x, weight, bias, labels, ignored, reduction, scaled, accumulator, chunk, extras, **options
+):  # fmt: skip
+    logits = x @ weight.T if bias is None else x @ weight.T + bias
+    losses, penalty = row_losses(logits, labels, ignored=ignored, reduction=reduction, **options)
+    if scaled:
+        softcap = options["softcap"]
+        capped = softcap * torch.tanh(logits / softcap) if softcap else logits
+        log_sum, shifted, _ = log_sums(capped.detach())
+        chosen = torch.where(labels != ignored, labels, 0).long().unsqueeze(1)
+        likely = (shifted.gather(1, chosen).squeeze(1) - log_sum).exp()
+        losses, penalty = losses * likely, penalty * likely
+    return named(losses, reduction, **(dict(penalty=penalty) if extras else {}))
+
+
+@liger(
+    x=tensor(N, H), weight=tensor(V, H), bias=tensor(V) | None, scaled=option(False, True),
+    accumulator=option(None, "float32"), chunk=option(1, 4), reference=linear_cross_entropy_reference, **OPTIONS,
+)  # fmt: skip
+def liger_fused_linear_cross_entropy(
+    x, weight, bias, labels, ignored, class_weight, reduction, softcap, scaled, accumulator, chunk, extras, **given
+):  # fmt: skip
     """A linear layer and cross entropy, whose gradients are made in the forward."""
     one_dtype(x, weight, bias)
-    place = "fused_linear_cross_entropy:LigerFusedLinearCrossEntropyFunction"
-    return cross_entropy(place, _input=x, bias=bias if biased else None, **{"weight": weight, **options})
+    some_counted(labels, ignored)
+    value = applied(
+        "fused_linear_cross_entropy:LigerFusedLinearCrossEntropyFunction", _input=x, weight=weight, target=labels,
+        bias=bias, ce_weight=moderate(class_weight), ignore_index=ignored, reduction=reduction, softcap=softcap or None,
+        return_z_loss=extras, accum_dtype=accumulator and getattr(torch, accumulator), use_token_scaling=scaled,
+        chunk_mem_const=chunk, **given,
+    )  # fmt: skip
+    losses = value[0] if isinstance(value, tuple) else value
+    return named(losses, reduction, **(dict(penalty=value[1]) if extras else {}))
 
 
 S, B = size("S", 1, 16), size("B", 1, 16)

@@ -1,11 +1,12 @@
 """Norms of liger-kernel. Interesting: widths beside a power of two, mean >> std, half precision weights."""
 
 import torch
-from _liger import applied, liger, one_dtype
+from _liger import applied, layer, liger, one_dtype
 
-from fuzz import option, size, tensor
+from fuzz import option, size, sizes, tensor
 
-M, N = size("M", 1, 512), size("N", 1, 8192)
+M, S, N = size("M", 1, 512), sizes("S", 0, 1, high=4), size("N", 1, 8192)
+ROWS = tensor(M, S, N)
 
 
 class Standard(torch.autograd.Function):
@@ -24,22 +25,20 @@ class Standard(torch.autograd.Function):
         return rstd * (dy - (y * (y * dy).mean(-1, keepdim=True) + dy.mean(-1, keepdim=True))), None
 
 
-def layer_norm_reference(x, weight, bias, eps):
+def layer_norm_reference(x, weight, bias, eps, module):
     return dict(y=Standard.apply(x, eps) * weight + bias)
 
 
 @liger(
-    x=tensor(M, N),
-    weight=tensor(N),
-    bias=tensor(N),
-    eps=option(1e-6, 1e-5, 1e-1),
-    batch=M,
-    reference=layer_norm_reference,
-    differentiable=dict(y=tensor(M, N)),
-)
-def liger_layer_norm(x, weight, bias, eps):
-    """Layer norm."""
+    x=ROWS, weight=tensor(N), bias=tensor(N), eps=option(1e-6, 1e-5, 1e-1), module=option(False, True), batch=M,
+    reference=layer_norm_reference, differentiable=dict(y=ROWS),
+)  # fmt: skip
+def liger_layer_norm(x, weight, bias, eps, module):
+    """Layer norm; the module chooses an implementation for the device."""
     one_dtype(x, weight, bias)
+    if module:
+        parameters = dict(weight=weight, bias=bias)
+        return dict(y=layer("layer_norm:LigerLayerNorm", parameters, x, hidden_size=x.shape[-1], eps=eps, bias=True))
     return dict(y=applied("layer_norm:LigerLayerNormFunction", X=x, W=weight, B=bias, eps=eps))
 
 
@@ -58,101 +57,116 @@ class RootMeanSquare(torch.autograd.Function):
         return rstd * dy + rstd * (-1 / x.shape[-1] * rstd * rstd * (dy * x).sum(-1, keepdim=True) * x), None
 
 
-def rms_norm_reference(x, weight, eps, offset, mode, inplace):
-    return dict(y=RootMeanSquare.apply(x, eps) * (weight + offset))
+def scaled(x, weight, eps, offset):
+    """Rows over their root mean square, times a weight where there is one."""
+    y = RootMeanSquare.apply(x, eps)
+    return y if weight is None else y * (weight + offset)
 
 
 RMS = dict(
-    eps=option(1e-6, 1e-5, 1e-1),
-    offset=option(0.0, 1.0),
-    mode=option("llama", "gemma", "none"),
-    inplace=option(False, True),
-    accumulate="inputs",
-    in_place=("grad y",),
-    differentiable=dict(y=tensor(M, N)),
-)
+    eps=option(1e-6, 1e-5, 1e-1), offset=option(0.0, 1.0), mode=option("llama", "gemma", "none"),
+    inplace=option(False, True), module=option(False, True), accumulate="inputs", in_place=("grad y",),
+    differentiable=dict(y=ROWS),
+)  # fmt: skip
 
 
-@liger(x=tensor(M, N), weight=tensor(N), reference=rms_norm_reference, **RMS)
-def liger_rms_norm(x, weight, eps, offset, mode, inplace):
+def rms_norm_reference(x, weight, eps, offset, mode, inplace, by_row, module):
+    return dict(y=scaled(x, weight, eps, offset))
+
+
+@liger(x=ROWS, weight=tensor(N) | None, by_row=option(None, True), reference=rms_norm_reference, **RMS)
+def liger_rms_norm(x, weight, eps, offset, mode, inplace, by_row, module):
     """Root-mean-square norm; in place the gradient takes that of its output's memory."""
     one_dtype(x, weight)
-    place = "rms_norm:LigerRMSNormFunction"
-    return dict(y=applied(place, X=x, W=weight, eps=eps, offset=offset, casting_mode=mode, in_place=inplace))
+    options = dict(eps=eps, offset=offset, casting_mode=mode, in_place=inplace, row_mode=by_row)
+    if not module:
+        return dict(y=applied("rms_norm:LigerRMSNormFunction", X=x, W=weight, **options))
+    more = dict(hidden_size=x.shape[-1], elementwise_affine=weight is not None, **options)
+    return dict(y=layer("rms_norm:LigerRMSNorm", dict(weight=weight), x, **more))
 
 
-def add_rms_norm_reference(x, residual, weight, eps, offset, mode, inplace):
-    total = x + residual
-    return dict(y=RootMeanSquare.apply(total, eps) * (weight + offset), total=total)
+MANY, FEW = size("MANY", 1, 40000), size("FEW", 1, 40)
 
 
 @liger(
-    x=tensor(M, N),
-    residual=tensor(M, N),
-    weight=tensor(N),
-    reference=add_rms_norm_reference,
-    **{**RMS, "differentiable": dict(y=tensor(M, N), total=tensor(M, N))},
-)
-def liger_fused_add_rms_norm(x, residual, weight, eps, offset, mode, inplace):
+    x=tensor(MANY, FEW), weight=tensor(FEW) | None, by_row=option(None, True), reference=rms_norm_reference,
+    **{**RMS, "differentiable": dict(y=tensor(MANY, FEW))},
+)  # fmt: skip
+def liger_rms_norm_short(**arguments):
+    """The same of many short rows, of which from 32768 on a program takes 16."""
+    return liger_rms_norm(**arguments)
+
+
+def add_rms_norm_reference(x, residual, weight, eps, offset, mode, inplace, module):
+    total = x + residual
+    return dict(y=scaled(total, weight, eps, offset), total=total)
+
+
+@liger(
+    x=ROWS, residual=ROWS, weight=tensor(N), reference=add_rms_norm_reference,
+    **{**RMS, "differentiable": dict(y=ROWS, total=ROWS)},
+)  # fmt: skip
+def liger_fused_add_rms_norm(x, residual, weight, eps, offset, mode, inplace, module):
     """A residual added, and the root-mean-square norm of the sum."""
     one_dtype(x, residual, weight)
-    place = "fused_add_rms_norm:LigerFusedAddRMSNormFunction"
-    y, total = applied(
-        place, X=x, R=residual, W=weight, eps=eps, offset=offset, casting_mode=mode, in_place=inplace
-    )  # fmt: skip
+    options = dict(eps=eps, offset=offset, casting_mode=mode, in_place=inplace)
+    if module:
+        place = "fused_add_rms_norm:LigerFusedAddRMSNorm"
+        y, total = layer(place, dict(weight=weight), x, residual, hidden_size=x.shape[-1], **options)
+    else:
+        y, total = applied("fused_add_rms_norm:LigerFusedAddRMSNormFunction", X=x, R=residual, W=weight, **options)
     return dict(y=y, total=total)
 
 
-def modulated_reference(x, weight, scale, shift, eps, offset, mode, inplace):
-    return dict(y=RootMeanSquare.apply(x, eps) * (weight + offset) * (1 + scale) + shift)
+def modulated_reference(x, weight, scale, shift, eps, offset, mode, inplace, module):
+    y = scaled(x, weight, eps, offset) * (1 + scale.unsqueeze(1))
+    return dict(y=y if shift is None else y + shift.unsqueeze(1))
+
+
+B, T = size("B", 1, 64), size("T", 1, 16)
 
 
 @liger(
-    x=tensor(M, N),
-    weight=tensor(N),
-    scale=tensor(M, N),
-    shift=tensor(M, N),
-    reference=modulated_reference,
-    **RMS,
-)
-def liger_modulated_rms_norm(x, weight, scale, shift, eps, offset, mode, inplace):
-    """Root-mean-square norm, scaled and shifted row by row."""
+    x=tensor(B, T, N), weight=tensor(N) | None, scale=tensor(B | 1, N), shift=tensor(B | 1, N) | None,
+    deterministic="the gradients of scale and shift are sums by atomic additions",
+    reference=modulated_reference, **{**RMS, "differentiable": dict(y=tensor(B, T, N))},
+)  # fmt: skip
+def liger_modulated_rms_norm(x, weight, scale, shift, eps, offset, mode, inplace, module):
+    """Root-mean-square norm, scaled and shifted sequence by sequence, or all alike."""
     one_dtype(x, weight, scale, shift)
-    y = applied(
-        "modulated_rms_norm:LigerModulatedRMSNormFunction",
-        X=x, W=weight, scale=scale, shift=shift, eps=eps, offset=offset, casting_mode=mode, in_place=inplace,
-    )  # fmt: skip
-    return dict(y=y)
+    if shift is not None and shift.shape != scale.shape:
+        raise ValueError("shift is broadcast as scale is")
+    options = dict(eps=eps, offset=offset, casting_mode=mode, in_place=inplace)
+    if not module:
+        place = "modulated_rms_norm:LigerModulatedRMSNormFunction"
+        return dict(y=applied(place, X=x, W=weight, scale=scale, shift=shift, **options))
+    more = dict(hidden_size=x.shape[-1], elementwise_affine=weight is not None, **options)
+    return dict(y=layer("modulated_rms_norm:LigerModulatedRMSNorm", dict(weight=weight), x, scale, shift, **more))
 
 
-B, G, C, L = size("B", 1, 16), size("groups", 1, 8), size("C", 1, 8), size("L", 1, 512)
+G, C, L = size("groups", 1, 8), size("C", 1, 8), sizes("L", 1, 2, high=32)
+CHANNELS = tensor(B, G * C, L)
 
 
-def group_norm_reference(x, weight, bias, eps, groups):
-    y = Standard.apply(x.reshape(len(x), groups, -1), eps).reshape(x.shape)
-    return dict(y=y * weight.unsqueeze(-1) + bias.unsqueeze(-1))
+def group_norm_reference(x, weight, bias, eps, groups, module):
+    y = Standard.apply(x.reshape(len(x), groups, -1), eps).reshape(len(x), len(weight), -1)
+    return dict(y=(y * weight.unsqueeze(-1) + bias.unsqueeze(-1)).reshape(x.shape))
 
 
 @liger(
-    x=tensor(B, G * C, L),
-    weight=tensor(G * C),
-    bias=tensor(G * C),
-    eps=option(1e-6, 1e-5, 1e-1),
-    groups=G,
-    dims=(C,),
+    x=CHANNELS, weight=tensor(G * C), bias=tensor(G * C), eps=option(1e-6, 1e-5, 1e-1), groups=G,
+    module=option(False, True), dims=(C,), reference=group_norm_reference, differentiable=dict(y=CHANNELS),
     deterministic="the gradients of weight and bias are sums by atomic additions",
-    reference=group_norm_reference,
-    differentiable=dict(y=tensor(B, G * C, L)),
-)
-def liger_group_norm(x, weight, bias, eps, groups):
+)  # fmt: skip
+def liger_group_norm(x, weight, bias, eps, groups, module):
     """Group norm."""
     one_dtype(x, weight, bias)
-    y = applied(
-        "group_norm:LigerGroupNormFunction",
-        X=x, affine_scaling_weight=weight, affine_shifting_bias=bias, num_channels=x.shape[1], num_groups=groups,
-        eps=eps,
-    )  # fmt: skip
-    return dict(y=y)
+    options = dict(num_channels=x.shape[1], num_groups=groups, eps=eps)
+    if module:
+        place = "group_norm:LigerGroupNorm"
+        return dict(y=layer(place, dict(weight=weight, bias=bias), x, bias=True, **options))
+    place = "group_norm:LigerGroupNormFunction"
+    return dict(y=applied(place, X=x, affine_scaling_weight=weight, affine_shifting_bias=bias, **options))
 
 
 class Term(torch.autograd.Function):
@@ -177,23 +191,20 @@ def tame(x):
     return x.clamp(-(2.0**20), 2.0**20)
 
 
-def poly_norm_reference(x, weight, bias, eps, inplace):
+def poly_norm_reference(x, weight, bias, eps, inplace, module):
     x = tame(x)
     return dict(y=sum(Term.apply(x**power, weight[3 - power], eps) for power in (3, 2, 1)) + bias)
 
 
 @liger(
-    x=tensor(M, N),
-    weight=tensor(3),
-    bias=tensor(),
-    eps=option(1e-6, 1e-5, 1e-1),
-    inplace=option(False, True),
-    accumulate="inputs",
-    in_place=("grad y",),
-    reference=poly_norm_reference,
-    differentiable=dict(y=tensor(M, N)),
-)
-def liger_poly_norm(x, weight, bias, eps, inplace):
+    x=ROWS, weight=tensor(3), bias=tensor(), eps=option(1e-6, 1e-5, 1e-1), inplace=option(False, True),
+    module=option(False, True), accumulate="inputs", in_place=("grad y",), reference=poly_norm_reference,
+    differentiable=dict(y=ROWS),
+)  # fmt: skip
+def liger_poly_norm(x, weight, bias, eps, inplace, module):
     """A weighted sum of the normed third, second and first powers."""
     one_dtype(x, weight, bias)
+    if module:
+        place, parameters = "poly_norm:LigerPolyNorm", dict(weight=weight, bias=bias)
+        return dict(y=layer(place, parameters, tame(x), eps=eps, in_place=inplace))
     return dict(y=applied("poly_norm:LigerPolyNormFunction", X=tame(x), W=weight, B=bias, eps=eps, in_place=inplace))

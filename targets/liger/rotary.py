@@ -3,37 +3,42 @@
 import torch
 from _liger import applied, liger, one_dtype
 
-from fuzz import size, tensor
+from fuzz import option, size, tensor
 
 HALF, LENGTH, HEADS, B = size("HALF", 1, 64), size("LENGTH", 1, 64), size("HEADS", 1, 4), size("B", 1, 4)
 
 
-def rope_reference(q, k, cos, sin):
+GROUPS, REST = size("GROUPS", 1, 4), size("REST", 0, 32)
+TABLE = tensor(LENGTH, HALF) | tensor(1, LENGTH, HALF) | tensor(B, LENGTH, HALF)
+QUERIES, KEYS = tensor(B, GROUPS * HEADS, LENGTH, 2 * HALF + REST), tensor(B, HEADS, LENGTH, 2 * HALF + REST)
+
+
+def rope_reference(q, k, cos, sin, whole):
+    width = 2 * cos.shape[-1]
+    c, s = (torch.cat([part, part], -1).detach().reshape(-1, 1, *part.shape[-2:-1], width) for part in (cos, sin))
+
     def turned(x):
-        left, right = x.chunk(2, -1)
-        c, s = (torch.cat([part, part], -1).detach() for part in (cos, sin))
-        return x * c + torch.cat([-right, left], -1) * s
+        left, right = x[..., :width].chunk(2, -1)
+        return torch.cat([x[..., :width] * c + torch.cat([-right, left], -1) * s, x[..., width:]], -1)
 
     return dict(turned_q=turned(q), turned_k=turned(k))
 
 
 @liger(
-    q=tensor(B, 2 * HEADS, LENGTH, 2 * HALF),
-    k=tensor(B, HEADS, LENGTH, 2 * HALF),
-    cos=tensor(LENGTH, HALF),
-    sin=tensor(LENGTH, HALF),
-    in_place=("q", "k", "grad turned_q", "grad turned_k"),
-    accumulate="inputs",
-    reference=rope_reference,
-    differentiable=dict(
-        turned_q=tensor(B, 2 * HEADS, LENGTH, 2 * HALF), turned_k=tensor(B, HEADS, LENGTH, 2 * HALF)
-    ),
+    q=QUERIES, k=KEYS, cos=TABLE, sin=TABLE, whole=option(True, False), dims=(REST, GROUPS),
+    in_place=("q", "k", "grad turned_q", "grad turned_k"), accumulate="inputs", reference=rope_reference,
+    differentiable=dict(turned_q=QUERIES, turned_k=KEYS),
 )  # fmt: skip
-def liger_rope(q, k, cos, sin):
-    """Rotary embedding of queries and keys, which may be turned in place."""
+def liger_rope(q, k, cos, sin, whole):
+    """Rotary embedding of the first of each head, which may be turned in place; tables twice as wide or not."""
     one_dtype(q, k, cos, sin)
-    c, s = (torch.cat([part, part], -1).detach().unsqueeze(0) for part in (cos, sin))
-    turned_q, turned_k = applied("rope:LigerRopeFunction", q=q, k=k, cos=c, sin=s)
+    if cos.shape != sin.shape:
+        raise ValueError("tables of one shape")
+    more = {} if whole else dict(rotary_dim=2 * cos.shape[-1])
+    if whole:
+        cos, sin = (torch.cat([part, part], -1) for part in (cos, sin))
+    cos, sin = (part.detach().unsqueeze(0) if part.dim() == 2 and whole else part.detach() for part in (cos, sin))
+    turned_q, turned_k = applied("rope:LigerRopeFunction", q=q, k=k, cos=cos, sin=sin, **more)
     return dict(turned_q=turned_q, turned_k=turned_k)
 
 

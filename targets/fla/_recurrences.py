@@ -1,0 +1,173 @@
+"""Formulas of recurrences that references share: sequences one after the other, states in and out, gates' gradients."""
+
+import torch
+
+
+def scanned(step, state, ends, reverse, *inputs):
+    """What `step` gives at each place of inputs (B, T, ..), (B, T, ..), and the states that the sequences end with.
+
+    `step` takes a state and what stands at one place, and gives an output and the next state. With `ends`, prefix sums,
+    the one row of each input holds sequences one after the other, and each has a state. The first input is shaped as the
+    outputs are, for sequences without a place.
+    """
+    if ends is not None:
+        edges = ends.tolist()
+        parts = [
+            scanned(step, state[number : number + 1], None, reverse, *(x[:, first:last] for x in inputs))
+            for number, (first, last) in enumerate(zip(edges, edges[1:], strict=False))
+        ]
+        return torch.cat([part[0] for part in parts], 1), torch.cat([part[1] for part in parts])
+    outputs, places = [], range(inputs[0].shape[1])
+    for place in reversed(places) if reverse else places:
+        output, state = step(state, *(x[:, place] for x in inputs))
+        outputs.append(output)
+    if not outputs:
+        return inputs[0], state
+    return torch.stack(outputs[::-1] if reverse else outputs, 1), state
+
+
+def sums(x, ends, reverse):
+    """Sums of x (B, T, ..) from the end of each sequence, or with `reverse` from its beginning."""
+    if ends is not None:
+        edges = ends.tolist()
+        return torch.cat([sums(x[:, a:b], None, reverse) for a, b in zip(edges, edges[1:], strict=False)], 1)
+    return x.cumsum(1) if reverse else x.flip(1).cumsum(1).flip(1)
+
+
+def spread(x, ends, places):
+    """What belongs to each sequence (N, ..) at each of its places: (B, T, ..)."""
+    if ends is None:
+        return x.unsqueeze(1).expand(-1, places, *x.shape[1:])
+    edges = ends.tolist()
+    parts = [x[n : n + 1].expand(b - a, *x.shape[1:]) for n, (a, b) in enumerate(zip(edges, edges[1:], strict=False))]
+    return torch.cat(parts).unsqueeze(0)
+
+
+class Final(torch.autograd.Function):
+    """Passes final states (N, H, K, V) on, and leaves what their gradient is times them, summed over V, in a list."""
+
+    @staticmethod
+    def forward(ctx, state, found):
+        ctx.save_for_backward(state)
+        ctx.found = found
+        return state.clone()
+
+    @staticmethod
+    def backward(ctx, dstate):
+        (state,) = ctx.saved_tensors
+        ctx.found.append((state * dstate).sum(-1))
+        return dstate, None
+
+
+class Gates(torch.autograd.Function):
+    """Takes the gates' gradient from those of what reads and writes the state, as the library and its papers do.
+
+    What a gate forgets would have been read from there on of what was written before: sums of read dread - write dwrite
+    from the end, and what the final states keep. Where that is 0 the sums leave what rounding makes of their terms. Gates
+    (B, T, H) of whole states take the sum over K. With `early` the last of what reads does so before the state forgets.
+    """
+
+    @staticmethod
+    def forward(ctx, gate, ends, reverse, found, early, write, *reads):
+        ctx.save_for_backward(write, *reads)
+        ctx.ends, ctx.reverse, ctx.found, ctx.whole = ends, reverse, found, gate.dim() < write.dim()
+        ctx.early = early
+        return write.clone(), *(read.clone() for read in reads)
+
+    @staticmethod
+    def backward(ctx, dwrite, *dreads):
+        write, *reads = ctx.saved_tensors
+        kept = sum(read * dread for read, dread in zip(reads, dreads, strict=True)) - write * dwrite
+        dgate = sums(kept, ctx.ends, ctx.reverse)
+        dgate = dgate - reads[-1] * dreads[-1] if ctx.early else dgate
+        for final in ctx.found:
+            dgate = dgate + spread(final, ctx.ends, write.shape[1])
+        return dgate.sum(-1) if ctx.whole else dgate, None, None, None, None, dwrite, *dreads
+
+
+def begun(initial, ends, k, v):
+    """The states (N, H, K, V) that sequences begin with."""
+    if initial is not None:
+        return initial
+    count = len(k) if ends is None else len(ends) - 1
+    return torch.zeros(count, v.shape[2], k.shape[-1], v.shape[-1], dtype=k.dtype, device=k.device)
+
+
+def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, reverse=False):
+    """Linear attention: the state forgets by exp(gate) for keys or heads and by exp(values), and takes k v' in."""
+    found = []
+    if gate is not None:
+        k, q = Gates.apply(gate, ends, reverse, found, False, k, q)
+        gate = gate.detach() if gate.dim() == 4 else gate.detach().unsqueeze(-1)
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+
+    def step(state, v, q, k, *forgets):
+        forgets = list(forgets)
+        if gate is not None:
+            state = state * forgets.pop(0).exp().unsqueeze(-1)
+        if values is not None:
+            state = state * forgets.pop(0).exp().unsqueeze(-2)
+        state = state + k.unsqueeze(-1) * v.unsqueeze(-2)
+        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+
+    given = [part for part in (gate, values) if part is not None]
+    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, *given)
+    return dict(y=y, final=Final.apply(final, found)) if keep else dict(y=y)
+
+
+def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, early=False):
+    """The delta rule: the state takes in what v lacks of what `read`, or k, finds there; queries are of fewer heads.
+
+    The state forgets by exp(gate) before it is read, or with `early` afterwards.
+    """
+    groups = v.shape[2] // q.shape[2]
+    q, k = (part.repeat_interleave(groups, 2) for part in (q, k))
+    read = k if read is None else read.repeat_interleave(groups, 2)
+    found = []
+    if gate is not None:
+        k, q, read = Gates.apply(gate, ends, False, found, early, k, q, read)
+        gate = gate.detach() if gate.dim() == 4 else gate.detach().unsqueeze(-1)
+    beta = torch.ones_like(v[..., 0]) if beta is None else beta
+    beta = beta if beta.dim() == 4 else beta.unsqueeze(-1)
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+
+    def step(state, v, q, k, read, beta, *forgets):
+        kept = state
+        for forget in forgets:
+            kept = kept * forget.exp().unsqueeze(-1)
+        value = beta * (v - (read.unsqueeze(-2) @ (state if early else kept)).squeeze(-2))
+        state = kept + k.unsqueeze(-1) * value.unsqueeze(-2)
+        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+
+    given = [] if gate is None else [gate]
+    y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, read, beta, *given)
+    return dict(y=y, final=Final.apply(final, found)) if keep else dict(y=y)
+
+
+def bonused(r, k, v, u, gate, *, initial, ends, scale, keep, reverse=False):
+    """RWKV6: the present place is read with a weight of its own, and the state forgets after it was read."""
+    factor = r.shape[-1] ** -0.5 if scale is None else scale
+
+    def step(state, v, r, k, forget):
+        taken = k.unsqueeze(-1) * v.unsqueeze(-2)
+        y = (r.unsqueeze(-2) @ (state + u.unsqueeze(-1) * taken)).squeeze(-2) * factor
+        return y, state * forget.exp().unsqueeze(-1) + taken
+
+    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, r, k, gate)
+    return dict(y=y, final=final) if keep else dict(y=y)
+
+
+def low_rank(q, k, v, read, write, *, initial, ends, scale, keep, gate=None, reverse=False):
+    """A state to which `write` times what `read` found there, and k v', are added; it forgets by exp(gate)."""
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+
+    def step(state, v, q, k, read, write, *forgets):
+        found = (read.unsqueeze(-2) @ state).squeeze(-2)
+        for forget in forgets:
+            state = state * forget.exp().unsqueeze(-1)
+        state = state + write.unsqueeze(-1) * found.unsqueeze(-2) + k.unsqueeze(-1) * v.unsqueeze(-2)
+        return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
+
+    given = [] if gate is None else [gate]
+    y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, read, write, *given)
+    return dict(y=y, final=final) if keep else dict(y=y)

@@ -1,0 +1,46 @@
+"""What targets of recurrences declare alike: sequences of one length or one after the other, states in and out."""
+
+from _fla import found
+
+from fuzz import by_option, option, prefix_sums, size, tensor
+
+B, T, H = size("B", 1, 3), size("T", 1, 150), size("H", 1, 4)
+K, V, N = size("K", 1, 80), size("V", 1, 80), size("N", 1, 4)
+
+
+def sequences(*dims, dtypes=()):
+    """(B, T, ..), or where sequences are of several lengths one after the other (1, T, ..)."""
+    return by_option("ragged", {False: tensor(B, T, *dims, dtypes=dtypes), True: tensor(1, T, *dims, dtypes=dtypes)})
+
+
+def states(*dims):
+    """A float32 state of each sequence."""
+    shapes = {False: tensor(B, *dims, dtypes=("float32",)), True: tensor(N, *dims, dtypes=("float32",))}
+    return by_option("ragged", shapes)
+
+
+RAGGED = dict(ragged=option(False, True), ends=prefix_sums(N + 1, total=T), dims=(N,))
+STATES = dict(
+    **RAGGED, initial=states(H, K, V) | None, scale=option(None, 0.5), keep=option(True, False),
+    differentiable=dict(y=sequences(H, V), final=states(H, K, V)), timeout=300.0, accumulate="inputs",
+)  # fmt: skip
+QKV = dict(q=sequences(H, K), k=sequences(H, K), v=sequences(H, V))
+
+
+def gates(x):
+    """Logarithms of gates from exp(-8) to 1, by no arithmetic that rounds."""
+    return None if x is None else -x.abs().clamp(max=8.0)
+
+
+def carried(place, *inputs, ragged, ends, initial, keep, v_first=False, **given):
+    """An operation's outputs, and with `keep` the states that sequences end with, (N, H, K, V) in either layout."""
+    more = dict(state_v_first=True) if v_first else {}
+    if v_first and initial is not None:
+        initial = initial.transpose(-1, -2)
+    ends = ends if ragged else None
+    y, final = found(place)(
+        *inputs, initial_state=initial, output_final_state=keep, cu_seqlens=ends, **given, **more
+    )  # fmt: skip
+    if not keep:
+        return dict(y=y)
+    return dict(y=y, final=final.transpose(-1, -2) if v_first else final)

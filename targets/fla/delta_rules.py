@@ -1,0 +1,208 @@
+"""Delta rules of fla-core: recurrent and chunked forms. Interesting: more heads of values than of keys, empty sequences."""
+
+from _fla import flash, one_dtype
+from _recurrences import delta, low_rank
+from _rows import Unit
+from _states import QKV, STATES, H, K, N, V, carried, gates, sequences, states
+
+from fuzz import option, size
+
+GROUPS = size("GROUPS", 1, 3)
+GROUPED = dict(q=sequences(H, K), k=sequences(H, K), v=sequences(H * GROUPS, V))
+GROUPED_STATES = {
+    **STATES, "dims": (N, GROUPS), "initial": states(H * GROUPS, K, V) | None,
+    "differentiable": dict(y=sequences(H * GROUPS, V), final=states(H * GROUPS, K, V)),
+}  # fmt: skip
+NORMED = option(True, False)
+"""Whether keys and queries are of length 1: the rule grows without bound where keys are longer."""
+
+
+def lengths(normed, *parts):
+    """Keys and queries of length 1, or of at most 1/8 a component, by no arithmetic that rounds."""
+    return [Unit.apply(part) if normed else part.clamp(-0.125, 0.125) for part in parts]
+
+
+def short(normed, *parts):
+    return parts if normed else [part.clamp(-0.125, 0.125) for part in parts]
+
+
+def unit_beta(beta):
+    return None if beta is None else beta.abs().clamp(max=1.0)
+
+
+def delta_reference(q, k, v, beta, normed, ragged, ends, **given):
+    q, k = lengths(normed, q, k)
+    return delta(q, k, v, unit_beta(beta), ends=ends if ragged else None, **given)
+
+
+@flash(**QKV, beta=sequences(H) | None, normed=NORMED, reference=delta_reference, **STATES)
+def fla_recurrent_delta_rule(q, k, v, beta, normed, **given):
+    """The delta rule step by step."""
+    one_dtype(q, k, v, beta)
+    q, k = short(normed, q, k)
+    place = "ops.delta_rule:fused_recurrent_delta_rule"
+    return carried(place, q, k, v, unit_beta(beta), use_qk_l2norm_in_kernel=normed, **given)
+
+
+@flash(
+    **QKV, beta=sequences(H), normed=NORMED, chunk=option(64, 16, 32), dtypes=("bfloat16", "float16"), dot="tf32",
+    reference=lambda chunk, **given: delta_reference(**given), **STATES,
+)  # fmt: skip
+def fla_chunk_delta_rule(q, k, v, beta, normed, chunk, **given):
+    """The delta rule in chunks, of half precision alone."""
+    one_dtype(q, k, v, beta)
+    q, k = short(normed, q, k)
+    more = dict(use_qk_l2norm_in_kernel=normed, chunk_size=chunk)
+    return carried("ops.delta_rule:chunk_delta_rule", q, k, v, unit_beta(beta), **more, **given)
+
+
+def gated_reference(q, k, v, gate, beta, normed, ragged, ends, v_first=False, **given):
+    q, k = lengths(normed, q, k)
+    return delta(q, k, v, unit_beta(beta), gate=gates(gate), ends=ends if ragged else None, **given)
+
+
+@flash(
+    **GROUPED, gate=sequences(H * GROUPS) | None, beta=sequences(H * GROUPS) | None, normed=NORMED,
+    v_first=option(False, True), reference=gated_reference,
+    **{name: value for name, value in GROUPED_STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_recurrent_gated_delta_rule(q, k, v, gate, beta, normed, **given):
+    """The gated delta rule step by step, which has no backward."""
+    one_dtype(q, k, v)
+    q, k = short(normed, q, k)
+    place = "ops.gated_delta_rule:fused_recurrent_gated_delta_rule"
+    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
+    return carried(place, q, k, v, gates(gate), **more, **given)
+
+
+@flash(
+    **GROUPED, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS), normed=NORMED, v_first=option(False, True),
+    chunk=option(64, 16, 32), dot="tf32", reference=lambda chunk, **given: gated_reference(**given), **GROUPED_STATES,
+)  # fmt: skip
+def fla_chunk_gated_delta_rule(q, k, v, gate, beta, normed, chunk, **given):
+    """The gated delta rule in chunks."""
+    one_dtype(q, k, v)
+    q, k = short(normed, q, k)
+    more = dict(use_qk_l2norm_in_kernel=normed, chunk_size=chunk)
+    place = "ops.gated_delta_rule:chunk_gated_delta_rule"
+    return carried(place, q, k, v, gates(gate), unit_beta(beta), **more, **given)
+
+
+def comba_reference(q, k, v, p, gate, beta, normed, ragged, ends, form="", **given):
+    q, k, p = lengths(normed, q, k, k if p is None else p)
+    given = dict(read=p, early=True, **given)
+    return delta(q, k, v, unit_beta(beta), gate=gates(gate), ends=ends if ragged else None, **given)
+
+
+@flash(
+    **GROUPED, p=sequences(H, K) | None, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS) | None, normed=NORMED,
+    reference=comba_reference, **{name: value for name, value in GROUPED_STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_recurrent_comba(q, k, v, p, gate, beta, normed, **given):
+    """The delta rule with a key of its own to read by, step by step."""
+    one_dtype(q, k, v, p)
+    q, k = short(normed, q, k)
+    p = None if p is None else short(normed, p)[0]
+    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
+    return carried("ops.comba:fused_recurrent_comba", q, k, p, v, gates(gate), **more, **given)
+
+
+@flash(
+    **GROUPED, p=sequences(H, K) | None, gate=sequences(H * GROUPS), beta=sequences(H * GROUPS) | None, normed=NORMED,
+    dot="tf32", reference=comba_reference, **GROUPED_STATES,
+)  # fmt: skip
+def fla_chunk_comba(q, k, v, p, gate, beta, normed, **given):
+    """The delta rule with a key of its own to read by, in chunks."""
+    one_dtype(q, k, v, p)
+    q, k = short(normed, q, k)
+    p = None if p is None else short(normed, p)[0]
+    more = dict(beta=unit_beta(beta), use_qk_l2norm_in_kernel=normed)
+    return carried("ops.comba:chunk_comba", q, k, v, p, gates(gate), **more, **given)
+
+
+LOW_RANK = dict(**QKV, a=sequences(H, K), b=sequences(H, K))
+
+
+def tame(*parts):
+    """Keys of at most 1/8 a component, by no arithmetic that rounds."""
+    return [part.clamp(-0.125, 0.125) for part in parts]
+
+
+def iplr_reference(q, k, v, a, b, ragged, ends, **given):
+    q, k, a, b = tame(q, k, a, b)
+    return low_rank(q, k, v, a, b, ends=ends if ragged else None, **given)
+
+
+@flash(**LOW_RANK, reference=iplr_reference, **STATES)
+def fla_recurrent_iplr(q, k, v, a, b, **given):
+    """A state with an addition of rank 1, step by step."""
+    one_dtype(q, k, v, a, b)
+    q, k, a, b = tame(q, k, a, b)
+    return carried("ops.generalized_delta_rule:fused_recurrent_iplr_delta_rule", q, k, v, a, b, **given)
+
+
+@flash(
+    **LOW_RANK, dot="tf32", reference=iplr_reference,
+    **{name: value for name, value in STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_chunk_iplr(q, k, v, a, b, **given):
+    """A state with an addition of rank 1, in chunks, which have no backward."""
+    one_dtype(q, k, v, a, b)
+    q, k, a, b = tame(q, k, a, b)
+    return carried("ops.generalized_delta_rule:chunk_iplr_delta_rule", q, k, v, a, b, **given)
+
+
+def dplr_reference(q, k, v, a, b, gate, ragged, ends, reverse=False, **given):
+    q, k, a, b = tame(q, k, a, b)
+    ends = ends if ragged else None
+    return low_rank(q, k, v, a, b, gate=gates(gate.detach()), ends=ends, reverse=reverse, **given)
+
+
+@flash(
+    **LOW_RANK, gate=sequences(H, K), reverse=option(False, True), reference=dplr_reference,
+    **{name: value for name, value in STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_recurrent_dplr(q, k, v, a, b, gate, **given):
+    """A state that forgets, with an addition of rank 1, step by step, which has no backward."""
+    one_dtype(q, k, v, a, b, gate)
+    q, k, a, b = tame(q, k, a, b)
+    place = "ops.generalized_delta_rule:fused_recurrent_dplr_delta_rule"
+    return carried(place, q, k, v, a, b, gates(gate), **given)
+
+
+@flash(
+    **LOW_RANK, gate=sequences(H, K), rwkv7=option(False, True), size=option(None, 32, 64), dot="tf32",
+    reference=lambda rwkv7, size, scale, **given: dplr_reference(scale=1.0 if rwkv7 and scale is None else scale, **given),
+    **STATES,
+)  # fmt: skip
+def fla_chunk_dplr(q, k, v, a, b, gate, rwkv7, size, scale, **given):
+    """A state that forgets, with an addition of rank 1, in chunks, also under RWKV7's name; gates get no gradient here."""
+    one_dtype(q, k, v, a, b, gate)
+    q, k, a, b = tame(q, k, a, b)
+    gate = gates(gate.detach())
+    if rwkv7:
+        scale = 1.0 if scale is None else scale
+        return carried("ops.rwkv7:chunk_rwkv7", q, gate, k, v, a, b, scale=scale, chunk_size=size, **given)
+    place = "ops.generalized_delta_rule:chunk_dplr_delta_rule"
+    return carried(place, q, k, v, a, b, gate, scale=scale, chunk_size=size, **given)
+
+
+def mul_rwkv7_reference(r, w, k, v, kk, a, ragged, ends, reverse, scale, **given):
+    r, k, kk, a = tame(r, k, kk, a)
+    ends = ends if ragged else None
+    scale = 1.0 if scale is None else scale
+    return low_rank(r, k, v, -kk, kk * a, gate=gates(w), ends=ends, reverse=reverse, scale=scale, **given)
+
+
+@flash(
+    r=sequences(H, K), w=sequences(H, K), k=sequences(H, K), v=sequences(H, V), kk=sequences(H, K), a=sequences(H, K),
+    reverse=option(False, True), reference=mul_rwkv7_reference,
+    **{name: value for name, value in STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_mul_recurrent_rwkv7(r, w, k, v, kk, a, scale, **given):
+    """RWKV7 step by step, with its products made in the kernel."""
+    one_dtype(r, w, k, v, kk, a)
+    r, k, kk, a = tame(r, k, kk, a)
+    scale = 1.0 if scale is None else scale
+    place = "ops.rwkv7.fused_recurrent:fused_mul_recurrent_rwkv7"
+    return carried(place, r, gates(w), k, v, kk, a, scale=scale, **given)
