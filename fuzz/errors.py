@@ -9,7 +9,8 @@
         └── StoreError          a database that cannot be opened, read or written
             └── RefusedWrite    a write that a database refuses for its content
 
-Everything else that escapes is an internal error: it keeps its traceback and ends with exit code 3.
+Everything else that escapes is an internal error: it keeps its traceback and ends with exit code 3. InternalError is
+one of a worker.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ class FuzzError(Exception):
 
 class UsageError(FuzzError):
     """Something the caller gave is wrong; the message names it and says what would be right."""
+
+
+class InternalError(Exception):
+    """A worker's own code failed, which is no outcome of the kernel; holds its traceback."""
 
 
 class TargetError(UsageError):

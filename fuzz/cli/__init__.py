@@ -12,10 +12,9 @@ from typing import NoReturn
 
 from fuzz.cache import prune_cache, use_cache_folder
 from fuzz.cli.console import complain, end_process
-from fuzz.errors import FuzzError, one_line
+from fuzz.errors import FuzzError, InternalError, one_line
 from fuzz.run import environment
-from fuzz.run.setup import start_worker_server
-from fuzz.worker.process import InternalError, restore_server_folder
+from fuzz.worker.system import restore_server_folder
 
 USAGE, INTERNAL = 2, 3
 NEW_OBJECTS = 50_000
@@ -46,6 +45,8 @@ def exit_code(arguments: list[str]) -> int:
         is_run = arguments[:1] == ["run"] and arguments[1:] and "--help" not in arguments
         if is_run and not environment.unsupported_reason():
             # The server of workers takes more than a second to start; the commands are imported meanwhile.
+            from fuzz.run.setup import start_worker_server
+
             start_worker_server()
         from fuzz.cli.app import app
 

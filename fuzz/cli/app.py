@@ -1,26 +1,87 @@
-"""Collects the commands of the command line, in the order in which `fuzz --help` lists them."""
+"""Collects the commands of the command line, in the order in which `fuzz --help` lists them.
+
+A command is imported when it runs: what all of them need takes longer than printing help.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import ast
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from fuzz.cli.campaign import campaign
-from fuzz.cli.coverage import coverage
-from fuzz.cli.drift import drift
-from fuzz.cli.entries import mark, show, shrink
-from fuzz.cli.inspect import doctor, list_targets, new
-from fuzz.cli.judge import judge
-from fuzz.cli.replay import replay
-from fuzz.cli.report import report
-from fuzz.cli.run import run
-from fuzz.cli.serve import serve
-from fuzz.cli.store import store
-from fuzz.cli.sweep import sweep
 from fuzz.run import environment
 
+COMMANDS = {
+    "list": "fuzz.cli.inspect:list_targets",
+    "run": "fuzz.cli.run:run",
+    "sweep": "fuzz.cli.sweep:sweep",
+    "drift": "fuzz.cli.drift:drift",
+    "coverage": "fuzz.cli.coverage:coverage",
+    "campaign": "fuzz.cli.campaign:campaign",
+    "replay": "fuzz.cli.replay:replay",
+    "shrink": "fuzz.cli.entries:shrink",
+    "show": "fuzz.cli.entries:show",
+    "mark": "fuzz.cli.entries:mark",
+    "report": "fuzz.cli.report:report",
+    "serve": "fuzz.cli.serve:serve",
+    "new": "fuzz.cli.inspect:new",
+    "judge": "fuzz.cli.judge:judge",
+    "doctor": "fuzz.cli.inspect:doctor",
+    "store": "fuzz.cli.store:store",
+}
+"""The function of each command, or its group of commands, as module:name."""
+
+
+class ImportedCommands(TyperGroup):
+    """A group that imports a command when it runs, and reads its description from the text of its module."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        # Their names are what a wrong one may be meant for.
+        self.commands = {name: TyperCommand(name) for name in COMMANDS}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command without its options, for the list of commands."""
+        return TyperCommand(cmd_name, help=describe(cmd_name)) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, import_command(name) if name in COMMANDS else command, rest
+
+
+def import_command(name: str) -> Any:
+    """The command with its options."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, typer.Typer):
+        found, function = typer.Typer(add_completion=False, pretty_exceptions_enable=False), found
+        found.command(name)(function)
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
+
+
+def describe(name: str) -> str:
+    """What the documentation string of a command says, or the text of its group."""
+    module, _, attribute = COMMANDS[name].partition(":")
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    found = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == attribute)
+    function = next(found, None)
+    return (ast.get_docstring(function) if function else import_command(name).help) or ""
+
+
 app = typer.Typer(
+    cls=ImportedCommands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -35,9 +96,3 @@ def version(
     if show:
         print(f"fuzz {environment.fuzz_version()}")
         raise typer.Exit(0)
-
-
-app.command("list")(list_targets)
-for command in (run, sweep, drift, coverage, campaign, replay, shrink, show, mark, report, serve, new, judge, doctor):
-    app.command()(command)
-app.add_typer(store, name="store")

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 
 from fuzz.text import printable_lines
-from fuzz.worker.process import kill_server
+from fuzz.worker.system import kill_server
 
 
 class TextConsole(Console):

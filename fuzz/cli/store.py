@@ -15,7 +15,12 @@ from fuzz.errors import CorpusError, UsageError
 URL = "sqlite:///.fuzz/store.sqlite"
 """Where campaigns keep their state by default."""
 
-store = typer.Typer(no_args_is_help=True, help="The database of campaigns.")
+store = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@store.callback()
+def database() -> None:
+    """The database of campaigns."""
 
 
 @store.command()

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, get_context
-from multiprocessing.util import get_temp_dir
 from types import ModuleType
 from typing import Any, NoReturn
 
-from fuzz.errors import UsageError
+from fuzz.errors import InternalError, UsageError
 from fuzz.model.outcome import NotRun, Outcome, describe
 from fuzz.worker.activity import STARTING, Activity
 from fuzz.worker.channel import (
@@ -37,7 +36,7 @@ from fuzz.worker.channel import (
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.supervisor import supervise
-from fuzz.worker.system import resume_if_stopped
+from fuzz.worker.system import kill_server, restore_server_folder, resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 from fuzz.worker.worker_process import GARBLED, WorkerProcess
 
@@ -48,10 +47,6 @@ SERVER_SECONDS = 300.0
 """Seconds after which the server that workers are forked from is replaced, where it has not started one by then."""
 STARTS = threading.Lock()
 """Held while a process starts, which changes this process's variables for a moment."""
-
-
-class InternalError(Exception):
-    """A worker's own code failed, which is no outcome of the kernel; holds its traceback."""
 
 
 @dataclass(frozen=True)
@@ -313,22 +308,6 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def restore_server_folder() -> None:
-    """Makes the folder again in which the server's socket is, and which the end of this program removes.
-
-    A kernel may have deleted it with all other temporary files.
-    """
-    os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
-
-
-def kill_server() -> None:
-    """Kills the server that workers are forked from, if there is one; no worker can be started any more."""
-    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
-    if pid is not None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 def preload(module: str) -> None:

@@ -6,6 +6,8 @@ import ctypes
 import os
 import signal
 from contextlib import suppress
+from multiprocessing import forkserver
+from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -95,3 +97,19 @@ def _memory_limit_files() -> list[Path]:
             elif controllers == "memory":
                 files += [groups / "memory" / group / "memory.limit_in_bytes" for group in above]
     return files
+
+
+def restore_server_folder() -> None:
+    """Makes the folder again in which the server's socket is, and which the end of this program removes.
+
+    A kernel may have deleted it with all other temporary files.
+    """
+    os.makedirs(get_temp_dir(), mode=0o700, exist_ok=True)
+
+
+def kill_server() -> None:
+    """Kills the server that workers are forked from, if there is one; no worker can be started any more."""
+    pid = getattr(getattr(forkserver, "_forkserver", None), "_forkserver_pid", None)
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

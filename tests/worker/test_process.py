@@ -18,14 +18,14 @@ import pytest
 from crashes import crash_outcome
 from processes import has_ended
 
-from fuzz.errors import UsageError
+from fuzz.errors import InternalError, UsageError
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Died, Hung, OutOfMemory
 from fuzz.model.recipes import recipe
 from fuzz.worker import worker_process
 from fuzz.worker.activity import Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
-from fuzz.worker.process import CONTEXT, InternalError, Worker, WorkerCrash
+from fuzz.worker.process import CONTEXT, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
 from fuzz.worker.serve import heartbeat

@@ -8,13 +8,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from fuzz.errors import UsageError, one_line
+from fuzz.errors import InternalError, UsageError, one_line
 from fuzz.model.outcome import describe
 from fuzz.report.text import replay_command
 from fuzz.run.options import RunOptions
 from fuzz.web.corpus_index import IndexedEntry
 from fuzz.web.plots.protocol import WORKER, PlotConfig, PlotRequest, PlotResult
-from fuzz.worker.process import InternalError, Worker, WorkerCrash, preload
+from fuzz.worker.process import Worker, WorkerCrash, preload
 
 PATIENCE = 120.0
 """Seconds that one entry may take, references and arbitrary precision included."""
