@@ -11,11 +11,14 @@ from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.judge_batch import judge_batch
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
-from fuzz.judge.formats import FORMATS, KERNELBENCH
+from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS
 from fuzz.judge.report import format_judgement, judgement_json
 
 SCRIPT = "script"
-USAGE = "PROBLEM SOLUTION (or a folder of them), flashinfer DEF.json SOLUTION.json, gpumode DIR FILE.py, script FILE.py"
+USAGE = (
+    "PROBLEM SOLUTION (or a folder of them), flashinfer DEF.json SOLUTION.json, gpumode DIR FILE.py, script FILE.py, "
+    "ops FILE.py (or a folder of BackendBench)"
+)
 BATCH = "Judge every solution below this folder; the only argument is then the format, kernelbench without one."
 
 
@@ -52,10 +55,12 @@ def judge(
 def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool) -> int:
     """Judges what the arguments name."""
     # It imports Hypothesis, which takes as long as everything else that the command line needs.
-    from fuzz.judge.command import judge_paths, judge_script
+    from fuzz.judge.command import judge_module, judge_paths, judge_script
 
     if words[:1] == [SCRIPT] and len(words) == 2:
         judgements = judge_script(Path(words[1]), backend)
+    elif words[:1] == [OPS] and len(words) == 2:
+        judgements = judge_module(Path(words[1]), backend, seconds, seed, errors.print)
     else:
         named = words[:1] != [] and words[0] in FORMATS and len(words) == 3
         if not named and len(words) != 2:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from fuzz.backends import check_name
 from fuzz.errors import UsageError
-from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH
+from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.judgement import Judgement
+from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.referee import JudgeOptions, judge
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import choose_backend, start_worker_server
@@ -45,6 +46,20 @@ def judge_script(path: Path, backend: str) -> Iterator[Judgement]:
     judgement = judge_file(path)
     judgement.command = f"fuzz judge script {shell_quote(str(path))}"
     yield judgement
+
+
+def judge_module(
+    path: Path, backend: str, seconds: float, seed: int, announce: Callable[[str], object]
+) -> Iterator[Judgement]:
+    """The judgement of each operation that a module, or each file of a folder of BackendBench, implements."""
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {path}")
+    start_worker_server()
+    name = choose_backend(backend)
+    options = JudgeOptions(path, path, OPS, name, seconds, seed)
+    for judgement in judge_operations(options, announce):
+        judgement.command = repeat_command([OPS, judgement.solution], name, seconds, seed)
+        yield judgement
 
 
 def list_solutions(format: str, problem: Path, solution: Path) -> list[Path]:

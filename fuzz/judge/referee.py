@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -130,9 +130,7 @@ def judge(options: JudgeOptions) -> Judgement:
         description = problem.call(Describe())
         if isinstance(description, Refusal):
             raise Unsupported(f"the problem cannot be run: {description.text}")
-        worker = IsolatedWorker(problem, solution, description)
-        referee = Referee(options, worker, judgement, start)
-        referee.run()
+        Referee(options, IsolatedWorker(problem, solution, description), judgement, start).run()
     except NotComparable as error:
         judgement.verdict, judgement.reason, judgement.cause = NOT_COMPARABLE, str(error), error.cause
     except Unsupported as error:
@@ -161,17 +159,18 @@ class Referee:
             self.triage = triage
             try:
                 self.examine_first_cases()
-                stages = (
-                    self.examine_shapes, self.examine_ordinary, self.examine_gradients, self.examine_history,
-                    self.examine_launches, self.examine_races,
-                )  # fmt: skip
-                for stage in stages:
+                for stage in self.stages():
                     stage()
                     self.check_conduct()
                 self.examine_random()
             except (Stop, OutOfTime):
                 pass
         self.conclude()
+
+    def stages(self) -> tuple[Callable[[], None], ...]:
+        """What is tried between the first cases and odd values."""
+        single = self.examine_shapes, self.examine_ordinary, self.examine_gradients
+        return *single, self.examine_history, self.examine_launches, self.examine_races
 
     @property
     def description(self) -> ProblemDescription:

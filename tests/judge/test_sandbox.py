@@ -51,7 +51,8 @@ def test_what_no_honest_solution_does_is_recorded(tmp_path: Path) -> None:
 
 def test_an_honest_solution_leaves_no_record(tmp_path: Path) -> None:
     solution = (
-        "import torch, inspect, warnings\nfrom dataclasses import dataclass\nfrom collections import namedtuple\n"
+        "import torch, inspect, warnings\nimport torch._dynamo\nfrom dataclasses import dataclass\n"
+        "from collections import namedtuple\n"
         "P = namedtuple('P', 'a b')\nimport logging\nlogging.getLogger().warning('x')\n"
         "inspect.signature(torch.nn.Linear)\nwarnings.warn('x')\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\n"
         "import gc\ngc.collect()\n"

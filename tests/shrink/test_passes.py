@@ -171,6 +171,12 @@ def test_plain_numbers_tries_1_for_every_element() -> None:
     assert {(0x3F800000, 0xC0490FDB), (0x3F9D70A4, 0x3F800000), (0x3F800000, 0x3F800000)} <= found
 
 
+def test_plain_numbers_makes_truth_values_of_truth_values() -> None:
+    mask = Argument(("N",), "bool", Exact((1, 0), "bool"))
+    case = Case("gelu_bw", (Call({"N": 2}, {"dy": mask, "x": mask}),))
+    assert {x_words(one) for one in candidates("plain_numbers", case)} == {(1, 0)}
+
+
 def test_halve_dims_tries_the_least_first() -> None:
     case = made((1, 2))
     large = replace(case, calls=(replace(case.last, dims={"N": 64}, arguments={

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fuzz.judge.formats.solution import Solution
 
 KERNELBENCH, GPUMODE, FLASHINFER = FORMATS = ("kernelbench", "gpumode", "flashinfer")
+OPS = "ops"
+"""The format of modules that register implementations of operations; their problems are samples of PyTorch's own."""
 
 
 def load_problem(name: str, path: Path) -> Problem:
@@ -28,6 +30,10 @@ def load_problem(name: str, path: Path) -> Problem:
         from fuzz.judge.formats.flashinfer import FlashInferProblem
 
         return FlashInferProblem(path)
+    if name == OPS:
+        from fuzz.judge.formats.ops import OpsProblem
+
+        return OpsProblem(path)
     raise UsageError(f"unknown format {name!r}: there are {', '.join(FORMATS)}")
 
 
@@ -45,4 +51,8 @@ def load_solution(name: str, path: Path, problem: Path) -> Solution:
         from fuzz.judge.formats.flashinfer import FlashInferSolution
 
         return FlashInferSolution(path)
+    if name == OPS:
+        from fuzz.judge.formats.ops import OpsSolution
+
+        return OpsSolution(path)
     raise UsageError(f"unknown format {name!r}: there are {', '.join(FORMATS)}")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from fuzz.judge.problem import Setting, TensorSlot
+from fuzz.model.recipes import Recipe
 
 Tensors = dict[str, torch.Tensor]
 
@@ -22,6 +24,10 @@ class Problem(ABC):
     """Arguments that are memory for outputs: their values are anything."""
     fixed: frozenset[str] = frozenset()
     """The state whose values are always those that the problem makes: buffers, such as a running variance."""
+    declared: Mapping[str, Recipe] = MappingProxyType({})
+    """Recipes of arguments that may hold anything, where the problem says so."""
+    written: frozenset[str] = frozenset()
+    """Arguments that a solution has to write, where the problem says so."""
 
     @abstractmethod
     def setting(self, dims: Mapping[str, int]) -> Setting:

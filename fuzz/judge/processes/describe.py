@@ -85,7 +85,7 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         described,
         outputs=describe_outputs(problem, probe, free),
         unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
-        in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch)))),
+        in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch | problem.written)))),
     )
 
 
@@ -248,6 +248,8 @@ def classify_argument(
     problem: Problem, name: str, first: torch.Tensor, second: torch.Tensor, is_state: bool
 ) -> tuple[str, Recipe | None]:
     """How an argument's values may be drawn; memory for an output holds numbers that nobody has asked for."""
+    if name in problem.declared:
+        return RANDOM, problem.declared[name]
     if name in problem.scratch:
         return RANDOM, recipe("normal") if first.is_floating_point() else recipe("integers", bound=100)
     return classify(first, second, is_state, name in problem.fixed)

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 MOST_BYTES, MOST_FILES = 1 << 31, 4096
@@ -23,6 +24,8 @@ MOST_BYTES, MOST_FILES = 1 << 31, 4096
 WATCHED = (torch, torch.Tensor, torch.cuda, torch.nn.functional, torch.testing, torch.autograd, time, gc)
 """Whose functions a judge or a timer may use: a solution that replaces one of them is no honest one."""
 LOOKING = {"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"}
+HIDING = _disable_dynamo(print).__code__
+"""The code of the functions by which PyTorch hides others from its compiler."""
 HELPERS = {inspect.__file__, traceback.__file__}
 """Files of the library that look at frames for their callers."""
 
@@ -96,9 +99,17 @@ class ConductRecord:
     def collect(self) -> tuple[str, ...]:
         """The reasons so far, with functions that are replaced by now."""
         for (owner, name), value in self._functions.items():
-            if vars(owner).get(name) is not value:
+            if not is_same(vars(owner).get(name), value):
                 self.reasons[f"replaces {getattr(owner, '__name__', owner)}.{name}"] = None
         return tuple(self.reasons)
+
+
+def is_same(function: Any, before: Any) -> bool:
+    """Whether a function is as before, or as PyTorch's compiler replaces it when it is imported."""
+    if function is before:
+        return True
+    wraps = getattr(function, "__code__", None) is HIDING
+    return wraps and any(cell.cell_contents is before for cell in function.__closure__)
 
 
 def _functions(owner: Any) -> list[tuple[str, Any]]:

@@ -90,7 +90,7 @@ def plain_numbers(case: Case, target: Target) -> Iterator[Case]:
     """Single elements, and all non-zeros of a tensor at once, to plain numbers."""
     for index, name, values in _exact_tensors(case):
         kind = named_dtype(values.dtype)
-        plain = _bits_of_numbers(PLAIN, kind) if kind.is_float else [1, 2, 3]
+        plain = _bits_of_numbers(PLAIN, kind) if kind.is_float else [one for one in (1, 2, 3) if one <= kind.max_bits]
         nonzeros = [element for element, pattern in enumerate(values.bits) if pattern]
         for pattern in plain[:4]:
             yield with_values(case, index, name, with_bits(values, dict.fromkeys(nonzeros, pattern)))

@@ -1,0 +1,35 @@
+"""The summary of what `fuzz judge script` says of a collection of programs."""
+
+from __future__ import annotations
+
+from benchmarks.referee_scripts import missing_module, summary_lines
+
+
+def judgement(name: str, verdict: str, reason: str = "", **finding: str) -> dict[str, object]:
+    findings = [{"oracle": "bounds", "symptom": "race", "message": "here", **finding}] if finding else []
+    return {"solution": f"folder/{name}.py", "verdict": verdict, "reason": reason, "seconds": 2.0, "findings": findings}
+
+
+def test_the_summary_names_what_is_missed_and_what_is_flagged_beside() -> None:
+    missing = "the program raises ModuleNotFoundError: No module named 'triton.ops'"
+    text = "\n".join(
+        summary_lines(
+            [
+                judgement("decay_cumsum", "WRONG", severity="high"),
+                judgement("apply_penalty", "RIGHT"),
+                judgement("other", "WRONG", severity="medium"),
+                judgement("old", "UNSUPPORTED", missing),
+                judgement("hangs", "UNSUPPORTED", "the program did not return within 300 s"),
+            ]
+        )
+    )
+    assert "5 programs: 1 RIGHT, 2 UNSUPPORTED, 2 WRONG; 2.0 s in the median, 2.0 s at most." in text
+    assert "Issue 12: 1 of 2 flagged, not apply_penalty." in text
+    assert "UNSUPPORTED: 2, of which 1 import what is not there." in text
+    assert "- old: triton.ops" in text and "- hangs: the program did not return" in text
+    assert "Flagged beside issue 12: 1.\n- other: medium bounds/race: here" in text
+
+
+def test_a_name_that_a_module_no_longer_has_is_missing() -> None:
+    assert missing_module("ImportError: cannot import name 'matmul' from 'triton.ops' (unknown)") == "triton.ops.matmul"
+    assert missing_module("AssertionError: no") == ""
