@@ -51,8 +51,9 @@ class Finding:
     changed, and the number by which it was, where a rerun with a changed argument shows the finding. `kinds` are
     (output, symptom) of every class of symptom that an output shows, where the oracle tells outputs apart. `error` is
     the largest error over the largest value of an output, and `least_error` that of findings that show the symptom of
-    this one. `compared` counts the elements of its `outputs`, `disagreeing` those of them that are wrong. Texts are
-    made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
+    this one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
+    oracle knows it. `compared` counts the elements of its `outputs`, `disagreeing` those of them that are wrong. Texts
+    are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
     """
 
     oracle: str
@@ -69,6 +70,7 @@ class Finding:
     kinds: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     error: float = field(default=0.0, compare=False)
     least_error: float = field(default=0.0, compare=False)
+    largest: tuple[tuple[str, float], ...] = field(default=(), compare=False)
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:

@@ -31,6 +31,7 @@ from fuzz.oracles.comparison.elements import (
     compare_elements,
     half_ulp,
     largest_error,
+    largest_wrong,
     symptoms_by_cause,
 )
 from fuzz.oracles.comparison.expected import BEFORE_THOROUGH, STAGES, check_alike, check_shapes, evaluate_reference
@@ -212,6 +213,7 @@ def make_finding(
             for kind in symptoms_by_cause(outputs[name], expected[name], one)
         ),
         error=max(largest_error(outputs[name], expected[name]) for name in wrong),
+        largest=tuple((name, largest_wrong(outputs[name], expected[name], one)) for name, one in wrong.items()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fuzz.model.severity import Grade
 from fuzz.run.derived_rejects import SEVERITY, AcceptedInput
 from fuzz.run.result import Result
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import Bug, group_by_cause
 
 VERSION = 1
 
@@ -41,7 +41,7 @@ def run_json(result: Result, profile: bool = False) -> Mapping[str, Any]:
             "tried": result.invalid_inputs.tried,
             "accepted": [accepted_json(accepted) for accepted in result.invalid_inputs.accepted],
         },
-        "findings": [finding_json(bug) for bug in sorted(result.bugs, key=lambda bug: bug.origin.index)],
+        "findings": findings_json(result.bugs),
     }
 
 
@@ -59,6 +59,20 @@ def accepted_json(accepted: AcceptedInput) -> Mapping[str, Any]:
     }
 
 
+def findings_json(bugs: Sequence[Bug]) -> list[Mapping[str, Any]]:
+    """The values of a run's findings in the order of their cases, each with the one whose cause it possibly shares."""
+    of_first = {id(other): bug_id(first) for first, others in group_by_cause(bugs) for other in others}
+    return [
+        {**finding_json(bug), "possibly_same_cause_as": of_first.get(id(bug))}
+        for bug in sorted(bugs, key=lambda bug: bug.origin.index)
+    ]
+
+
+def bug_id(bug: Bug) -> str:
+    """The name of a bug's entry, by which JSON values refer to it."""
+    return bug.to_entry().name.removesuffix(".yaml")
+
+
 def runs_json(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The value where a file or a folder has several targets: their runs, in turn."""
     return {"version": VERSION, "runs": list(runs)}
@@ -69,7 +83,7 @@ def finding_json(bug: Bug) -> Mapping[str, Any]:
     least, finding = bug.least, bug.least.reported_finding
     entry = bug.to_entry()
     return {
-        "id": entry.name.removesuffix(".yaml"),
+        "id": bug_id(bug),
         "oracle": finding.oracle,
         "output": finding.output,
         "symptom": finding.symptom,

@@ -21,7 +21,7 @@ from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import target_argument
 from fuzz.target.spec import Target
 from fuzz.text import printable_lines
-from fuzz.triage.bug import Bug
+from fuzz.triage.bug import Bug, group_by_cause
 from fuzz.triage.severity import GRADING
 
 COMPILING = 0.1
@@ -109,13 +109,10 @@ def summary(result: Result) -> Table:
         table.add_row("unconfirmed", str(result.unconfirmed))
     if parts := cut_off_parts(result):
         table.add_row("cut off", "; ".join(parts))
-    for bug in result.bugs:
-        dims = " ".join(f"{name}={size}" for name, size in bug.case.last.dims.items())
-        seen = "known" if bug.known else "new"
-        finding = bug.least.reported_finding
-        name = f"{finding.oracle}/{finding.symptom} {finding.output}"
-        severity = bug.grade.severity if bug.grade else "not graded"
-        table.add_row(f"finding ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits")
+    for first, others in group_by_cause(result.bugs):
+        table.add_row(*bug_row("finding", first))
+        for other in others:
+            table.add_row(*bug_row("  possibly the same cause", other))
     if not result.bugs:
         table.add_row("findings", "none")
     if invalid := result.invalid_inputs.tried:
@@ -125,6 +122,16 @@ def summary(result: Result) -> Table:
     for accepted in result.invalid_inputs.accepted:
         table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
     return table
+
+
+def bug_row(label: str, bug: Bug) -> tuple[str, str]:
+    """What a bug is to the run, and in one line what it is."""
+    dims = " ".join(f"{name}={size}" for name, size in bug.case.last.dims.items())
+    finding = bug.least.reported_finding
+    seen = "known" if bug.known else "new"
+    severity = bug.grade.severity if bug.grade else "not graded"
+    name = f"{finding.oracle}/{finding.symptom} {finding.output}"
+    return f"{label} ({seen}, {severity})", f"{name}: {dims}, {bug.hits} hits"
 
 
 def profile_table(result: Result) -> Table:

@@ -20,8 +20,9 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject
 from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
-from fuzz.triage.bug import REFERENCE, Bug, Example, Sighting
+from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
 from fuzz.triage.error_jump import JUMP, ErrorJump
+from fuzz.triage.overflow import find_overflow
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import Trigger, all_hold, departures
 from fuzz.worker.deadline import OutOfTime
@@ -59,7 +60,22 @@ class Attribution:
                 cause = cause or bug
                 doubt = doubt or self._doubt(bug, case, finding)
                 left = left.restricted_to(left.subjects - explained)
+        if left is not None:
+            overflowing, left = self._attribute_overflow(case, left)
+            cause = cause or overflowing
         return cause, doubt if left is None else left
+
+    def _attribute_overflow(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
+        """(a bug whose wrong values a case's dtypes cannot hold, the part of a finding that is no such overflow)."""
+        overflow = find_overflow(case, finding, self.target, self.triage) if self.bugs else None
+        if overflow is None:
+            return None, finding
+        wide, values = overflow
+        for bug in self.bugs:
+            if outputs := {subject[-1] for subject in self._explained(bug, wide, values)}:
+                others = {one for one in finding.subjects if one[1] != NONFINITE or one[-1] not in outputs}
+                return bug, finding.restricted_to(others)
+        return None, finding
 
     def _explained(self, bug: Bug, case: Case, finding: Finding) -> Subjects:
         """Those of a finding's subjects that a bug explains."""

@@ -255,14 +255,8 @@ class FindingHandler:
         return known_bugs(self.folder, self.target, self.options.planted, {known.path for known in self.bugs})
 
     def _mention_others(self, bug: Bug) -> None:
-        """Says of which known bugs in the same outputs it is not clear that they are others."""
-        names = set(bug.finding.outputs)
-        others = [
-            other
-            for other in self.bugs
-            if names & set(other.finding.outputs) and FAULT.name not in (bug.finding.oracle, other.finding.oracle)
-        ]
-        unclear = [other for other in others if not (bug.triggers and other.triggers)]
+        """Says of which known bugs it is not clear that they are others."""
+        unclear = [other for other in self.bugs if bug.may_share_cause(other)]
         said = tuple(f"possibly the same cause as {Path(other.path).name}" for other in unclear)
         bug.least = replace(bug.least, diagnosis=(*bug.least.diagnosis, *said))
 

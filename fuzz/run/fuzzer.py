@@ -20,7 +20,8 @@ from fuzz.run.derived_rejects import DerivedRejects
 from fuzz.run.finding_handler import FindingHandler
 from fuzz.run.options import RunOptions
 from fuzz.run.result import NOTHING_RAN, Result
-from fuzz.run.triage_queue import TriageQueue, has_spare_processor
+from fuzz.run.triage_order import TriageOrder
+from fuzz.run.triage_queue import Suspect, TriageQueue, has_spare_processor, take_first
 from fuzz.run.watcher import Watcher
 from fuzz.search.engines import EngineScheduler, make_scheduler
 from fuzz.search.engines.atheris.engine import HANDLER as ATHERIS_HANDLER
@@ -119,7 +120,8 @@ class Fuzzer:
         scheduler = self.make_scheduler(deadline)
         with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)
-            with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns) as queue:
+            order = self._order(known)
+            with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
                 try:
                     queue.submit(findings.resume)
                     plans = precompiler.compile_ahead(scheduler.plans())
@@ -155,6 +157,14 @@ class Fuzzer:
         if self.in_turn is not None:
             return self.in_turn
         return self.options.max_findings is not None or not has_spare_processor()
+
+    def _order(self, known: list[Bug]) -> Callable[[Sequence[Suspect]], Suspect]:
+        """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine."""
+        if self.options.time_limit is None:
+            return take_first
+        order = TriageOrder(self.target)
+        order.know(known)
+        return order.choose
 
     @property
     def _derives_rejects(self) -> bool:

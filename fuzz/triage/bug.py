@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject, Verdict
+from fuzz.model.oracle_specs import FAULT
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
-from fuzz.model.severity import Grade, is_at_least
+from fuzz.model.severity import SEVERITIES, UNGRADED, Grade, is_at_least
 from fuzz.triage.triggers import Trigger, all_hold
 
 REFERENCE = "reference"
@@ -144,6 +145,31 @@ class Bug:
         """Whether all that it is known to need is values of tensors."""
         return all(trigger.is_of_values for trigger in self.triggers or ())
 
+    @property
+    def own_outputs(self) -> set[str]:
+        """The outputs that it is known to explain, without others that are wrong in its least case as well."""
+        return {subject[-1] for subject in self.subjects if len(subject) > 2} or set(self.finding.outputs)
+
+    @property
+    def spoilt_outputs(self) -> set[str]:
+        """Its own outputs, and those of which other oracles say something in its least case."""
+        return self.own_outputs.union(*(finding.outputs for finding in self.least.also))
+
+    def may_share_cause(self, other: Bug) -> bool:
+        """Whether nothing tells if another bug of the same outputs has the same cause, so that both are kept.
+
+        Of one of them nothing is known that it needs, or both need certain values only: how large these must be differs
+        between the symptoms of one cause. What makes a far larger error by a size or an option is another cause.
+        """
+        if FAULT.name in (self.finding.oracle, other.finding.oracle):
+            return False
+        if not (self.spoilt_outputs & other.own_outputs or other.spoilt_outputs & self.own_outputs):
+            return False
+        if any(bug.sought.least_error and not bug.needs_values_only for bug in (self, other)):
+            return False
+        is_unknown = not (self.triggers and other.triggers)
+        return is_unknown or self.needs_values_only and other.needs_values_only
+
     def is_equal_to(self, other: Bug) -> bool:
         """Whether both are at one place, shrank to one case with one class of symptom in an output, or are stateful.
 
@@ -153,7 +179,8 @@ class Bug:
             return True
         if self.stateful and other.stateful and self.finding.oracle == other.finding.oracle:
             return True
-        shared = self.subjects & other.sought.subjects and not self.finding.is_other_fault(other.finding)
+        shown = self.subjects | self.finding.subjects
+        shared = shown & other.sought.subjects and not self.finding.is_other_fault(other.finding)
         return self.case.key == other.case.key and bool(shared)
 
     def was_seen_with(self, other: Bug) -> bool:
@@ -164,3 +191,20 @@ class Bug:
             (subject[0], *subject[2:]) for subject in other.subjects - self.subjects
         }
         return together and not mixed
+
+
+def group_by_cause(bugs: Sequence[Bug]) -> list[tuple[Bug, list[Bug]]]:
+    """(a bug, others that possibly have its cause) of all bugs, the most severe and then the earliest first."""
+    groups: list[tuple[Bug, list[Bug]]] = []
+    for bug in sorted(bugs, key=_importance):
+        group = next((others for first, others in groups if first.may_share_cause(bug)), None)
+        if group is None:
+            groups.append((bug, []))
+        else:
+            group.append(bug)
+    return groups
+
+
+def _importance(bug: Bug) -> tuple[int, int]:
+    severity = bug.grade.severity if bug.grade else UNGRADED
+    return -SEVERITIES.index(severity), bug.origin.index

@@ -31,6 +31,8 @@ Variant = tuple[str, Numbers]
 MIXED, EQUAL = "mixed", "equal"
 ORDINARY_SCALES, SPECIAL = (-7, 13), 64
 """Standard deviations of normal values of 2^-10 to 2^16, and the largest exponent of special values, as powers of 2."""
+ORDINARY_SIZES, SMALL_SHARE = (-14, 16), 0.1
+"""Powers of 2 between which ordinary values are, and the share of them that may be smaller: normal values near 0."""
 MAX_ELEMENTS = 1 << 20
 """Elements of all tensors of the largest case that is not extreme by its size."""
 REALISTIC_ELEMENTS, FEW, MANY = 1 << 11, 4, 512
@@ -195,6 +197,23 @@ def _limited(name: str, params: Numbers, kind: DType, input_class: str) -> dict[
         if name == "exponents":
             limited |= {"width": min(SPECIAL, kind.bias - NEAR_LIMIT), "subnormals": 0}
     return limited
+
+
+def classify_drawn(case: Case, target: Target) -> str:
+    """The class of a case as an engine proposed it: ordinary where most of its values are of ordinary size."""
+    input_class = classify(case, target)
+    tensors = [(call, value) for call in case.calls for value in call.tensors.values()]
+    is_ordinary = input_class == "special" and all(_is_ordinary(value, call) for call, value in tensors)
+    return "ordinary" if is_ordinary else input_class
+
+
+def _is_ordinary(value: Argument, call: Call) -> bool:
+    """Whether no value is larger than ordinary ones, and only as many are smaller as normal values have near 0."""
+    if not value.is_float:
+        return True
+    numbers = np.abs(from_bits(value.bits(call.dims), named_dtype(value.dtype)))
+    small = (numbers != 0) & (numbers < 2.0 ** ORDINARY_SIZES[0])
+    return bool((numbers <= 2.0 ** ORDINARY_SIZES[1]).all()) and small.sum() <= SMALL_SHARE * np.count_nonzero(numbers)
 
 
 def classify(case: Case, target: Target) -> str:

@@ -41,6 +41,8 @@ VERDICT_SECONDS = 15.0
 """Seconds that the exact value of a typical case may take."""
 UNCERTAIN = ("unadjudicated", "pending")
 """Verdicts with which a wrong value is at most of medium severity."""
+SMALLEST_NORMAL = 2.0**-126
+"""Of float32 and bfloat16: kernels and compilers may flush what is smaller, as float16 is computed in float32."""
 LIMIT = 1 << 31
 """Elements beyond which an offset does not fit 32 bits."""
 
@@ -74,7 +76,8 @@ class Grader:
             finding = typical.finding if typical else bug.finding
             eager = self._compare_eager(bug, typical.case if typical else bug.case, finding)
             shared = eager is not None and eager.shares(worse_of(finding, bug.finding))
-            severity, reason = rate_severity(bug, input_class, shared, self.target)
+            tiny = all(is_subnormal(one) for one in (bug.sought, bug.finding, finding))
+            severity, reason = rate_severity(bug, input_class, shared, self.target, tiny=tiny)
             ratio, dtype = (eager.ratio, eager.dtype) if eager else (None, "")
             return Grade(severity, input_class, typical, ratio, dtype, reason)
         finally:
@@ -156,13 +159,23 @@ def promises_large(target: Target) -> bool:
     return target.large or max(declared, default=0) >= LIMIT
 
 
-def rate_severity(bug: Bug, input_class: str, shared: bool, target: Target) -> tuple[str, str]:
-    """(severity, why it is not that of the input class, if so). `shared` says that eager PyTorch errs as much."""
+def is_subnormal(finding: Finding) -> bool:
+    """Whether all that is wrong is, and should be, below the smallest normal number of float32."""
+    return bool(finding.largest) and max(number for _, number in finding.largest) < SMALLEST_NORMAL
+
+
+def rate_severity(bug: Bug, input_class: str, shared: bool, target: Target, *, tiny: bool = False) -> tuple[str, str]:
+    """(severity, why it is not that of the input class, if so).
+
+    `shared` says that eager PyTorch errs as much, `tiny` that only subnormal results are wrong, whatever the inputs.
+    """
     severity, finding = SEVERITY_OF_CLASS[input_class], bug.finding
     if states_promise(finding, target):
         return ("medium", "at least medium, by what it breaks") if severity == "low" else (severity, "")
     if shared:
         return "low", "eager PyTorch is wrong in the same way"
+    if tiny and bug.finding.symptom != "nonfinite":
+        return "low", "only results below the smallest normal number are wrong"
     if severity == "high" and finding.oracle == ACCURACY.name and bug.least.verdict.name in UNCERTAIN:
         return "medium", "no exact value certifies it"
     return severity, ""

@@ -13,7 +13,8 @@ from functools import partial
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Subject, Verdict, finding_order
-from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, MUTATION, find_oracle_spec
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.oracle_specs import ACCURACY, AUTOGRAD, FAULT, LAYOUT, MUTATION, find_oracle_spec
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
@@ -83,7 +84,12 @@ class Triage:
     def shown_subjects(
         self, case: Case, finding: Finding, rate: Rate, clean: bool = False
     ) -> frozenset[Subject] | None:
-        """What of a finding's subjects another case shows; None where its oracle does not examine that case."""
+        """What of a finding's subjects another case shows; None where its oracle does not examine that case.
+
+        A case without strides has no other layout that the layout oracle could compare it with, and agrees.
+        """
+        if finding.oracle == LAYOUT.name and is_contiguous(case):
+            return frozenset()
         timeout = self.worker.timeout
         if finding.symptom == "hung":
             self.worker.timeout = min(timeout, HANG_SECONDS)
@@ -284,6 +290,11 @@ class Triage:
 def examines(report: Report, oracle: str) -> bool:
     """Whether an oracle examined the case of a report; every case that returns has no fault."""
     return oracle in report.examined or oracle == FAULT.name and report.outcome == "returned"
+
+
+def is_contiguous(case: Case) -> bool:
+    """Whether every tensor of a case is contiguous."""
+    return all(value.layout == CONTIGUOUS for call in case.calls for value in call.tensors.values())
 
 
 def was_killed(finding: Finding) -> bool:

@@ -7,7 +7,7 @@ case and the unshrunk one agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 
@@ -21,6 +21,7 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import exact
 from fuzz.shrink.passes.dims import SMALL_SIZES, resize
+from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
 
@@ -70,8 +71,10 @@ def find_triggers(least: Case, unshrunk: Case, target: Target, agrees: Agrees, *
     else:
         found = [trigger for trigger in departures(least, target) if trigger.is_needed(least, agrees)]
         if not costly:
-            found += [one for dim in target.sizes for one in _size_trigger(least, unshrunk, target, dim, agrees)]
-            found += [one for name in least.last.tensors for one in _value_triggers(least, name, agrees)]
+            for dim in target.sizes:
+                candidates = _size_triggers(least, unshrunk, target, dim, agrees)
+                found += [one for one in candidates if one.is_needed(unshrunk, agrees)][:1]
+            found += [one for name in least.last.tensors for one in _value_triggers(least, name, target, agrees)]
     if unshrunk.key != least.key:
         found = [trigger for trigger in found if trigger.is_needed(unshrunk, agrees)]
     return tuple(found)
@@ -138,29 +141,28 @@ def _edit_argument(case: Case, target: Target, name: str, change: Callable[[Call
     return make_legal(edited, target) if edited.key != case.key else case
 
 
-def _size_trigger(least: Case, unshrunk: Case, target: Target, dim: Size, agrees: Agrees) -> Iterator[Trigger]:
-    """The candidate that other sizes of a dim agree: all smaller ones, or the largest ones as powers of two may.
+def _size_triggers(least: Case, unshrunk: Case, target: Target, dim: Size, agrees: Agrees) -> Iterator[Trigger]:
+    """The candidates that other sizes of a dim agree: the largest ones, as powers of two may, and all smaller ones.
 
-    Smaller sizes that agree say nothing where all of them are tiny: sums of one or two terms hide most mistakes.
+    Smaller sizes that agree say nothing where all of them are tiny: sums of one or two terms hide most mistakes. Nor
+    does a larger one: what fills it beside the values of the least case may hide the mistake.
     """
     own = least.last.dims[dim.name]
     answers = {size: agrees(with_size(target, dim.name, (size,), least)) for size in _sizes_to_try(least, target, dim)}
-    agreeing = [size for size, agreed in answers.items() if agreed]
     disagreeing = [own, *(size for size, agreed in answers.items() if not agreed)]
-    if not agreeing:
-        return
-    if max(agreeing) < min(disagreeing):
-        if own > SMALL_SIZES:
-            yield Trigger(dim.name, partial(limit_size, target, dim.name, max(agreeing)))
-    elif len(sizes := [size for size in agreeing if size > max(disagreeing)]) > 1:
+    larger = [size for size, agreed in answers.items() if agreed and size > max(disagreeing)]
+    smaller = [size for size in answers if size < own]
+    if len(larger) > 1:
 
         @cache
         def shows_at(size: int) -> bool:
             resized = (with_size(target, dim.name, (size,), case) for case in (least, unshrunk))
             return size == own or not all(agrees(case) for case in resized)
 
-        edited = partial(with_size, target, dim.name, tuple(sizes))
+        edited = partial(with_size, target, dim.name, tuple(larger))
         yield Trigger(dim.name, edited, lambda case: shows_at(case.last.dims[dim.name]))
+    if own > SMALL_SIZES and smaller and all(answers[size] for size in smaller):
+        yield Trigger(dim.name, partial(limit_size, target, dim.name, max(smaller)))
 
 
 def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
@@ -188,22 +190,29 @@ def with_size(target: Target, name: str, sizes: Sequence[int], case: Case) -> Ca
     return make_legal(case, target)
 
 
-def _value_triggers(least: Case, name: str, agrees: Agrees) -> Iterator[Trigger]:
+def _value_triggers(least: Case, name: str, target: Target, agrees: Agrees) -> Iterator[Trigger]:
     """The first candidate, nearest to the values as they are, of each family of edits of a tensor's values."""
-    if not least.last.tensors[name].is_float:
-        return
-    for what, edits in VALUE_EDITS.items():
+    for what, edits in _value_edits(least, name, target).items():
         triggers = (
             Trigger(f"{name} {what}", partial(edit_values, name, change), is_of_values=True) for change in edits
         )
         yield from (one for one in [next((t for t in triggers if t.is_needed(least, agrees)), None)] if one)
 
 
+def _value_edits(least: Case, name: str, target: Target) -> Mapping[str, Sequence[ValueEdit]]:
+    """Of numbers all families of edits; of indices the one without the sentinel that the case's options make legal."""
+    if least.last.tensors[name].is_float:
+        return VALUE_EDITS
+    declared = target.tensors.get(name)
+    sentinel = declared.legal_sentinel(least.last.options) if isinstance(declared, IndexArgument) else None
+    return {} if sentinel is None else {"sentinel": (partial(_without_sentinel, sentinel),)}
+
+
 def edit_values(name: str, change: ValueEdit, case: Case) -> Case:
-    """The case with the numbers of a tensor changed."""
+    """The case with the values of a tensor changed."""
 
     def edited(call: Call, other: str, value: Argument) -> Argument:
-        if other != name or not value.is_float or np.prod(value.stored_shape(call.dims)) > MAX_EDITED:
+        if other != name or np.prod(value.stored_shape(call.dims)) > MAX_EDITED:
             return value
         kind = named_dtype(value.dtype)
         numbers = from_bits(value.bits(call.dims), kind)
@@ -222,6 +231,10 @@ def _limited(power: int, numbers: np.ndarray) -> np.ndarray:
 def _raised(power: int, numbers: np.ndarray) -> np.ndarray:
     small = (np.abs(numbers) < 2.0**power) & (numbers != 0)
     return np.where(small, np.copysign(2.0**power, numbers), numbers)
+
+
+def _without_sentinel(sentinel: int, numbers: np.ndarray) -> np.ndarray:
+    return np.where(numbers == sentinel, 0, numbers)
 
 
 def _rounded(numbers: np.ndarray) -> np.ndarray:

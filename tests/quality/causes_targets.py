@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from fuzz import option, size, target, tensor
+from fuzz import indices, option, size, target, tensor
 
 N = size("N", 1, 200)
 M = size("M", 1, 40)
@@ -24,6 +24,10 @@ def both(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def rows(x: torch.Tensor, **_: object) -> dict[str, torch.Tensor]:
     return {"y": x * 2, "total": x.sum(-1)}
+
+
+def chosen_only(x: torch.Tensor, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"y": torch.where(chosen >= 0, x[chosen.clamp_min(0).long()], 0)}
 
 
 ONE = {"x": tensor(N), "dtypes": ("float32",), "reference": double}
@@ -87,6 +91,12 @@ def always_and_flag(x, flag):
     return {"y": x * (2.2 if flag else 2.01)}
 
 
+@target(**BOTH)
+def flood_and_rare(x):
+    """y is always wrong, z in few sizes only."""
+    return {"y": x * 2.01, "z": x * (3.5 if x.numel() in (23, 47, 97, 113) else 3)}
+
+
 @target(**ONE)
 def always_and_nan(x):
     """y is always wrong, and NaN above 64."""
@@ -126,6 +136,13 @@ def two_raises(x):
     if x.numel() % 7 == 0:
         raise RuntimeError("second")
     return {"y": x * 2}
+
+
+@target(x=tensor(N), dtypes=("float32", "float16"), reference=double)
+def always_and_nan_in_half_precision(x):
+    """y is always wrong, and NaN for ordinary numbers above 64 in float16."""
+    y = x * 2.2
+    return {"y": torch.where(x.abs() > 64, torch.nan, y) if x.dtype == torch.float16 else y}
 
 
 # ------------------------------------------------------------------ one cause
@@ -214,3 +231,32 @@ def odd_sizes(x):
     if x.numel() % 2:
         y[-1] = 3 * x[-1] + 1
     return {"y": y}
+
+
+@target(x=tensor(N), dtypes=("float32", "float16"), reference=double)
+def overflows_in_half_precision(x):
+    """Both what it computes and what it should leave the range of float16, in other elements; not that of float32."""
+    return {"y": torch.where(x.abs() < 1e30, x * 16 + 1, x * 2)}
+
+
+@target(x=tensor(M, N), dtypes=DTYPES, reference=rows)
+def last_column(x):
+    """The last column, in both outputs, where a row is longer than a block of 64."""
+    y, total = x * 2, x.contiguous().sum(-1)
+    if x.shape[1] > 64:
+        y[:, -1] = 0
+        total = x[:, :-1].contiguous().sum(-1)
+    return {"y": y, "total": total}
+
+
+@target(x=tensor(N), chosen=indices(N, below=N, sentinel=-1), dtypes=("float32",), reference=chosen_only)
+def sentinel(x, chosen):
+    """Of an index that is the sentinel a number is read all the same; NaN where all of them are."""
+    y = x[chosen.clamp_min(0)] if chosen.max() >= 0 else x * torch.nan
+    return {"y": y}
+
+
+@target(x=tensor(M, N), dtypes=("float32",), layout="bitwise", batch=M, reference=lambda x: {"y": x / 3})
+def rounds_where_strided(x):
+    """The promised bits, unless it is given strides."""
+    return {"y": x / 3 if x.is_contiguous() else x * torch.tensor(1 / 3)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 
 from fuzz.model.case import Case
@@ -55,3 +56,12 @@ def test_a_findings_severity_stands_with_its_typical_case(case: Case, entry: Ent
         value = finding_json(bug)
         assert (value["severity"], value["input_class"], value["rate"]) == ("high", "ordinary", [1, 1])
         assert value["typical"] == {"dims": {"N": 2}, "rate": [37, 60], "eager_ratio": told}
+
+
+def test_a_finding_that_possibly_has_the_cause_of_another_names_it(case: Case, entry: Entry) -> None:
+    assert entry.finding
+    nan = replace(entry.finding, symptom="nonfinite")
+    bugs = [Bug(Example(case, finding), Sighting(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
+    value = run_json(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), bugs, 1.0))
+    first, second = value["findings"]
+    assert first["possibly_same_cause_as"] is None and second["possibly_same_cause_as"] == first["id"]

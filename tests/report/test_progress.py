@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -95,6 +96,17 @@ def test_a_finding_that_is_not_graded_is_said_to_count_as_medium(case: Case, ent
     bug = Bug(Example(case, entry.finding), Sighting(case, "sign"), cut_off="grading")
     (told,) = cut_off_parts(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), [bug], 1.0))
     assert told.startswith("not yet graded: 1 findings, which count as medium")
+
+
+def test_findings_of_possibly_one_cause_stand_beneath_the_first_of_them(case: Case, entry: Entry) -> None:
+    assert entry.finding
+    nan = replace(entry.finding, symptom="nonfinite")
+    bugs = [Bug(Example(case, finding), Sighting(case, "sign", n)) for n, finding in enumerate((entry.finding, nan))]
+    progress, text = watched()
+    progress.console.print(summary(Result(RunOptions("gelu_bw"), "cpu", RunStatistics(), bugs, 1.0)))
+    first, second = text.getvalue().splitlines()[-2:]
+    assert first.split()[:3] == ["finding", "(new,", "not"] and "accuracy/sign" in first
+    assert second.split()[:4] == ["possibly", "the", "same", "cause"] and "accuracy/nonfinite" in second
 
 
 def test_invalid_inputs_that_were_not_refused_are_listed_apart_from_findings(case: Case) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from fuzz import corpus
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
+from fuzz.run.triage_queue import TriageQueue, take_first
 from fuzz.run.watcher import Watcher
 from fuzz.search.statistics import RunStatistics
 from fuzz.target.loader import load
@@ -84,3 +88,21 @@ def test_cases_and_findings_are_the_same_beside_the_run_and_in_turn(tmp_path: Pa
         bugs = [(bug.case.key, bug.finding, bug.origin.index, bug.hits, bug.cut_off) for bug in result.bugs]
         results.append((result.statistics.cases, result.statistics.distribution(), bugs))
     assert results[0] == results[1] and results[0][2]
+
+
+def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "hangs.py"
+    path.write_text(HANGS.format(condition="False"))
+    orders: list[Any] = []
+
+    def make_queue(handle: Any, on_group_done: Any, in_turn: bool, choose: Any) -> TriageQueue:
+        orders.append(choose)
+        return TriageQueue(handle, on_group_done, in_turn, choose)
+
+    monkeypatch.setattr("fuzz.run.fuzzer.TriageQueue", make_queue)
+    for seconds in (None, 600.0):
+        options = RunOptions(str(path), engine="random", cases=1, seconds=seconds)
+        Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False).run()
+    assert orders[0] is take_first and orders[1] is not take_first

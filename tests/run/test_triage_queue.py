@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,8 @@ class Recorder:
         self.done.append(group.first)
         assert threading.current_thread() is threading.main_thread()
 
-    def queue(self, in_turn: bool = False) -> TriageQueue:
-        return TriageQueue(self.handle, self.end, in_turn)
+    def queue(self, in_turn: bool = False, **how: Any) -> TriageQueue:
+        return TriageQueue(self.handle, self.end, in_turn, **how)
 
 
 def put_group(queue: TriageQueue, case: Case, first: int, count: int) -> None:
@@ -66,6 +67,17 @@ def test_the_run_goes_on_while_a_case_is_handled(case: Case) -> None:
         recorder.gate.set()
         queue.finish()
     assert recorder.handled == [0, 1] and recorder.done == [2, 0]
+
+
+def test_what_is_handled_next_may_be_chosen_and_groups_end_in_their_order(case: Case) -> None:
+    recorder = Recorder(is_open=False)
+    with recorder.queue(choose=lambda waiting: waiting[-1]) as queue:
+        for first in range(0, 6, 2):
+            put_group(queue, case, first, 2)
+        recorder.gate.set()
+        queue.finish()
+    assert sorted(recorder.handled) == list(range(6)) and recorder.handled[1:] == sorted(recorder.handled[1:])[::-1]
+    assert recorder.done == [0, 2, 4]
 
 
 def test_in_turn_a_case_is_handled_before_the_run_goes_on(case: Case) -> None:

@@ -9,7 +9,11 @@ from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.triage.bug import Sighting
+from fuzz.model.severity import Grade
+from fuzz.triage.bug import Sighting, group_by_cause
+from fuzz.triage.triggers import Trigger
+
+RAISED = Finding("fault", ("launcher",), "raised", "raised ValueError")
 
 
 def test_a_least_case_with_two_classes_of_symptom_is_two_bugs(two_cases: tuple[Case, Case]) -> None:
@@ -55,3 +59,50 @@ def test_what_is_said_of_nan_is_not_said_of_a_case_that_has_none(
     bug = make_bug(two_cases[1], "dx", finding=replace(wrong_value("dx"), symptom=shrunk))
     bug.origin = Sighting(two_cases[0], initial)
     assert bug.diagnosis_cases == ((two_cases[0], bug.case) if both else (bug.case,))
+
+
+def test_a_least_case_that_shows_what_is_left_of_another_finding_is_the_same_bug(two_cases: tuple[Case, Case]) -> None:
+    """Its unshrunk case showed fewer outputs than its least one."""
+    bug = make_bug(two_cases[0], "dx")
+    bug.least = replace(bug.least, finding=wrong_value("dx", "dweight"))
+    assert bug.is_equal_to(make_bug(two_cases[0], "dweight"))
+    assert not bug.is_equal_to(make_bug(two_cases[0], "dbias"))
+
+
+SIZE = Trigger("N", lambda case: case)
+LARGE, SMALL = (Trigger(f"x {what}", lambda case: case, is_of_values=True) for what in ("large", "small"))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_unclear"),
+    [
+        ((), (SIZE,), True),
+        ((), (LARGE,), True),
+        ((LARGE,), (SMALL,), True),
+        ((LARGE,), (SIZE,), False),
+        ((SIZE,), (SIZE,), False),
+    ],
+)
+def test_it_is_not_clear_whether_two_bugs_have_one_cause_where_either_needs_nothing_or_both_need_values(
+    two_cases: tuple[Case, Case], first: tuple[Trigger, ...], second: tuple[Trigger, ...], is_unclear: bool
+) -> None:
+    one, other = (make_bug(case, "dx", triggers=needs) for case, needs in zip(two_cases, (first, second), strict=True))
+    assert one.may_share_cause(other) == other.may_share_cause(one) == is_unclear
+
+
+def test_bugs_of_other_outputs_and_those_by_an_error_that_jumps_have_other_causes(two_cases: tuple[Case, Case]) -> None:
+    always = make_bug(two_cases[0], "dx", triggers=())
+    assert not always.may_share_cause(make_bug(two_cases[1], "dweight", triggers=()))
+    jump = make_bug(two_cases[1], finding=replace(wrong_value("dx"), least_error=0.5), triggers=(SIZE,))
+    assert not always.may_share_cause(jump)
+    stray = Finding("bounds", ("x",), "stray-read", "m")
+    assert make_bug(two_cases[1], finding=stray, also=(wrong_value("dx"),), triggers=()).may_share_cause(always)
+
+
+def test_the_most_severe_bug_stands_above_those_that_possibly_have_its_cause(two_cases: tuple[Case, Case]) -> None:
+    low, high = (make_bug(two_cases[0], "dx", triggers=(), grade=Grade(name, "special")) for name in ("low", "high"))
+    other, raised = make_bug(two_cases[1], "dweight", triggers=()), make_bug(two_cases[1], finding=RAISED)
+    groups = group_by_cause([low, other, high, raised])
+    assert [(id(first), [id(bug) for bug in others]) for first, others in groups] == [
+        (id(high), [id(low)]), (id(other), []), (id(raised), []),
+    ]  # fmt: skip

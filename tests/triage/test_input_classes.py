@@ -15,7 +15,7 @@ from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import exact, recipe
 from fuzz.target.spec import Target
-from fuzz.triage.input_classes import classify, plans, realistic_dims
+from fuzz.triage.input_classes import classify, classify_drawn, plans, realistic_dims
 
 M, N = size("M", 1, 4096), size("N", 1, 8192)
 CLASSES = ("ordinary", "special", "layout", "extreme")
@@ -105,3 +105,18 @@ def test_a_case_that_no_draw_is_like_has_the_class_of_its_values_and_layouts(
     bits = exact(np.array([np.float32(value).view(np.uint32)]), dtype("float32"))
     argument = replace(case.last.arguments["x"], values=bits)
     assert classify(case.with_call(0, case.last.with_argument("x", argument)), TARGET) == input_class
+
+
+@pytest.mark.parametrize("input_class", CLASSES)
+def test_a_drawn_case_is_ordinary_only_if_its_values_are(input_class: str) -> None:
+    """Plans of the other classes may have ordinary values by chance, and no plan of this class has others."""
+    found = [classify_drawn(plan, TARGET) for plan in plans(case_of(), TARGET, input_class)]
+    assert set(found) == {"ordinary"} if input_class == "ordinary" else found.count("ordinary") < len(found)
+
+
+def test_one_value_beyond_ordinary_sizes_makes_a_case_special() -> None:
+    for value, input_class in ((3.0, "ordinary"), (2.0**17, "special"), (2.0**-20, "special"), (0.0, "ordinary")):
+        case = case_of(M=1, N=1)
+        bits = exact(np.array([np.float32(value).view(np.uint32)]), dtype("float32"))
+        argument = replace(case.last.arguments["x"], values=bits)
+        assert classify_drawn(case.with_call(0, case.last.with_argument("x", argument)), TARGET) == input_class

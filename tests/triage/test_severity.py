@@ -207,6 +207,32 @@ def test_promises_and_memory_are_at_least_medium(finding: Finding, promise: dict
     assert rate_severity(bug, "ordinary", severity == "medium", made(**promise))[0] in ("high", "medium")
 
 
+@pytest.mark.parametrize(
+    ("numbers", "symptom", "severity"),
+    [
+        ((("y", 1e-44),), "value", "low"),
+        ((("y", 1e-44), ("z", 1e-30)), "value", "high"),
+        ((("y", 1e-44),), "nonfinite", "high"),
+        ((), "value", "high"),
+    ],
+)
+def test_wrong_results_of_subnormal_size_are_low_whatever_their_inputs(
+    numbers: tuple[tuple[str, float], ...], symptom: str, severity: str
+) -> None:
+    bug, _ = graded(lambda case: replace(wrong(symptom), largest=numbers))
+    assert bug.grade and (bug.grade.severity, bug.grade.input_class) == (severity, "ordinary")
+
+
+def test_ordinary_inputs_whose_results_are_wrong_beyond_subnormals_are_high() -> None:
+    """Although the least case shows a subnormal result."""
+
+    def shows(case: Case) -> Finding | None:
+        return replace(wrong(), largest=(("y", 1e-44 if case.key == case_of().key else 0.5),))
+
+    bug, _ = graded(shows)
+    assert bug.grade and bug.grade.severity == "high"
+
+
 def test_an_uncertified_value_is_at_most_medium() -> None:
     bug = make_bug(case_of(), finding=wrong())
     assert rate_severity(bug, "ordinary", False, made()) == ("medium", "no exact value certifies it")

@@ -11,6 +11,7 @@ from bugs import make_bug
 
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
+from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget
@@ -169,3 +170,15 @@ def test_shrinking_that_its_budget_ends_is_cut_off_and_explained_all_the_same(
     triage.shrink(bug, Budget(executions, seconds=3600.0))
     triage.explain(bug)
     assert (bug.cut_off, bug.least.verdict.name) == (cut_off, "kernel")
+
+
+def test_without_strides_there_is_nothing_that_a_layout_could_change(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    """So that a finding of the oracle layout has the layout as its trigger."""
+    worker: Any = type("NoWorker", (), {"timeout": 1.0})()
+    plain = two_cases[0]
+    for name, value in plain.last.tensors.items():
+        plain = plain.with_call(0, plain.last.with_argument(name, replace(value, layout=CONTIGUOUS)))
+    drift = Finding("layout", ("dx",), "drift", "m")
+    assert Triage(layernorm, worker, ()).shown_subjects(plain, drift, Rate(10, 10)) == frozenset()

@@ -7,9 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from fuzz.model.case import Case
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import CONTIGUOUS
-from fuzz.model.recipes import recipe
+from fuzz.model.recipes import exact, recipe
+from fuzz.target.loader import load
 from fuzz.target.spec import Target
 from fuzz.triage.triggers import Trigger, find_triggers
 
@@ -94,3 +97,30 @@ def test_of_a_bug_that_needs_earlier_calls_nothing_else_is_looked_for(layernorm:
     least = replace(plain_case, calls=(first, last), split=None)
     assert names(find_triggers(least, least, layernorm, agrees, costly=False)) == ["earlier calls"]
     assert [len(case.calls) for case in tried] == [1]
+
+
+def test_a_size_is_needed_though_zeros_behind_the_least_case_hide_the_bug(layernorm: Target, plain_case: Case) -> None:
+    """A larger size fills up exact values, so that the least case agrees there; the unshrunk one does not."""
+    least, unshrunk = sized(plain_case, 1, 65), sized(plain_case, 3, 200)
+
+    def agrees(case: Case) -> bool:
+        return columns(case) <= 64 or case.last.dims["M"] == 1 and columns(case) > 65
+
+    (trigger,) = find_triggers(least, unshrunk, layernorm, agrees, costly=False)
+    assert columns(trigger.edit(unshrunk)) == 64 and not trigger.holds(sized(plain_case, 3, 64))
+
+
+def test_a_sentinel_among_indices_is_a_trigger() -> None:
+    target = load("cross_entropy")
+    arguments = {
+        "logits": Argument(("N", "V"), "float32", recipe("normal", 1)),
+        "labels": Argument(("N",), "int64", exact(to_bits([1, -100], named_dtype("int64")), named_dtype("int64"))),
+    }
+    case = Case("cross_entropy", (Call({"N": 2, "V": 3}, arguments, {"smoothing": 0.0}),))
+
+    def labels(case: Case) -> list[int]:
+        value = case.last.tensors["labels"]
+        return [int(number) for number in from_bits(value.bits(case.last.dims), named_dtype("int64"))]
+
+    (trigger,) = find_triggers(case, case, target, lambda case: -100 not in labels(case), costly=False)
+    assert trigger.name == "labels sentinel" and labels(trigger.edit(case)) == [1, 0]

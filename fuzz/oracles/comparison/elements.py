@@ -133,6 +133,14 @@ def largest_error(output: torch.Tensor, expected: Expected) -> float:
     return min(error / scale, 1e300) if scale else 1e300 * (error > 0)
 
 
+def largest_wrong(output: torch.Tensor, expected: Expected, compared: Comparison) -> float:
+    """The largest magnitude that a wrong element of an output has, or should have, where both are finite; else 0."""
+    value = expected.value
+    out = output.to(value.device).double()
+    wrong = (compared.symptom.to(value.device) > 0) & torch.isfinite(out) & torch.isfinite(value)
+    return float(torch.where(wrong, torch.maximum(out.abs(), value.double().abs()), 0.0).max())
+
+
 @lru_cache
 def overflow_threshold(kind: DType) -> float:
     """The least magnitude that rounds to infinity: half a unit in the last place beyond the largest finite value."""

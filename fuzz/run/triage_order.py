@@ -1,0 +1,67 @@
+"""Chooses which disagreement is triaged next: the one least like those before it, the most ordinary inputs first.
+
+One bug may show in every case. Where the time of a run ends before all of them are triaged, a rare second bug that came
+after them would be lost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from fuzz.model.finding import Finding
+from fuzz.model.severity import INPUT_CLASSES
+from fuzz.run.triage_queue import Suspect
+from fuzz.target.spec import Target
+from fuzz.triage.bug import Bug
+from fuzz.triage.input_classes import classify_drawn
+
+Sign = tuple[object, ...]
+
+
+@dataclass
+class TriageOrder:
+    """Counts the signs of what was triaged: oracle, class of symptom, outputs and source line of a finding.
+
+    A case is like what was triaged as often as the rarest of its findings was. Of cases with findings that were triaged
+    equally often, those in a class of inputs in which that happened less often come first, then those with more
+    ordinary inputs, then the oldest.
+    """
+
+    target: Target
+    counts: Counter[Sign] = field(default_factory=Counter)
+    _classes: dict[int, str] = field(default_factory=dict)
+
+    def know(self, bugs: Sequence[Bug]) -> None:
+        """Counts bugs that were known before the run as triaged once."""
+        for bug in bugs:
+            self._count([bug.finding, *bug.least.also], classify_drawn(bug.case, self.target))
+
+    def choose(self, waiting: Sequence[Suspect]) -> Suspect:
+        """The next one, which counts as triaged from now on."""
+        chosen = min(waiting, key=self._key)
+        self._count(chosen.findings, self._classes.pop(chosen.index))
+        return chosen
+
+    def _key(self, suspect: Suspect) -> tuple[int, ...]:
+        input_class = self._class_of(suspect)
+        often = min(
+            ((self.counts[sign(one)], self.counts[(*sign(one), input_class)]) for one in suspect.findings),
+            default=(0, 0),
+        )
+        return (*often, INPUT_CLASSES.index(input_class), suspect.index)
+
+    def _class_of(self, suspect: Suspect) -> str:
+        if suspect.index not in self._classes:
+            self._classes[suspect.index] = classify_drawn(suspect.case, self.target)
+        return self._classes[suspect.index]
+
+    def _count(self, findings: Sequence[Finding], input_class: str) -> None:
+        for finding in findings:
+            self.counts.update((sign(finding), (*sign(finding), input_class)))
+
+
+def sign(finding: Finding) -> Sign:
+    """What a finding is recognized by before anything is known of its cause."""
+    return finding.subjects, finding.source_line

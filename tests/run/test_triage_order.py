@@ -1,0 +1,76 @@
+"""Which disagreement is triaged next: the one least like those before it, the most ordinary inputs first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from bugs import make_bug, wrong_value
+
+from fuzz.model.case import Case
+from fuzz.model.finding import Finding
+from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.recipes import recipe
+from fuzz.run.triage_order import TriageOrder
+from fuzz.run.triage_queue import Suspect
+from fuzz.target.spec import Target
+
+FLOOD, RARE = replace(wrong_value("dx"), symptom="nonfinite"), wrong_value("dweight")
+
+
+def case_of(case: Case, values: str) -> Case:
+    """A contiguous case with values by that recipe."""
+    for name, value in case.last.tensors.items():
+        edited = replace(value, values=recipe(values, 1), layout=CONTIGUOUS, dtype="float32")
+        case = case.with_call(0, case.last.with_argument(name, edited))
+    return replace(case, split=None)
+
+
+def suspects(case: Case, *findings: Finding) -> list[Suspect]:
+    return [Suspect(index, case, (finding,), ()) for index, finding in enumerate(findings)]
+
+
+def triaged(order: TriageOrder, waiting: Sequence[Suspect]) -> list[int]:
+    """The indices of all that waits, in the order in which it is triaged."""
+    left, taken = list(waiting), []
+    while left:
+        left.remove(chosen := order.choose(left))
+        taken.append(chosen.index)
+    return taken
+
+
+def test_a_rare_bug_is_triaged_second_after_a_flood_of_another(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    """However many findings of the first one came before it."""
+    waiting = suspects(two_cases[0], *[FLOOD] * 155, RARE)
+    assert triaged(TriageOrder(layernorm), waiting) == [0, 155, *range(1, 155)]
+
+
+def test_the_order_is_the_same_again(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    waiting = suspects(two_cases[0], FLOOD, RARE, wrong_value("dbias"), FLOOD, wrong_value("dx", "dweight"), RARE)
+    assert triaged(TriageOrder(layernorm), waiting) == triaged(TriageOrder(layernorm), waiting)
+
+
+def test_ordinary_inputs_come_before_extreme_ones(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    extreme, ordinary = (case_of(two_cases[0], name) for name in ("huge", "normal"))
+    both = [Suspect(0, extreme, (FLOOD,), ()), Suspect(1, ordinary, (RARE,), ())]
+    assert triaged(TriageOrder(layernorm), both) == [1, 0]
+
+
+def test_of_findings_that_are_alike_another_class_of_inputs_comes_first(
+    two_cases: tuple[Case, Case], layernorm: Target
+) -> None:
+    extreme, ordinary = (case_of(two_cases[0], name) for name in ("huge", "normal"))
+    waiting = [Suspect(index, ordinary if index else extreme, (FLOOD,), ()) for index in range(3)]
+    assert triaged(TriageOrder(layernorm), waiting) == [1, 0, 2]
+
+
+def test_what_was_known_before_the_run_counts_as_triaged(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    order = TriageOrder(layernorm)
+    order.know([make_bug(two_cases[0], finding=FLOOD)])
+    assert triaged(order, suspects(two_cases[0], FLOOD, RARE)) == [1, 0]
+
+
+def test_a_case_is_as_rare_as_the_rarest_of_its_findings(two_cases: tuple[Case, Case], layernorm: Target) -> None:
+    waiting = suspects(two_cases[0], FLOOD, FLOOD)
+    waiting.append(Suspect(2, two_cases[0], (FLOOD, RARE), ()))
+    assert triaged(TriageOrder(layernorm), waiting) == [0, 2, 1]
