@@ -10,7 +10,7 @@ import torch
 from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
-from fuzz.judge.processes.describe import classify, describe
+from fuzz.judge.processes.describe import classify, classify_argument, describe
 from fuzz.judge.processes.scale import count_flops
 from tests.judge.problems import GROUPS, LABELS, LINEAR, RELU, write
 
@@ -115,3 +115,11 @@ def test_a_problem_that_raises_is_unsupported(tmp_path: Path) -> None:
 def test_a_file_without_a_model_is_no_problem(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no class Model"):
         KernelBenchProblem(write(tmp_path, "other", "x = 1\n"))
+
+
+def test_memory_for_truth_values_is_filled_by_the_problem(tmp_path: Path) -> None:
+    problem = KernelBenchProblem(write(tmp_path, "relu", RELU))
+    problem.scratch = frozenset({"out"})
+    mask, numbers = torch.zeros(2, dtype=torch.bool), torch.zeros(2, dtype=torch.int64)
+    assert classify_argument(problem, "out", mask, mask, is_state=False) == (OWN, None)
+    assert classify_argument(problem, "out", numbers, numbers, is_state=False)[0] == RANDOM

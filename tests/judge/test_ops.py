@@ -122,15 +122,25 @@ library.impl("sin_", lambda x: x, "CUDA")
 def test_what_is_returned_has_the_form_that_schema_and_operation_give(
     tmp_path: Path, operation: str, names: tuple[str, ...], text: str
 ) -> None:
-    call = OpsSolution(write(tmp_path, "module", FORMS)).build(Setting((operation,)))
+    call = OpsSolution(write(tmp_path, "module", FORMS)).build(Setting((operation, True)))
     x = torch.randn(2, 3)
     others = (x,) if names else ()
     with pytest.raises(WrongForm, match=text):
         call(x, *others, **{name: torch.empty(2, 3) for name in names})
 
 
+def test_a_form_that_differs_between_devices_is_not_checked(tmp_path: Path) -> None:
+    """The mean and deviation of PyTorch's layer norm have the dtype of the input on a CPU, and float32 elsewhere."""
+    norm = find_overload("aten::native_layer_norm")
+    halves = [torch.ones(2, 4, dtype=torch.bfloat16), [4], torch.ones(4, dtype=torch.bfloat16), None, 1e-5]
+    floats = [torch.ones(2, 4), [4], torch.ones(4), None, 1e-5]
+    assert not samples.has_form(norm, (tuple(halves), {})) and samples.has_form(norm, (tuple(floats), {}))
+    call = OpsSolution(write(tmp_path, "module", FORMS)).build(Setting(("aten::floor", False)))
+    assert call(torch.ones(2))["out"].dtype == torch.float64
+
+
 def test_an_argument_that_the_schema_marks_is_an_output(tmp_path: Path) -> None:
-    call = OpsSolution(write(tmp_path, "module", FORMS)).build(Setting(("aten::sin_",)))
+    call = OpsSolution(write(tmp_path, "module", FORMS)).build(Setting(("aten::sin_", True)))
     x = torch.randn(2, 3)
     assert {name: value is x for name, value in call(x).items()} == {"out": True, "input written": True}
 

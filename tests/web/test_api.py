@@ -420,7 +420,9 @@ def test_a_finding_that_is_saved_while_the_corpus_is_read_is_kept(
 def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
     client: TestClient, store: Store, campaign: Campaign
 ) -> None:
-    waits = "import time\ntry:\n    print(1, flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    exit(7)"
+    # A shell that started the tests in the background may have had them ignore it.
+    heeds = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    waits = heeds + "try:\n    print(1, flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    exit(7)"
     line = [sys.executable, "-c", waits, "campaign"]
     with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()

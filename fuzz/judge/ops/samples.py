@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.judge.formats.ops import Sample
+from fuzz.judge.formats.ops import Sample, WrongForm, check_form, expected_form
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.schemas import (
     Call,
@@ -26,6 +26,7 @@ from fuzz.judge.ops.schemas import (
     find_functional,
     full_name,
     is_written,
+    name_results,
     named,
     take_tensors,
 )
@@ -242,8 +243,19 @@ def make_sample(
         name: SPREAD for name in first if name not in written and is_spread([draw[name] for draw in draws])
     }  # fmt: skip
     return Sample(
-        operation, full_name(reference), dtype, args, kwargs, tuple(draws), declared, frozenset(written & set(first))
+        operation, full_name(reference), dtype, args, kwargs, tuple(draws), declared, frozenset(written & set(first)),
+        has_form(reference, next(call for call in calls if call is not None)),
     )  # fmt: skip
+
+
+def has_form(operation: Any, call: Call) -> bool:
+    """Whether the results of a call have the form that tensors without memory tell: some differ between devices."""
+    args, kwargs = copy_call(call)
+    try:
+        check_form(name_results(operation, operation(*args, **kwargs), (args, kwargs)), expected_form(operation, *call))
+    except WrongForm:
+        return False
+    return True
 
 
 def same_form(first: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:

@@ -250,7 +250,7 @@ def classify_argument(
     """How an argument's values may be drawn; memory for an output holds numbers that nobody has asked for."""
     if name in problem.declared:
         return RANDOM, problem.declared[name]
-    if name in problem.scratch:
+    if name in problem.scratch and first.dtype != torch.bool:
         return RANDOM, recipe("normal") if first.is_floating_point() else recipe("integers", bound=100)
     return classify(first, second, is_state, name in problem.fixed)
 
