@@ -17,7 +17,7 @@ fuzz: $(if $(TARGET),$(STAMP))
 	@$(VENV)/bin/fuzz run $(TARGET) $(ARGS)
 
 test: $(STAMP)
-	@$(VENV)/bin/python -m pytest -q --numprocesses auto --dist loadfile $(ARGS)
+	@$(VENV)/bin/python -m pytest -q --numprocesses auto --dist loadfile --max-worker-restart 1 $(ARGS)
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .

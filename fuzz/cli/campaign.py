@@ -42,8 +42,11 @@ def campaign(
     from fuzz.campaign.runner import run_campaign
 
     # What stops services ends a campaign as Ctrl-C does.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    state, outcome = run_campaign(load_config(config), resume=resume, say=say)
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        state, outcome = run_campaign(load_config(config), resume=resume, say=say)
+    finally:
+        signal.signal(signal.SIGTERM, handler)
     with state.store:
         if ci_files:
             seconds = sum(job.seconds for job in state.jobs)

@@ -9,6 +9,7 @@ import os
 import signal
 import warnings
 from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import current_process, get_context
 from typing import Any
 
@@ -21,25 +22,29 @@ _function: Callable[[Any], Any]
 
 
 class ForkPool:
-    """Processes that compute function(request). What raises there is raised by `map`."""
+    """Processes that compute function(request). What raises there is raised by `map`.
+
+    They end by a message and never by a signal, since they have the signal handlers of the process that made them.
+    """
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
         self.count = count
         # A worker is a daemon, to which multiprocessing would give no processes of its own.
         vars(current_process())["_config"]["daemon"] = False
+        self.executor = ProcessPoolExecutor(count, get_context("fork"), _start, (function,))
         with warnings.catch_warnings():
             # Other threads hold nothing that the copies need: they compute on one thread, and never on the GPU.
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.pool = get_context("fork").Pool(count, _start, [function])
+            # The first request forks all of them.
+            self.executor.submit(os.getpid).result()
 
     def map(self, requests: Iterable[Any]) -> list[Any]:
-        """function(request) of each, in their order."""
-        return self.pool.map(_compute, requests, chunksize=1)
+        """function(request) of each, in their order. BrokenProcessPool where one of the processes ended."""
+        return list(self.executor.map(_compute, requests))
 
     def stop(self) -> None:
-        """Ends them at once."""
-        self.pool.terminate()
-        self.pool.join()
+        """Ends them as soon as none computes."""
+        self.executor.shutdown(cancel_futures=True)
 
 
 def spare_processes() -> int:

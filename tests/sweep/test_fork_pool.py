@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures.process import BrokenProcessPool
 from threading import Thread
 
 import pytest
@@ -34,3 +37,24 @@ def test_a_pool_ends_beside_others_forked_later() -> None:
     assert second.map([-1, 2]) == [1, 2]
     second.stop()
     assert ended
+
+
+def test_a_pool_ends_in_a_process_that_handles_signals() -> None:
+    """Its processes have the handlers of the process that made them: one of a campaign takes SIGTERM for Ctrl-C."""
+    handler = signal.signal(signal.SIGTERM, lambda number, frame: None)
+    try:
+        pool = ForkPool(abs, 2)
+        assert pool.map([-1, 2, -3]) == [1, 2, 3]
+        stopping = Thread(target=pool.stop, daemon=True)
+        stopping.start()
+        stopping.join(60)
+        assert not stopping.is_alive()
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+
+
+def test_a_process_that_ends_is_an_error_and_no_wait() -> None:
+    pool = ForkPool(os._exit, 2)
+    with pytest.raises(BrokenProcessPool):
+        pool.map([3])
+    pool.stop()
