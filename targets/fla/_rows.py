@@ -3,22 +3,6 @@
 import torch
 
 
-class Softmax(torch.autograd.Function):
-    """Softmax of rows, whose gradient is computed from its result, as kernels do."""
-
-    @staticmethod
-    def forward(ctx, x):
-        shifted = (x - x.amax(-1, keepdim=True)).exp()
-        y = shifted / shifted.sum(-1, keepdim=True)
-        ctx.save_for_backward(y)
-        return y
-
-    @staticmethod
-    def backward(ctx, dy):
-        (y,) = ctx.saved_tensors
-        return y * (dy - (y * dy).sum(-1, keepdim=True))
-
-
 class Unit(torch.autograd.Function):
     """Rows over their length, with the textbook gradient."""
 

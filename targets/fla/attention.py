@@ -2,7 +2,6 @@
 
 import torch
 from _fla import flash, found, one_dtype
-from _rows import Softmax
 from _states import RAGGED, B, H, K, N, T, V, gates, sequences
 
 from fuzz import option, size, tensor
@@ -47,9 +46,9 @@ def attention_reference(q, k, v, gate, sink, ragged, ends, scale, window):
         near = (apart >= 0) & (apart < (window or q.shape[1]))
         scores = torch.where(near, scores, float("-inf"))
         if sink is None:
-            return weighed(Softmax.apply(scores), v)
+            return weighed(torch.softmax(scores, -1), v)
         more = sink.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-        return weighed(Softmax.apply(torch.cat([scores, more], -1))[..., :-1], v)
+        return weighed(torch.softmax(torch.cat([scores, more], -1), -1)[..., :-1], v)
 
     return dict(y=alone(attended, ends if ragged else None, q, k, v, *([] if gate is None else [gates(gate)])))
 
@@ -147,7 +146,7 @@ def residuals_reference(query, residuals, weight, after, scale, level):
     def normed(x, weight):
         return x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt() * weight
 
-    weights = Softmax.apply((normed(residuals, weight) * (query * scale)).sum(-1).T)
+    weights = torch.softmax((normed(residuals, weight) * (query * scale)).sum(-1).T, -1)
     y = (weights.T.unsqueeze(-1) * residuals).sum(0)
     return dict(y=y if after is None else normed(y, after), weights=weights.T)
 

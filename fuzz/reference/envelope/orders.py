@@ -61,6 +61,9 @@ class OrderNoise(MemberNoise):
     def widen(self, t: Tensor) -> Tensor:
         return t
 
+    def from_other_members(self, t: Tensor) -> Tensor:
+        return t
+
 
 def evaluate_orders(reference: Reference, inputs: Mapping[str, Input], precision: Precision) -> dict[str, Tensor]:
     """What each order of every sum makes each output err, (orders, *shape) by name; 0 for what is no float."""

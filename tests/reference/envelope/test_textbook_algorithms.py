@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -203,6 +204,55 @@ ARGUMENTS = np.concatenate([np.linspace(-19, 19, 400), np.geomspace(1e-12, 1, 10
 def test_usual_rewritings_of_functions_are_inside(name: str, ratio: Any) -> None:
     reference, kernel = REWRITTEN[name]
     assert worst(reference, kernel, ARGUMENTS.astype(F), ratio) <= 1
+
+
+def log_softmax(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Rows."""
+    return {"y": torch.log_softmax(x, -1)}
+
+
+def test_log_softmax_may_subtract_the_logarithm_of_the_sum(ratio: Any) -> None:
+    def by_logsumexp(x: Array) -> Array:
+        top = x.max(1, keepdims=True)
+        return x - (top + np.log(np.exp(x - top).sum(1, keepdims=True, dtype=F)))
+
+    for kind in KINDS:
+        x = 4000 + draw(kind, 1, 300)
+        assert worst(log_softmax, by_logsumexp, x, ratio) <= 1
+        assert worst(log_softmax, lambda x: by_logsumexp(x) * F(1 + 2.0**-18) - F(1e-3), x, ratio) > 1
+    x = draw("normal", 1, 300)
+    assert worst(log_softmax, lambda x: by_logsumexp(x) * F(1 + 2.0**-18), x, ratio) > 1
+
+
+def attention_gradient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of the queries, each of which sees the keys up to its own."""
+    q = q.requires_grad_()
+    with torch.enable_grad():
+        scores = (q @ k.T).masked_fill(torch.ones(len(q), len(k)).triu(1) > 0, -math.inf)
+        y = torch.softmax(scores, -1) @ v
+    return {"dq": torch.autograd.grad(y, q, do)[0]}
+
+
+def flash_attention_gradient(q: Array, k: Array, v: Array, do: Array, delta_of_first: float = 1.0) -> Array:
+    """The sum in the gradient of softmax is that of do * o (Dao et al., 2022, algorithm 4)."""
+    scores = np.where(np.triu(np.ones((len(q), len(k))), 1) > 0, F(-np.inf), q @ k.T)
+    top = scores.max(1, keepdims=True)
+    p = np.exp(scores - top)
+    total = p.sum(1, keepdims=True, dtype=F)
+    delta = np.add.accumulate(do * ((p @ v) / total), axis=1)[:, -1:]
+    return (p / total * (do @ v.T - delta * F(delta_of_first))) @ k
+
+
+def test_the_gradient_of_attention_may_sum_do_times_o(ratio: Any) -> None:
+    for seed in range(5):
+        q, k, v, do = np.random.default_rng(seed).standard_normal((4, 6, 40)).astype(F)
+        do[0, -1] -= (do[0] @ v[0]) / v[0, -1]  # the first query's gradient of p is next to 0, unlike its terms
+        inputs = {name: torch.from_numpy(x) for name, x in zip(("q", "k", "v", "do"), (q, k, v, do), strict=True)}
+        expected = evaluate(attention_gradient, inputs, CPU, members=80)["dq"]
+        assert np.any(flash_attention_gradient(q, k, v, do)[0])
+        assert float(ratio(torch.from_numpy(flash_attention_gradient(q, k, v, do)), expected)) <= 1
+        wrong = flash_attention_gradient(q, k, v, do, 1 + 2.0**-14)
+        assert float(ratio(torch.from_numpy(wrong), expected)) > 1
 
 
 def test_what_other_formulas_lose_is_judged_where_the_reference_promises_it(ratio: Any) -> None:

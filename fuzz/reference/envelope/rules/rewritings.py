@@ -3,6 +3,10 @@
 tanh is 1 - q with q = 2/(exp(2|x|) + 1), softplus log(1 + exp(x)), elu exp(x) - 1: where the result is small they lose
 digits that another formula keeps. A reference that calls log1p or expm1 itself asks for these digits. So does log
 sigmoid: it is a log probability, and what is small in it is the probability of the other outcome.
+
+Log softmax is x - logsumexp(x). The gradient of softmax subtracts the sum of do*o where it is part of attention (Dao et
+al., 2022, algorithm 4), which is that of y*g but for its rounding: where a query sees one key, the gradient is 0 from
+the one and a rounding from the other.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, wrap
 from fuzz.reference.envelope.rules.composites import FORMULAS
 
 __all__ = ["register"]
@@ -33,8 +37,8 @@ def tanh(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: di
     return wrap(mode, t)
 
 
-def near_one(name: str, size: Callable[[Tensor, dict[str, float]], Tensor], **defaults: float) -> Callable[..., Any]:
-    """Rule of a composite whose other formula rounds a number near 1: by u times `size` of argument and options."""
+def with_error(name: str, size: Callable[[Tensor, dict[str, Any]], Tensor], **defaults: Any) -> Callable[..., Any]:
+    """Rule of a composite whose other formula rounds a larger number: by u times `size` of argument and options."""
     formula, names = FORMULAS[name], tuple(defaults)
 
     @rounds
@@ -49,12 +53,32 @@ def near_one(name: str, size: Callable[[Tensor, dict[str, float]], Tensor], **de
     return rule
 
 
-def _softplus(x: Tensor, options: dict[str, float]) -> Tensor:
+@rounds
+def softmax_backward(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """y * (g - sum(g*y)), where the sum may be of another evaluation of g."""
+    g, y, dim = args[:3]
+    other = g
+    if type(g) is EnsembleTensor:
+        other = wrap(mode, mode.noise.from_other_members(g.stacked))
+        other.is_reduced = g.is_reduced
+    with mode:
+        return y * (g - (other * y).sum(dim, True))
+
+
+def _log_softmax(x: Tensor, options: dict[str, Any]) -> Tensor:
+    """The logarithm of the sum of exponentials."""
+    dim = options["dim"]
+    if x.dim() == 1:  # members of a number, whose only share is 1
+        return torch.zeros_like(x)
+    return torch.logsumexp(x, dim + 1 if dim >= 0 else dim, keepdim=True).nan_to_num(0.0, 0.0, 0.0).abs().expand_as(x)
+
+
+def _softplus(x: Tensor, options: dict[str, Any]) -> Tensor:
     """1/beta below the threshold."""
     return torch.where(x * options["beta"] > options["threshold"], 0.0, 1 / abs(options["beta"] or math.inf))
 
 
-def _elu(x: Tensor, options: dict[str, float]) -> Tensor:
+def _elu(x: Tensor, options: dict[str, Any]) -> Tensor:
     """The factor of exp(x) - 1, and the error of an exponential near 1."""
     return torch.where(x > 0, 0.0, 2 * abs(options["alpha"] * options.get("scale", 1)))
 
@@ -62,6 +86,8 @@ def _elu(x: Tensor, options: dict[str, float]) -> Tensor:
 def register() -> None:
     """State the rules of this module, in place of those with relative errors alone."""
     RULES.register(tanh, "tanh")
-    RULES.register(near_one("softplus", _softplus, beta=1.0, threshold=20.0), "softplus")
-    RULES.register(near_one("elu", _elu, alpha=1.0, scale=1.0, input_scale=1.0), "elu")
-    RULES.register(near_one("celu", _elu, alpha=1.0), "celu")
+    RULES.register(softmax_backward, "_softmax_backward_data")
+    RULES.register(with_error("_log_softmax", _log_softmax, dim=-1), "_log_softmax")
+    RULES.register(with_error("softplus", _softplus, beta=1.0, threshold=20.0), "softplus")
+    RULES.register(with_error("elu", _elu, alpha=1.0, scale=1.0, input_scale=1.0), "elu")
+    RULES.register(with_error("celu", _elu, alpha=1.0), "celu")
