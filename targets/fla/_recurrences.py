@@ -1,4 +1,7 @@
-"""Formulas of recurrences that references share: sequences one after the other, states in and out, gates' gradients."""
+"""Formulas of recurrences that references share: sequences one after the other, states in and out, gates' gradients.
+
+What a state takes in is a product of matrices, as it is in kernels that go through sequences in chunks.
+"""
 
 import torch
 
@@ -107,7 +110,7 @@ def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, rever
             state = state * forgets.pop(0).exp().unsqueeze(-1)
         if values is not None:
             state = state * forgets.pop(0).exp().unsqueeze(-2)
-        state = state + k.unsqueeze(-1) * v.unsqueeze(-2)
+        state = state + k.unsqueeze(-1) @ v.unsqueeze(-2)
         return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
 
     given = [part for part in (gate, values) if part is not None]
@@ -136,7 +139,7 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, ea
         for forget in forgets:
             kept = kept * forget.exp().unsqueeze(-1)
         value = beta * (v - (read.unsqueeze(-2) @ (state if early else kept)).squeeze(-2))
-        state = kept + k.unsqueeze(-1) * value.unsqueeze(-2)
+        state = kept + k.unsqueeze(-1) @ value.unsqueeze(-2)
         return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
 
     given = [] if gate is None else [gate]
@@ -149,7 +152,7 @@ def bonused(r, k, v, u, gate, *, initial, ends, scale, keep, reverse=False):
     factor = r.shape[-1] ** -0.5 if scale is None else scale
 
     def step(state, v, r, k, forget):
-        taken = k.unsqueeze(-1) * v.unsqueeze(-2)
+        taken = k.unsqueeze(-1) @ v.unsqueeze(-2)
         y = (r.unsqueeze(-2) @ (state + u.unsqueeze(-1) * taken)).squeeze(-2) * factor
         return y, state * forget.exp().unsqueeze(-1) + taken
 
@@ -165,7 +168,7 @@ def low_rank(q, k, v, read, write, *, initial, ends, scale, keep, gate=None, rev
         found = (read.unsqueeze(-2) @ state).squeeze(-2)
         for forget in forgets:
             state = state * forget.exp().unsqueeze(-1)
-        state = state + write.unsqueeze(-1) * found.unsqueeze(-2) + k.unsqueeze(-1) * v.unsqueeze(-2)
+        state = state + write.unsqueeze(-1) @ found.unsqueeze(-2) + k.unsqueeze(-1) @ v.unsqueeze(-2)
         return (q.unsqueeze(-2) @ state).squeeze(-2) * factor, state
 
     given = [] if gate is None else [gate]

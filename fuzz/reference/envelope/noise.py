@@ -118,6 +118,8 @@ class MemberNoise:
 
     def adds_up(self, terms: int, is_product: bool = False) -> bool:
         """Whether sums with so many terms, of all rows, are added up. Tensor cores cut off more than any order does."""
+        if not terms:
+            return False
         if is_product:
             return self.is_float32 and not self.precision.tensor_cores and terms // self.rows <= LARGEST_PRODUCT
         return self.is_float32 and terms // self.count <= LARGEST

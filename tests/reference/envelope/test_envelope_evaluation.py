@@ -239,6 +239,17 @@ def test_reduced_precision_inputs_and_float32_casts() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(2, 0), (0, 0), (0, 3), (1, 0, 3), (2, 0, 0)])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sum(1), lambda x: x.sum(), lambda x: x.mean(1), lambda x: x.cumsum(1), lambda x: x @ x.mT],
+)
+def test_sums_without_terms_and_without_results(function: Any, shape: tuple[int, ...]) -> None:
+    """Also by the members that add terms up in orders."""
+    x = torch.zeros(shape)
+    assert one(function, x, members=80).value.shape == function(x).shape
+
+
 def test_data_dependent_shapes() -> None:
     """The mask is member 0's; a member that disagrees is unbounded."""
     x = torch.tensor([0.1, 0.7, 0.2])
