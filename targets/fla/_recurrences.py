@@ -30,11 +30,14 @@ def scanned(step, state, ends, reverse, *inputs):
 
 
 def sums(x, ends, reverse):
-    """Sums of x (B, T, ..) from the end of each sequence, or with `reverse` from its beginning."""
+    """Sums of x (B, T, ..) from the end of each sequence, or with `reverse` from its beginning.
+
+    Those from the end are what the sums from the beginning lack of all, as the library's kernels compute them.
+    """
     if ends is not None:
         edges = ends.tolist()
         return torch.cat([sums(x[:, a:b], None, reverse) for a, b in zip(edges, edges[1:], strict=False)], 1)
-    return x.cumsum(1) if reverse else x.flip(1).cumsum(1).flip(1)
+    return x.cumsum(1) if reverse else x.sum(1, keepdim=True) - x.cumsum(1) + x
 
 
 def spread(x, ends, places):
