@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.document import replace_between_marks
 from benchmarks.referee_sources import STORE, TRITONBENCH, fetch
-from fuzz.cli.judge_batch import format_line
+from fuzz.cli.judge import format_line
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import SCRIPT, JudgeTask, TaskOptions

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,24 +16,24 @@ from typer.core import TyperCommand, TyperGroup
 from fuzz.run import environment
 
 COMMANDS = {
-    "list": "fuzz.cli.inspect:list_targets",
-    "run": "fuzz.cli.run:run",
-    "sweep": "fuzz.cli.sweep:sweep",
-    "drift": "fuzz.cli.drift:drift",
-    "coverage": "fuzz.cli.coverage:coverage",
-    "campaign": "fuzz.cli.campaign:campaign",
-    "replay": "fuzz.cli.replay:replay",
-    "shrink": "fuzz.cli.entries:shrink",
-    "show": "fuzz.cli.entries:show",
-    "mark": "fuzz.cli.entries:mark",
-    "report": "fuzz.cli.report:report",
-    "serve": "fuzz.cli.serve:serve",
-    "new": "fuzz.cli.inspect:new",
-    "judge": "fuzz.cli.judge:judge",
-    "doctor": "fuzz.cli.inspect:doctor",
-    "store": "fuzz.cli.store:store",
+    "list": "inspect:list_targets",
+    "run": "run:run",
+    "sweep": "sweep:sweep",
+    "drift": "drift:drift",
+    "coverage": "coverage:coverage",
+    "campaign": "campaign:campaign",
+    "replay": "replay:replay",
+    "shrink": "entries:shrink",
+    "show": "entries:show",
+    "mark": "entries:mark",
+    "report": "report:report",
+    "serve": "service:serve",
+    "new": "inspect:new",
+    "judge": "judge:judge",
+    "doctor": "inspect:doctor",
+    "store": "service:store",
 }
-"""The function of each command, or its group of commands, as module:name."""
+"""The function of each command, or its group of commands, as module:name in this folder."""
 
 
 class ImportedCommands(TyperGroup):
@@ -42,11 +41,8 @@ class ImportedCommands(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        # Their names are what a wrong one may be meant for.
+        # Their names are listed in this order, and are what a wrong one may be meant for.
         self.commands = {name: TyperCommand(name) for name in COMMANDS}
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command without its options, for the list of commands."""
@@ -60,7 +56,7 @@ class ImportedCommands(TyperGroup):
 def import_command(name: str) -> Any:
     """The command with its options."""
     module, _, attribute = COMMANDS[name].partition(":")
-    found = getattr(import_module(module), attribute)
+    found = getattr(import_module(f"fuzz.cli.{module}"), attribute)
     if not isinstance(found, typer.Typer):
         found, function = typer.Typer(add_completion=False, pretty_exceptions_enable=False), found
         found.command(name)(function)
@@ -72,12 +68,11 @@ def import_command(name: str) -> Any:
 def describe(name: str) -> str:
     """What the documentation string of a command says, or the text of its group."""
     module, _, attribute = COMMANDS[name].partition(":")
-    spec = find_spec(module)
-    assert spec is not None and spec.origin is not None
-    text = Path(spec.origin).read_text(encoding="utf-8")
-    found = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == attribute)
-    function = next(found, None)
-    return (ast.get_docstring(function) if function else import_command(name).help) or ""
+    text = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef) and node.name == attribute:
+            return ast.get_docstring(node) or ""
+    return import_command(name).help or ""
 
 
 app = typer.Typer(

@@ -11,8 +11,8 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put_json
-from fuzz.cli.shared_options import FailOn, Json, JunitFindings, OnlyNew, SarifFindings
-from fuzz.cli.store import require_service_packages
+from fuzz.cli.service import require_service_packages
+from fuzz.cli.shared_options import FailOn, Json, Junit, OnlyNew, Sarif
 from fuzz.model.severity import check_severity, is_at_least
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import ReportItem, make_item
@@ -28,14 +28,13 @@ def campaign(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the last campaign of this name.")] = False,
     only_new: OnlyNew = False,
     fail_on: FailOn = "medium",
-    junit: JunitFindings = None,
-    sarif: SarifFindings = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
     json: Json = False,
 ) -> int:
     """Fuzz many targets with many workers until a budget ends; the same command with --resume goes on."""
     require_service_packages()
     ci_files = CiFiles(junit, sarif)
-    ci_files.check()
     check_severity(fail_on)
     from fuzz.campaign.config import load_config
     from fuzz.campaign.result_table import campaign_json, make_table

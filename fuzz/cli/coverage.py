@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from fuzz.cli.console import put, put_json
-from fuzz.cli.shared_options import FindingsFolder, Json
+from fuzz.cli.shared_options import FindingsFolder, Json, Targets
+from fuzz.coverage_report.report import CoverageReport, format_line, format_report
 from fuzz.errors import UsageError
 from fuzz.run import environment
 from fuzz.run.options import RunOptions
@@ -18,14 +19,9 @@ from fuzz.run.result import NOTHING_RAN
 from fuzz.run.setup import choose_backend, findings_folder, load_checked_target
 from fuzz.target.finder import find_targets
 
-if TYPE_CHECKING:
-    from fuzz.coverage_report.report import CoverageReport
-
 
 def coverage(
-    target: Annotated[
-        str, typer.Argument(help="A built-in target, liger/softmax, a file or folder of targets, or file.py:name.")
-    ],
+    target: Targets,
     seconds: Annotated[float | None, typer.Option(help="Run cases for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Run so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same report.")] = 0,
@@ -47,7 +43,7 @@ def coverage(
         begin = time.monotonic() if reports else process_start
         reports.append(examine(replace(options, target=text), begin))
         if not json:
-            put_report(reports[-1], alone=len(texts) == 1)
+            put(format_report(reports[-1]) if len(texts) == 1 else format_line(reports[-1]))
     if json:
         values = [report.as_json() for report in reports]
         put_json(values[0] if len(values) == 1 else {"version": values[0]["version"], "targets": values})
@@ -66,10 +62,3 @@ def examine(options: RunOptions, process_start: float) -> CoverageReport:
     if not collected.cases:
         raise UsageError(NOTHING_RAN)
     return make_report(loaded, collected)
-
-
-def put_report(report: CoverageReport, *, alone: bool) -> None:
-    """Prints the report on the only target in full, on one of several in one line."""
-    from fuzz.coverage_report.report import format_line, format_report
-
-    put(format_report(report) if alone else format_line(report))

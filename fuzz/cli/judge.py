@@ -1,20 +1,24 @@
-"""Implements ``fuzz judge``: a verdict on a solution of a problem, as both are published."""
+"""Implements ``fuzz judge``: a verdict on a solution of a problem, as both are published, or on a folder of them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fuzz.cli.console import errors, put, put_json
-from fuzz.cli.judge_batch import judge_batch
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
+from fuzz.judge.batch.task import SCRIPT, JudgeTask, TaskOptions
 from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS
-from fuzz.judge.report import format_judgement, judgement_json
+from fuzz.judge.report import VERSION, format_judgement, judgement_json
+from fuzz.text import printable
+from fuzz.worker.system import total_memory
 
-SCRIPT = "script"
+RESULTS = "judgements.jsonl"
+"""The file in the folder of solutions that keeps their judgements, where no other one is named."""
 USAGE = (
     "PROBLEM SOLUTION (or a folder of them), flashinfer DEF.json SOLUTION.json, gpumode DIR FILE.py, script FILE.py, "
     "ops FILE.py (or a folder of BackendBench)"
@@ -74,3 +78,63 @@ def judge_words(words: list[str], seconds: float, seed: int, backend: str, json:
     else:
         put("\n\n".join(map(format_judgement, found)))
     return max(one.exit_code for one in found)
+
+
+def judge_batch(
+    format: str, folder: Path, problems: Path | None, results: Path | None, workers: int, json: bool, **options: Any
+) -> int:
+    """Judges every solution below a folder that is not in the results yet. `options` are those of a task."""
+    # Late: they import Hypothesis and torch.
+    from fuzz.judge.batch.listing import list_folder
+    from fuzz.judge.batch.results_file import ResultsFile
+    from fuzz.judge.batch.run_batch import run_batch
+    from fuzz.run.setup import choose_backend
+
+    if format not in (*FORMATS, SCRIPT):
+        raise UsageError(f"unknown format {format!r}: there are {', '.join((*FORMATS, SCRIPT))}")
+    if workers < 1:
+        raise UsageError(f"--workers must be at least 1, not {workers}")
+    listing = list_folder(format, folder, problems)
+    options["backend"] = choose_backend(options["backend"])
+    # Each judgement has two processes.
+    share = max(total_memory() // (4 * workers), 1 << 30)
+    tasks = [JudgeTask(TaskOptions(format, **options), *pair, share) for pair in listing.pairs]
+    for path, reason in listing.left_out.items():
+        errors.print(f"left out: {path}: {reason}")
+    show = errors.print if json else put
+    summary = run_batch(tasks, workers, ResultsFile(results or folder / RESULTS), lambda one: show(format_line(one)))
+    summary.left_out = listing.left_out
+    show(format_summary(summary))
+    if json:
+        put_json(summary_json(summary))
+    return summary.exit_code
+
+
+def format_line(judgement: Mapping[str, Any]) -> str:
+    """One judgement on one line."""
+    severity = f" ({judgement['severity']})" if judgement["severity"] else ""
+    verdict = f"{judgement['verdict']}{severity}"
+    return printable(f"{verdict:<16}{judgement['solution']}  {judgement['seconds']:.1f} s  {judgement['reason']}")
+
+
+def format_summary(summary: Any) -> str:
+    """How many solutions got which verdict, and how fast."""
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in summary.counts.items() if count)
+    now = len(summary.judgements) - summary.known
+    parts = [f"{len(summary.judgements)} solutions: {counts or 'none'}"]
+    if summary.known:
+        parts.append(f"{summary.known} were judged before")
+    if now:
+        parts.append(f"{now} in {summary.seconds:.1f} s, {summary.per_minute:.1f} a minute")
+    if summary.left_out:
+        parts.append(f"{len(summary.left_out)} left out")
+    return "; ".join(parts)
+
+
+def summary_json(summary: Any) -> Mapping[str, Any]:
+    """The one value on standard output."""
+    return {
+        "version": VERSION, "counts": summary.counts, "known": summary.known, "seconds": round(summary.seconds, 3),
+        "per_minute": round(summary.per_minute, 3), "left_out": dict(summary.left_out),
+        "judgements": summary.judgements,
+    }  # fmt: skip

@@ -12,8 +12,8 @@ import typer
 
 from fuzz import corpus
 from fuzz.cli.console import errors, put
+from fuzz.cli.service import URL, require_service_packages
 from fuzz.cli.shared_options import EntriesTarget, PlotBackendName
-from fuzz.cli.store import URL, require_service_packages
 from fuzz.model.entry import STATUSES
 from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.text import replay_command

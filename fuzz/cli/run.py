@@ -14,10 +14,10 @@ from typing import Annotated
 import typer
 
 from fuzz.cli.console import complain, end_process, errors, put_json
-from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, JunitFindings, OnlyNew, SarifFindings
+from fuzz.cli.shared_options import BackendName, FailOn, FindingsFolder, Json, Junit, OnlyNew, Sarif, Targets
 from fuzz.report.ci_files import CiFiles
 from fuzz.report.items import run_items
-from fuzz.report.json import run_json, runs_json
+from fuzz.report.json import VERSION, run_json
 from fuzz.report.notify import NotifyingProgress
 from fuzz.report.progress import profile_table, summary
 from fuzz.run import environment
@@ -37,9 +37,7 @@ START_SECONDS = 0.5
 
 
 def run(
-    target: Annotated[
-        str, typer.Argument(help="A built-in target, liger/softmax, a file or folder of targets, or file.py:name.")
-    ],
+    target: Targets,
     seconds: Annotated[float | None, typer.Option(help="Fuzz for so long; 60 where no budget is given.")] = None,
     cases: Annotated[int | None, typer.Option(help="Fuzz so many cases.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed, target and number of cases give the same findings.")] = 0,
@@ -51,8 +49,8 @@ def run(
     max_findings: Annotated[int | None, typer.Option(help="End after so many findings.")] = None,
     only_new: OnlyNew = False,
     fail_on: FailOn = "medium",
-    junit: JunitFindings = None,
-    sarif: SarifFindings = None,
+    junit: Junit = None,
+    sarif: Sarif = None,
     given: Annotated[
         Path | None,
         typer.Option("--input", help="Examine the input in this file (.pt, .npz, .json, .yaml) first, or alone."),
@@ -71,7 +69,6 @@ def run(
     options = RunOptions(target, planted, backend, engine, seed, *budget, only_new, corpus, fail_on=fail_on)
     options = replace(options, derived_rejects=derived_rejects)
     ci_files = CiFiles(junit, sarif)
-    ci_files.check()
     done: list[tuple[Target, Result]] = []
     process_start = time.monotonic() - environment.process_age()
     for text in find_targets(target):
@@ -86,7 +83,7 @@ def run(
         write_ci_files(ci_files, f"fuzz run {target}", done, only_new=only_new)
     if json:
         runs = [run_json(result, profile) for _, result in done]
-        put_json(runs[0] if len(runs) == 1 else runs_json(runs))
+        put_json(runs[0] if len(runs) == 1 else {"version": VERSION, "runs": runs})
     return int(any(result.fails(only_new=only_new) for _, result in done))
 
 

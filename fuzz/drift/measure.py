@@ -64,10 +64,8 @@ class LayerStack:
 
     def layer(self, arguments: Mapping[str, Tensor]) -> Tensor:
         """The output that is the next layer's state. TargetError where no output fits."""
-        sizes = {name: self.plan.dims[name] for name in self.target.passed_sizes if name != self.plan.batch}
-        if self.plan.batch in self.target.passed_sizes:
-            sizes[self.plan.batch] = len(arguments[self.plan.state])
-        outputs = check_outputs(self.target, self.launcher(**arguments, **self.plan.options, **sizes))
+        scalars = self.target.scalars(self.plan.case(0, len(arguments[self.plan.state])).last)
+        outputs = check_outputs(self.target, self.launcher(**arguments, **scalars))
         self.backend.synchronize()
         return self.next_state(outputs, arguments).detach()
 
@@ -140,7 +138,7 @@ def reference_layers(stack: LayerStack, layers: list[dict[str, Tensor]]) -> list
         for number, arguments in enumerate(layers)
         for name, values in arguments.items()
     }
-    sizes = {name: {**plan.dims, plan.batch: 1}[name] for name in target.passed_sizes}
+    scalars = target.scalars(plan.case(0, 1).last)
 
     def reference(**inputs: Tensor) -> dict[str, Tensor]:
         states: dict[str, Tensor] = {}
@@ -148,7 +146,7 @@ def reference_layers(stack: LayerStack, layers: list[dict[str, Tensor]]) -> list
         for number in range(plan.layers):
             arguments = {name: inputs[f"{name}{SEPARATOR}{number}"] for name in plan.shapes} | {plan.state: state}
             assert target.reference is not None
-            state = stack.next_state(target.reference(**arguments, **plan.options, **sizes), arguments)
+            state = stack.next_state(target.reference(**arguments, **scalars), arguments)
             states[str(number)] = state
         return states
 

@@ -11,8 +11,7 @@ from fuzz.model.case import Argument, Call, Case, Scalar, Split
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.recipes import Recipe, Values, recipe
-from fuzz.sweep.plan import parse_options
-from fuzz.target.indices import IndexArgument
+from fuzz.sweep.plan import only_batch_dim, parse_options, takes_indices
 from fuzz.target.spec import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -130,12 +129,14 @@ def make_plan(
         if dtype not in DTYPES or dtype not in argument.dtypes:
             raise UsageError(f"--dtype {dtype}: {name} of {target.name} is one of {', '.join(argument.dtypes)}")
     shapes = {name: argument.shape for name, argument in target.tensors.items()}
-    plan = DriftPlan(
-        text, target.name, planted, backend, dtype, batch, state_argument(target, batch), layers,
-        tuple(sorted(set(batches))), dims, shapes, options, seed, target.invariance == "bitwise",
+    state = state_argument(target, batch)
+    for name, shape in shapes.items():
+        if (elements := math.prod(resolve(shape, {**dims, batch: max(batches)}))) > MAX_ELEMENTS:
+            raise UsageError(f"{name} would have {elements:,} elements; at most {MAX_ELEMENTS:,}")
+    return DriftPlan(
+        text, target.name, planted, backend, dtype, batch, state, layers, tuple(sorted(set(batches))), dims, shapes,
+        options, seed, target.invariance == "bitwise",
     )  # fmt: skip
-    _check_size(plan)
-    return plan
 
 
 def parse_size(name: str, text: str) -> int:
@@ -144,24 +145,13 @@ def parse_size(name: str, text: str) -> int:
     return int(text)
 
 
-def _check_size(plan: DriftPlan) -> None:
-    dims = {**plan.dims, plan.batch: max(plan.batches)}
-    for name, shape in plan.shapes.items():
-        if math.prod(resolve(shape, dims)) > MAX_ELEMENTS:
-            raise UsageError(
-                f"{name} would have {math.prod(resolve(shape, dims)):,} elements; at most {MAX_ELEMENTS:,}"
-            )
-
-
 def stackable_dim(target: Target) -> str:
     """The dim whose rows do not depend on each other; UsageError where there is none, or no layer can be stacked."""
-    batches = {target.batch} if target.batch else set(target.rows.values())
-    if target.reference is None or target.differentiable or len(batches) != 1:
+    batch = only_batch_dim(target)
+    if target.reference is None or target.differentiable or batch is None:
         raise UsageError(f"{target.name} promises nothing about rows of a batch, so that there is no drift to measure")
-    if any(isinstance(argument, IndexArgument) for argument in target.tensors.values()):
+    if takes_indices(target):
         raise UsageError(f"{target.name} takes indices, so that its layers cannot be stacked")
-    (batch,) = batches
-    assert batch is not None
     return batch
 
 

@@ -16,13 +16,15 @@ from fuzz.run.replay import SkippedEntry
 
 @dataclass(frozen=True)
 class CiFiles:
-    """The files that a command was asked to write for continuous integration; None where it was not."""
+    """The files that a command was asked to write for continuous integration; None where it was not.
+
+    UsageError where one cannot be written, before hours of work end in that.
+    """
 
     junit: Path | None
     sarif: Path | None
 
-    def check(self) -> None:
-        """Raises UsageError where one cannot be written, before hours of work end in that."""
+    def __post_init__(self) -> None:
         check_result_path(self.junit, "--junit")
         check_result_path(self.sarif, "--sarif")
 
@@ -46,8 +48,7 @@ class CiFiles:
         if self.junit:
             blamed = {item.oracle for item in items}
             agreed = {oracle: cases for oracle, cases in (examined or {}).items() if oracle not in blamed}
-            write_result(
-                self.junit, junit(name, items, seconds, agreed, {str(each.path): str(each.error) for each in skipped})
-            )
+            not_run = {str(each.path): str(each.error) for each in skipped}
+            write_result(self.junit, junit(name, items, seconds, agreed, not_run))
         if self.sarif:
             write_result(self.sarif, sarif(items if disagreeing is None else disagreeing, environment.fuzz_version()))

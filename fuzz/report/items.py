@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz.model.entry import Entry
-from fuzz.model.severity import UNGRADED
 from fuzz.report.text import format_entry, headline, replay_command
 from fuzz.run.replay import ReplayedEntry
 from fuzz.run.result import Result
@@ -17,6 +15,10 @@ from fuzz.target.spec import Target
 
 SOURCE_LINE = re.compile(r"(?P<file>.+?)(?:\[\w+\])?:(?P<line>[1-9][0-9]{0,8})")
 """A planted bug stands in brackets behind the file that it changes."""
+
+
+SEED = "seed"
+"""The rule of a case that is saved without a finding."""
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,12 @@ class ReportItem:
 
     @property
     def oracle(self) -> str:
-        """The oracle that files it; ``seed`` for an entry that is no finding."""
-        return self.entry.finding.oracle if self.entry.finding else "seed"
+        """The oracle that files it; SEED for an entry that is no finding."""
+        return self.entry.finding.oracle if self.entry.finding else SEED
 
     @property
     def rule(self) -> str:
-        finding = self.entry.finding
-        return f"{finding.oracle}/{finding.symptom}" if finding else "seed"
-
-    @property
-    def severity(self) -> str:
-        """The severity of a finding; what it counts as where it is not graded."""
-        return self.entry.severity or UNGRADED
+        return f"{self.oracle}/{self.entry.finding.symptom}" if self.entry.finding else self.oracle
 
     @property
     def name(self) -> str:
@@ -63,16 +59,8 @@ class ReportItem:
 
 def make_item(entry: Entry, target: Target, path: str, state: str, seen: str, message: str) -> ReportItem:
     """The item of an entry, with the line of source that it concerns."""
-    status = "accepted" if state == "accepted" else entry.status
-    return ReportItem(
-        replace(entry, status=status),
-        path,
-        state,
-        seen,
-        message,
-        *locate(entry, target),
-        target_argument(target, Path(path)),
-    )
+    shown = replace(entry, status="accepted") if state == "accepted" else entry
+    return ReportItem(shown, path, state, seen, message, *locate(entry, target), target_argument(target, Path(path)))
 
 
 def run_items(result: Result, target: Target, *, only_new: bool) -> list[ReportItem]:
@@ -104,7 +92,3 @@ def locate(entry: Entry, target: Target) -> tuple[str, int]:
     line = int(access["line"]) if access else target.launcher.__code__.co_firstlineno
     here = Path.cwd()
     return str(target.path.relative_to(here) if target.path.is_relative_to(here) else target.path), line
-
-
-def count_failed(items: Iterable[ReportItem]) -> int:
-    return sum(item.state == "failed" for item in items)

@@ -73,11 +73,6 @@ def bug_id(bug: Bug) -> str:
     return bug.to_entry().name.removesuffix(".yaml")
 
 
-def runs_json(runs: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The value where a file or a folder has several targets: their runs, in turn."""
-    return {"version": VERSION, "runs": list(runs)}
-
-
 def finding_json(bug: Bug) -> Mapping[str, Any]:
     """The value of one finding, in every command's JSON and in notifications."""
     least, finding = bug.least, bug.least.reported_finding

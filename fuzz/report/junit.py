@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from fuzz.report.items import ReportItem, count_failed
+from fuzz.report.items import ReportItem
 
 FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 cannot hold, not even escaped (section 2.2, Char)."""
@@ -23,14 +24,13 @@ def junit(
 
     `errors` maps the paths of entries that could not be run to the reasons. `seconds` is the time that all of it took.
     """
-    errors = errors or {}
-    tests = len(items) + len(agreed or {}) + len(errors)
-    skipped = sum(item.state == "accepted" for item in items)
-    counts = {"tests": tests, "failures": count_failed(items), "errors": len(errors), "skipped": skipped}
+    agreed, errors, states = agreed or {}, errors or {}, Counter(item.state for item in items)
+    tests = len(items) + len(agreed) + len(errors)
+    counts = {"tests": tests, "failures": states["failed"], "errors": len(errors), "skipped": states["accepted"]}
     numbers = {key: str(value) for key, value in counts.items()} | {"time": f"{seconds:.3f}"}
     root = Element("testsuites", {"name": clean(name), **numbers})
-    suite = SubElement(root, "testsuite", {"name": clean(name), **numbers})
-    for oracle, cases in (agreed or {}).items():
+    suite = SubElement(root, "testsuite", root.attrib)
+    for oracle, cases in agreed.items():
         test = SubElement(suite, "testcase", {"classname": clean(name), "name": clean(oracle), "time": "0"})
         SubElement(test, "system-out").text = f"{cases} cases examined"
     for item in items:

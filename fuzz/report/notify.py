@@ -18,9 +18,7 @@ from typing import Any
 
 from fuzz.report.json import VERSION, finding_json
 from fuzz.report.progress import TerminalProgress
-from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
-from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.worker.deadline import Deadline
 
@@ -72,13 +70,7 @@ class NotifyingProgress(TerminalProgress):
 
     notification: str = ""
     deadline: Deadline = field(default_factory=Deadline)
-    options: RunOptions | None = None
-    backend: str = ""
     notified: list[Bug] = field(default_factory=list)
-
-    def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
-        self.options, self.backend = options, backend
-        super().on_start(options, target, backend)
 
     def on_shrunk(self, bug: Bug) -> None:
         super().on_shrunk(bug)

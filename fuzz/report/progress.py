@@ -35,13 +35,15 @@ class TerminalProgress(Watcher):
     """Writes the events of a run to a console."""
 
     console: Console
+    options: RunOptions | None = None
     target: Target | None = None
+    backend: str = ""
     live: Live | None = None
     last_print: float = -1.0
     cut_off: int = 0
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
-        self.target = target
+        self.options, self.target, self.backend = options, target, backend
         planted = f" with the planted bug {options.planted}" if options.planted else ""
         self._print(f"seed {options.seed}: fuzzing {options.target}{planted} on {backend}")
         self._print(f"promised: {target.promises()}")
@@ -62,9 +64,8 @@ class TerminalProgress(Watcher):
             self._print(line)
 
     def on_disagreement(self, case: Case, finding: Finding, index: int) -> None:
-        lines = [f"case {index} disagrees: {headline(finding)}", *(f"  {line}" for line in case_lines(case))]
-        lines += [f"  {line}" for line in element_lines(finding)]
-        self._print("\n".join([*lines, "  shrinking .."]))
+        lines = [f"case {index} disagrees: {headline(finding)}", *case_lines(case), *element_lines(finding)]
+        self._print("\n  ".join([*lines, "shrinking .."]))
 
     def on_shrunk(self, bug: Bug) -> None:
         path = f"{bug.path} (shrunk in {bug.executions} executions)"

@@ -9,15 +9,13 @@ from typing import Any
 from urllib.parse import quote
 
 from fuzz.model.oracle_specs import find_oracle_spec
-from fuzz.report.items import ReportItem
+from fuzz.report.items import SEED, ReportItem
 from fuzz.report.text import replay_command
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "SRCROOT"
 LEVELS = {"high": "error", "medium": "warning", "low": "note"}
 """The level of each severity."""
-SEED = "seed"
-"""The rule of a case that is saved without a finding."""
 
 
 def sarif(items: Sequence[ReportItem], version: str) -> str:
@@ -40,13 +38,13 @@ def rule(name: str) -> dict[str, Any]:
 
 
 def result(item: ReportItem, rule_index: int) -> dict[str, Any]:
-    accepted = item.state == "accepted"
+    accepted, region = item.state == "accepted", {"startLine": item.line}
     fields: dict[str, Any] = {
         "ruleId": item.rule,
         "ruleIndex": rule_index,
         "level": "note" if accepted else level(item),
         "message": {"text": f"{item.entry.case.target}: {item.message}"},
-        "locations": [location(item.source, item.line)],
+        "locations": [{"physicalLocation": {"artifactLocation": artifact(item.source), "region": region}}],
         "partialFingerprints": {"fuzzCase/v1": item.entry.digest},
         "baselineState": "new" if item.seen == "new" else "unchanged",
         "properties": properties(item),
@@ -68,21 +66,16 @@ def level(item: ReportItem) -> str:
     return "warning" if found == "error" and item.entry.provenance.adjudication.name == "reference" else found
 
 
-def location(file: str, line: int) -> dict[str, Any]:
-    return {"physicalLocation": {"artifactLocation": artifact(file), "region": {"startLine": line}}}
-
-
 def artifact(file: str) -> dict[str, str]:
     """A relative path is a path in the checkout."""
     path = PurePath(file)
-    if path.is_absolute():
-        return {"uri": "file://" + quote(path.as_posix(), errors="surrogatepass")}
-    return {"uri": quote(path.as_posix(), errors="surrogatepass"), "uriBaseId": SOURCE_ROOT}
+    uri = quote(path.as_posix(), errors="surrogatepass")
+    return {"uri": "file://" + uri} if path.is_absolute() else {"uri": uri, "uriBaseId": SOURCE_ROOT}
 
 
 def properties(item: ReportItem) -> dict[str, Any]:
     entry = item.entry
-    optional = {"planted": entry.planted, "verdict": entry.provenance.fields().get("verdict", "")}
-    optional["severity"] = entry.severity or ""
+    verdict = entry.provenance.fields().get("verdict")
+    optional = {"planted": entry.planted, "verdict": verdict, "severity": entry.severity}
     required = {"repeat": replay_command(item.path), "dims": dict(entry.case.last.dims)}
     return required | {name: text for name, text in optional.items() if text}

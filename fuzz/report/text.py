@@ -35,17 +35,16 @@ def format_entry(entry: Entry, path: str, command: str, describe_values: Describ
     """The whole entry as text of at most about 40 lines; `describe_values` is `values_text` where none is given."""
     finding = entry.finding
     head = f"{entry.case.target}" + (f" (planted: {entry.planted})" if entry.planted else "")
-    lines = [f"{head}   {headline(finding, entry.also)}" if finding else f"{head}   a seed case", ""]
-    lines += [f"  {line}" for line in case_lines(entry.case, describe_values)]
+    title = f"{head}   {headline(finding, entry.also)}" if finding else f"{head}   a seed case"
+    # None is an empty line.
+    lines: list[str | None] = [None, *case_lines(entry.case, describe_values), None]
     if finding:
-        lines += ["", *(f"  {line}" for line in element_lines(finding))]
-        lines += [f"  {line}" for line in verdict_lines(finding, entry.provenance)]
-        lines += [f"  {text}" for text in entry.provenance.diagnosis]
-        lines += [f"  {line}" for line in severity_lines(entry.grade)] if entry.grade else []
-        lines += [f"  also: {text}" for text in entry.also]
-    lines += ["", *(f"  {line}" for line in provenance_lines(entry.provenance))]
-    status = f"  status   {entry.status}" + (f": {entry.why}" if entry.why else "")
-    return "\n".join(map(printable, [*lines, status, f"  saved    {path}", f"  repeat   {command}"]))
+        lines += [*element_lines(finding), *verdict_lines(finding, entry.provenance), *entry.provenance.diagnosis]
+        lines += severity_lines(entry.grade) if entry.grade else []
+        lines += [*(f"also: {text}" for text in entry.also), None]
+    status = f"status   {entry.status}" + (f": {entry.why}" if entry.why else "")
+    lines += [*provenance_lines(entry.provenance), status, f"saved    {path}", f"repeat   {command}"]
+    return "\n".join([printable(title), *("" if line is None else printable(f"  {line}") for line in lines)])
 
 
 def headline(finding: Finding, also: Sequence[str] = ()) -> str:
@@ -67,16 +66,13 @@ def case_lines(case: Case, describe_values: DescribeValues | None = None) -> Ite
             yield f"  launched with {', '.join(f'{name}={value}' for name, value in call.launch.as_dict().items())}"
         width = max(map(len, call.tensors), default=0)
         for name, value in call.tensors.items():
-            yield f"  {name:<{width}}  {argument_text(value, call, describe_values or values_text)}"
+            shape = "x".join(value.shape) or "scalar"
+            values = (describe_values or values_text)(value, call)
+            yield f"  {name:<{width}}  {value.dtype} {shape}{layout_text(value.layout)} = {values}"
     if case.split:
         split = case.split
         rows = f"{split.start}..{split.start + split.length - 1}" if split.length > 1 else str(split.start)
         yield f"split: rows {rows} again, with {split.before} other rows before and {split.after} after"
-
-
-def argument_text(value: Argument, call: Call, describe_values: DescribeValues) -> str:
-    shape = "x".join(value.shape) or "scalar"
-    return f"{value.dtype} {shape}{layout_text(value.layout)} = {describe_values(value, call)}"
 
 
 def layout_text(layout: Layout) -> str:
@@ -88,11 +84,11 @@ def layout_text(layout: Layout) -> str:
 
 def values_text(value: Argument, call: Call, most: int = MAX_VALUES) -> str:
     """A recipe, or the values themselves, at most so many."""
+    if isinstance(value.values, Patched):
+        return value.values.recipe.text() + " with overrides"
     if not isinstance(value.values, Exact):
-        recipe = value.values.recipe if isinstance(value.values, Patched) else value.values
-        return recipe.text() + (" with overrides" if isinstance(value.values, Patched) else "")
-    kind = named_dtype(value.dtype)
-    words = value.values.bits
+        return value.values.text()
+    kind, words = named_dtype(value.dtype), value.values.bits
     values = ", ".join(decimal(word, kind) for word in words[:most])
     if len(set(words)) == 1 and len(words) > 1:
         return f"all {decimal(words[0], kind)}"
@@ -151,11 +147,8 @@ def _evidence(verdict: Verdict) -> str:
     """How the exact value is known: interval arithmetic encloses it, or mpmath gives it at two precisions."""
     if verdict.proof == "enclosure":
         return f"certified by interval arithmetic at {verdict.digits or ''} digits"
-    return (
-        f"confirmed by mpmath at {verdict.digits // 2} and {verdict.digits} digits"
-        if verdict.digits
-        else "confirmed by mpmath"
-    )
+    precisions = f" at {verdict.digits // 2} and {verdict.digits} digits" if verdict.digits else ""
+    return f"confirmed by mpmath{precisions}"
 
 
 def element_text(element: Element) -> str:

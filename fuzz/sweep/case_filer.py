@@ -46,11 +46,11 @@ def file_cases(
 ) -> Result:
     """Files cases of one target into the corpus folder of the options, reporting on a console."""
     assert options.corpus is not None
-    options_of_cases = replace(options, engine="exhaustive", cases=len(cases))
+    fixed = replace(options, engine="exhaustive", cases=len(cases))
+    progress = FindingsProgress(console, target=target)
     return FixedCasesFuzzer(
-        options_of_cases, target, backend, options.corpus, FindingsProgress(console, target), environment.versions(),
-        cases=cases, sampled=sampled,
-    ).run()  # fmt: skip
+        fixed, target, backend, options.corpus, progress, environment.versions(), cases=cases, sampled=sampled
+    ).run()
 
 
 def exit_code(result: Result | None, *, is_broken: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,10 +11,10 @@ from torch import Tensor
 from fuzz.model.dtypes import Bits, decimal
 from fuzz.model.recipes.torch_values import to_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
+from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
-from fuzz.oracles.comparison.expected import STAGES, THOROUGH
-from fuzz.reference.envelope import Expected, merge_members
-from fuzz.sweep.correct_rounding import Inputs
+from fuzz.oracles.comparison.expected import STAGES, stage_options
+from fuzz.reference.envelope import merge_members
 from fuzz.sweep.count_errors import ComparedValues, find_regions
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.sweep_counts import WORST, WrongValue
@@ -53,31 +53,16 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
         if not len(left):
             break
         inputs = {name: values[indices[left]] for name, values in compared.inputs.items()}
-        known = _evaluate_stage(kernel, inputs, stage, known)
+        found = kernel.rounding.expected(inputs, **stage_options(stage, stage - 1 if known else None))
+        known = merge_members({"": known} if known else {}, {"": found})[""]
         output = compared.output[indices[left]]
         result = compare_elements(output, known, kernel.rounding.precision, kernel.target.contract)
         symptoms[left], ratios[left] = result.symptom.long(), result.ratio
         # As the oracle does: only what exceeds the bound narrowly is worth the last stage.
         keep = (result.symptom > 0) & ((result.ratio <= NARROW_LARGE) | (stage < len(STAGES) - 2))
-        left, known = left[keep], _select(known, keep)
+        left, known = left[keep], select_expected(known, keep)
     wrong = symptoms > 0
     return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
-
-
-def _evaluate_stage(kernel: SweptKernel, inputs: Inputs, stage: int, known: Expected | None) -> Expected:
-    """The reference with the envelope of a stage's members, as the accuracy oracle evaluates it."""
-    members, after = STAGES[stage], STAGES[stage - 1] if known else 0
-    thorough = members >= THOROUGH
-    uncertain = thorough and after < THOROUGH
-    expected = kernel.rounding.expected(
-        inputs, members=members, after=after, uncertainty=uncertain, check_range=thorough
-    )
-    return merge_members({"": known}, {"": expected})[""] if known else expected
-
-
-def _select(expected: Expected, keep: Tensor) -> Expected:
-    uncertainty = None if expected.uncertainty is None else expected.uncertainty[keep]
-    return replace(expected, value=expected.value[keep], spread=expected.spread[keep], uncertainty=uncertainty)
 
 
 def worst_values(

@@ -76,10 +76,8 @@ class CorrectRounding:
         """Exact values as `exact` gives them, up to where there is none or the time is spent."""
         values, start, size = list[float](), time.monotonic(), POOL_CHUNK if self.pool else CHUNK
         end = start + SECONDS - self.seconds_spent
-        requests = (
-            ({name: column[at : at + size] for name, column in numbers.items()}, self.output, end)
-            for at in range(0, count, size)
-        )
+        chunks = ({name: column[at : at + size] for name, column in numbers.items()} for at in range(0, count, size))
+        requests = ((chunk, self.output, end) for chunk in chunks)
         for answer in self.pool.map(requests) if self.pool else map(self.exact, requests):
             if answer is None:
                 break
@@ -96,10 +94,8 @@ class CorrectRounding:
 
         numbers, output, end = request
         seconds = end - time.monotonic()
-        inputs = {
-            **{name: torch.tensor(values, dtype=torch.float64) for name, values in numbers.items()},
-            **self.options,
-        }
+        inputs: Inputs = {name: torch.tensor(values, dtype=torch.float64) for name, values in numbers.items()}
+        inputs |= self.options
         try:
             # What cancels beyond a hundred digits is below half the smallest number of any format that is swept.
             if self.target.exact is not None:

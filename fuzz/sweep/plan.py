@@ -80,7 +80,8 @@ class SweepPlan:
     @property
     def large(self) -> bool:
         """Whether a GPU computes it by parts of its own."""
-        return self.exhaustive and runs_on_gpu(self.backend) and self.kind.bits * len(self.swept) > SMALL
+        on_gpu = BACKENDS[self.backend].is_accelerator
+        return self.exhaustive and on_gpu and self.kind.bits * len(self.swept) > SMALL
 
     @property
     def requests(self) -> int:
@@ -133,10 +134,6 @@ class SweepPlan:
         return Case(self.target, (Call({self.batch: size}, arguments, dict(self.options)),))
 
 
-def runs_on_gpu(backend: str) -> bool:
-    return BACKENDS[backend].is_accelerator
-
-
 def make_plan(
     target: Target,
     text: str,
@@ -162,7 +159,7 @@ def make_plan(
     fixed, options = parse_settings(target, names, dtype, dict(settings or {}))
     bits = named_dtype(dtype).bits * len(names)
     if count is None:
-        count = SAMPLE if bits > SMALL and not runs_on_gpu(backend) else 0
+        count = SAMPLE if bits > SMALL and not BACKENDS[backend].is_accelerator else 0
     if count < 0 or (not count and bits > 32):
         raise UsageError(f"--stratified {count}: a number of values, or 0 for all of them where they are 2^32 or less")
     return SweepPlan(
@@ -173,21 +170,29 @@ def make_plan(
 
 def elementwise_dim(target: Target) -> str:
     """The dim of an elementwise target; UsageError says why a target is none."""
-    batches = {target.batch} if target.batch else set(target.rows.values())
-    shapes = {argument.shape for argument in target.tensors.values()}
+    batch = only_batch_dim(target)
     reasons = {
         "it has no reference": target.reference is None,
         "its gradients are computed by autograd": target.differentiable,
-        "it does not promise that rows do not depend on their batch": len(batches) != 1,
-        "a row of its tensors is more than one element": shapes != {(batch,) for batch in batches},
-        "it takes indices": any(isinstance(argument, IndexArgument) for argument in target.tensors.values()),
+        "it does not promise that rows do not depend on their batch": batch is None,
+        "a row of its tensors is more than one element": {one.shape for one in target.tensors.values()} != {(batch,)},
+        "it takes indices": takes_indices(target),
     }
     for reason, holds in reasons.items():
         if holds:
             raise UsageError(f"{target.name} is not elementwise, so there is nothing to sweep: {reason}")
-    (batch,) = batches
     assert batch is not None
     return batch
+
+
+def only_batch_dim(target: Target) -> str | None:
+    """The dim whose rows do not depend on each other in any output; None where there is none, or more than one."""
+    batches = {target.batch} if target.batch else set(target.rows.values())
+    return batches.pop() if len(batches) == 1 else None
+
+
+def takes_indices(target: Target) -> bool:
+    return any(isinstance(argument, IndexArgument) for argument in target.tensors.values())
 
 
 def choose_arguments(target: Target, names: str, pairs: bool) -> tuple[str, ...]:

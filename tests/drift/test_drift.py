@@ -61,6 +61,24 @@ def test_the_truth_is_the_reference_layer_by_layer_and_the_envelope_grows_with_i
     assert measure_batch(stack, 4).first_different is None
 
 
+SCALED = """from fuzz import size, target, tensor
+
+M, N = size("M", 1, 8), size("N", 1, 8)
+
+
+@target(x=tensor(M, N), n_rows=M, n_cols=N, reference=lambda x, n_rows, n_cols: dict(y=x / n_cols), batch=M)
+def scaled(x, n_rows, n_cols):
+    assert x.shape == (n_rows, n_cols)
+    return dict(y=x / n_cols)
+"""
+
+
+def test_sizes_are_passed_under_the_names_that_the_launcher_has_for_them(tmp_path: Path) -> None:
+    path = tmp_path / "scaled.py"
+    path.write_text(SCALED)
+    assert measure(str(path), 3, layers=2, settings={"N": "4"}).first_different is None
+
+
 def test_the_last_row_is_that_of_the_batch_and_the_case_is_a_recipe() -> None:
     plan = make_plan(load("matmul_invariant"), "matmul_invariant", backend="cpu", batches=(9,), layers=2)
     case = plan.case(0, 9)

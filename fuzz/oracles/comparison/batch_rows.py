@@ -54,7 +54,7 @@ def select_rows(exam: Examination, index: int, arguments: Mapping[str, Any], row
     return found
 
 
-def select_expected(expected: Expected, rows: list[int]) -> Expected:
-    """What is expected of some of the replicas, or of the rows of a batch."""
+def select_expected(expected: Expected, rows: list[int] | torch.Tensor) -> Expected:
+    """What is expected of some of the replicas, or of the rows of a batch, given by their numbers or a mask."""
     uncertainty = None if expected.uncertainty is None else expected.uncertainty[rows]
     return Expected(expected.value[rows], expected.spread[rows], uncertainty)

@@ -93,6 +93,13 @@ def evaluate_stacked_reference(
         raise Divergence from error
 
 
+def stage_options(stage: int, before: int | None) -> dict[str, Any]:
+    """How `evaluate` is to evaluate the members of a stage that the stage `before` it, if any, did not."""
+    members, after = STAGES[stage], 0 if before is None else STAGES[before]
+    thorough = members >= THOROUGH
+    return dict(members=members, after=after, uncertainty=thorough and after < THOROUGH, check_range=thorough)
+
+
 @measured("reference")
 def _evaluate(
     exam: Examination,
@@ -108,11 +115,7 @@ def _evaluate(
     call, target = exam.plan.calls[index], exam.target
     assert target.reference is not None
     precision = precision or exam.precision
-    members, after = STAGES[stage], STAGES[known[0]] if known else 0
-    thorough = members >= THOROUGH
-    first = thorough and after < THOROUGH
-    how: dict[str, Any] = dict(members=members, uncertainty=first, check_range=thorough, replicas=replicas, after=after)
-    how["walks"] = walks
+    how = stage_options(stage, known[0] if known else None) | dict(replicas=replicas, walks=walks)
     try:
         if target.differentiable:
             wrt = [name for name in call.arguments if call.arguments[name].is_float]

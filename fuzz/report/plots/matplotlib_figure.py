@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.report.plots.plot_data import NOT_FINITE, Line, Plot
+from fuzz.report.plots.plot_data import NOT_FINITE, Plot
 from fuzz.report.result_files import check_result_path
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -61,7 +61,10 @@ def save_figure(path: Path, title: str, plots: Sequence[Plot]) -> None:
 def _draw(axes: Any, plot: Plot) -> None:
     colors = iter(PALETTE * len(plot.lines))
     for line in plot.lines:
-        _draw_line(axes, line, COLORS.get(line.kind) or next(colors))
+        look = dict(color=COLORS.get(line.kind) or next(colors), marker="" if line.kind in COLORS else "o")
+        x, y = zip(*line.points, strict=True)
+        style = STYLES.get(line.kind, "-")
+        axes.plot(x, y, style, linewidth=1, markersize=3, label=line.label or None, zorder=1, **look)
     for kind, text in plot.legend:
         points = [(marker.x, marker.y) for marker in plot.markers if marker.kind == kind]
         axes.scatter(*zip(*points, strict=True), s=8, color=COLORS[kind], label=text, linewidths=0, zorder=3)
@@ -69,10 +72,3 @@ def _draw(axes: Any, plot: Plot) -> None:
     axes.set_xticks(*zip(*plot.x_ticks, strict=True))
     axes.set_yticks(*zip(*plot.y_ticks, strict=True))
     axes.legend(loc="best", frameon=False, fontsize=8)
-
-
-def _draw_line(axes: Any, line: Line, color: str) -> None:
-    marker = "o" if line.kind not in COLORS else ""
-    style = STYLES.get(line.kind, "-")
-    x, y = zip(*line.points, strict=True)
-    axes.plot(x, y, style, color=color, linewidth=1, marker=marker, markersize=3, label=line.label or None, zorder=1)

@@ -28,20 +28,7 @@ from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.contract_violations import Violations, find_violations, worst_values
 from fuzz.sweep.correct_rounding import CERTAIN, rounded_bounds
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
-from fuzz.sweep.gpu.compiled_functions import (
-    COUNTS,
-    DOUBT,
-    SIGN,
-    Parts,
-    by_stretch,
-    classify_function,
-    compile_for,
-    input_function,
-    largest_errors,
-    sum_function,
-    sum_stretches,
-    unpack,
-)
+from fuzz.sweep.gpu import compiled_functions as compiled
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import PART
 from fuzz.sweep.ranks import bits_at, rank_of
@@ -107,8 +94,8 @@ class GpuSweep:
     functions: dict[Any, Callable[..., Any]] = field(default_factory=dict)
 
     @cached_property
-    def parts(self) -> Parts:
-        return Parts.of(self.kernel.plan, self.size)
+    def parts(self) -> compiled.Parts:
+        return compiled.Parts.of(self.kernel.plan, self.size)
 
     @property
     def blocks(self) -> int:
@@ -118,7 +105,10 @@ class GpuSweep:
     def measure_span(self, number: int) -> SweepCounts:
         """Everything that is counted of a span of parts."""
         first, last = number * self.span, min((number + 1) * self.span, self.parts.count)
-        self._name_output()
+        if not self.kernel.rounding.output:
+            # The kernel names its outputs where it returns a few values.
+            flat = torch.arange(128, device=self.kernel.backend.device)
+            self.kernel.run(self.parts.tensors(self.parts.bits(flat)))
         allowances = self.allowances(first, last)
         recounted, runs, doubtful, worst, strips = SweepCounts(), Runs(), [], [], []
         for start in range(first, last, STRIP):
@@ -127,14 +117,15 @@ class GpuSweep:
             few, many, wrong = self._find_doubtful(strip)
             runs += wrong
             doubtful.append(strip.select(few))
-            worst.append(strip.select(self._worst_of_stretches(strip)))
+            starts = torch.arange(len(strip.counts), device=strip.counts.device) * self.parts.stretch
+            worst.append(strip.select(starts + compiled.largest_errors(strip.counts, self.parts)[0]))
             for chunk in torch.split(many, CHUNK) if len(many) else ():
                 runs += self._count_undecided(recounted, strip.select(chunk), allowed, strip.start)
-            strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & SIGN) != 0))
+            strips.append((strip.counts, strip.sums, (strip.flags[worst[-1].flat - strip.start] & compiled.SIGN) != 0))
         tops = SelectedValues.join(worst)
         counts, sums, signs = (torch.cat(each) for each in zip(*strips, strict=True))
-        total = sum_stretches(self.parts, first, counts, sums)
-        total.bins = self._bin(tops.flat, largest_errors(counts, self.parts)[1], signs)
+        total = compiled.sum_stretches(self.parts, first, counts, sums)
+        total.bins = self._bin(tops.flat, compiled.largest_errors(counts, self.parts)[1], signs)
         runs += self._decide(recounted, SelectedValues.join(doubtful))
         total.add_recounted(recounted)
         self._set_runs(total, runs, torch.tensor([first * self.size, last * self.size - 1]))
@@ -144,14 +135,8 @@ class GpuSweep:
     def _function(self, key: Any, make: Callable[[], Callable[..., Any]]) -> Callable[..., Any]:
         """One of the functions, compiled once."""
         if key not in self.functions:
-            self.functions[key] = compile_for(self.kernel.backend.device, make())
+            self.functions[key] = compiled.compile_for(self.kernel.backend.device, make())
         return self.functions[key]
-
-    def _name_output(self) -> None:
-        """Runs the kernel on a few values, so that the output's name is known."""
-        if not self.kernel.rounding.output:
-            flat = torch.arange(128, device=self.kernel.backend.device)
-            self.kernel.run(self.parts.tensors(self.parts.bits(flat)))
 
     def allowances(self, first: int, last: int) -> Tensor:
         """What float64 is certain within, CERTAIN times its own error at some points, of shape (parts, 2, blocks, 1).
@@ -172,28 +157,26 @@ class GpuSweep:
 
     def _measure_strip(self, start: int, allowances: Tensor) -> Strip:
         """Launches all that is done to some parts."""
-        outputs, flags, counts, sums = [], [], [], []
+        measured = []
         for part, allowance in enumerate(allowances, start):
             number = torch.full((1,), part, dtype=torch.int64, device=allowance.device)
-            tensors = self.parts.tensors(self._function("inputs", lambda: input_function(self.parts))(number))
+            tensors = self.parts.tensors(self._function("inputs", lambda: compiled.input_function(self.parts))(number))
             output = self.kernel.launch(tensors).contiguous()
             classify = self._classify(named_dtype(DTYPE_NAMES[output.dtype]))
             classified = classify(number, output, allowance)
-            part_counts, part_sums = self._function("sums", lambda: sum_function(self.parts))(*classified)
-            outputs.append(output)
-            flags.append(classified[0])
-            counts.append(part_counts)
-            sums.append(part_sums)
-        stretches = by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
+            sums_of = self._function("sums", lambda: compiled.sum_function(self.parts))
+            measured.append((output, classified[0], *sums_of(*classified)))
+        outputs, flags, counts, sums = zip(*measured, strict=True)
+        stretches = compiled.by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
         return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
 
     def _classify(self, kind: DType) -> Callable[..., Any]:
-        return self._function(kind.name, lambda: classify_function(self.parts, self.kernel.rounding, kind))
+        return self._function(kind.name, lambda: compiled.classify_function(self.parts, self.kernel.rounding, kind))
 
     def _find_doubtful(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
         """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
-        indices = ((strip.flags & DOUBT) != 0).nonzero().reshape(-1)
-        each = unpack(strip.counts)[:, [COUNTS.index("doubt"), COUNTS.index("sign")]]
+        indices = ((strip.flags & compiled.DOUBT) != 0).nonzero().reshape(-1)
+        each = compiled.unpack(strip.counts)[:, [compiled.COUNTS.index("doubt"), compiled.COUNTS.index("sign")]]
         doubts, signs = each.reshape(-1, self.size // self.parts.stretch, 2).sum(1).T.tolist()
         runs = self._find_runs(strip) if any(signs) else Runs()
         by_part, none = torch.split(indices, doubts), indices[:0]
@@ -201,14 +184,9 @@ class GpuSweep:
         many = [indices for indices in by_part if len(indices) > MANY]
         return torch.cat([none, *few]), torch.cat([none, *many]), runs
 
-    def _worst_of_stretches(self, strip: Strip) -> Tensor:
-        """The index of the value with the largest error of each stretch."""
-        starts = torch.arange(len(strip.counts), device=strip.counts.device) * self.parts.stretch
-        return starts + largest_errors(strip.counts, self.parts)[0]
-
     def _find_runs(self, strip: Strip) -> Runs:
         """Runs of wrong signs along the first argument."""
-        wrong, width = (strip.flags & SIGN) != 0, 1
+        wrong, width = (strip.flags & compiled.SIGN) != 0, 1
         if self.parts.pairs:
             width = min(1 << self.parts.kind.bits, self.size)
             wrong = wrong.view(-1, width).any(1)

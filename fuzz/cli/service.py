@@ -1,19 +1,27 @@
-"""Implements ``fuzz serve``, the service: dashboard, API, metrics."""
+"""Implements ``fuzz serve``, the service (dashboard, API, metrics), and ``fuzz store``, the database of campaigns."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fuzz.backends import check_name
-from fuzz.cli.console import errors
-from fuzz.cli.shared_options import PlotBackendName
-from fuzz.cli.store import URL, require_service_packages
+from fuzz.cli.console import errors, put, put_json
+from fuzz.cli.shared_options import Json, PlotBackendName, StoreUrl
+from fuzz.errors import CorpusError, UsageError
 from fuzz.run.environment import fuzz_version
 
 CONFIGS, CORPUS = Path("configs"), Path("corpus")
+URL = "sqlite:///.fuzz/store.sqlite"
+"""Where campaigns keep their state by default."""
+
+# With a callback it stays a group, though it has one command.
+store = typer.Typer(
+    no_args_is_help=True, add_completion=False, help="The database of campaigns.", callback=lambda: None
+)
 
 
 def serve(
@@ -28,7 +36,7 @@ def serve(
     corpus: Annotated[list[Path] | None, typer.Option(help="A folder of entries to show; may be repeated.")] = None,
     configs: Annotated[list[Path] | None, typer.Option(help="A folder of campaign files; may be repeated.")] = None,
     targets: Annotated[list[Path] | None, typer.Option(help="A folder of targets; may be repeated.")] = None,
-    store: Annotated[str, typer.Option(help="sqlite:///FILE or postgresql://HOST/NAME.")] = "",
+    store: StoreUrl = "",
     backend: PlotBackendName = "auto",
     judge: Annotated[bool, typer.Option("--judge", help="Judge the solutions that are sent, which runs them.")] = False,
     judge_files: Annotated[
@@ -50,5 +58,37 @@ def serve(
         tuple(corpus or [Path(content.corpus) if content else CORPUS]),
         config_paths, tuple(targets or ()), host, port, token, backend, judge, tuple(judge_files or ()), judge_workers,
     )  # fmt: skip
-
     return run(settings, fuzz_version(), lambda address: errors.print(f"serving {address}"))
+
+
+@store.command()
+def rebuild(
+    corpus: Annotated[Path, typer.Option(help="The folder of entries, which is the truth of findings.")] = CORPUS,
+    url: StoreUrl = URL,
+    json: Json = False,
+) -> int:
+    """Make the findings of a store again from a corpus folder."""
+    require_service_packages()
+    from fuzz.campaign.store import Store
+    from fuzz.campaign.store import rebuild as rebuild_store
+
+    if not corpus.is_dir():
+        raise CorpusError(f"{corpus} is no folder of corpus entries")
+    with Store(url) as opened:
+        result = rebuild_store(opened, corpus)
+    if json:
+        put_json({**vars(result), "added": len(result.added)})
+    else:
+        put(f"{result.findings} findings: {len(result.added)} added, {result.forgotten} forgotten")
+        for line in result.unreadable:
+            put(f"cannot be read: {line}")
+    return int(bool(result.unreadable))
+
+
+def require_service_packages(*more: str, what: str = "campaigns need") -> None:
+    """UsageError where one of the packages of campaigns, or one of `more`, is not installed."""
+    for name in ("alembic", "pydantic", "sqlalchemy", *more):
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"{error.name} is not installed; {what} the extra [service]") from None
