@@ -75,7 +75,7 @@ class Postgres:
         command = [program("postgres"), "-D", str(self.folder / "data"), *(f"-c{option}" for option in options)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, cwd=self.folder, stdout=log, stderr=log, **self._as())  # type: ignore[call-overload]
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             if self._answers():
                 return

@@ -169,7 +169,7 @@ from fuzz.model.recipes import recipe
 entry = Entry(Case("t", (Call({"N": 3}, {"x": Argument(("N",), "bfloat16", recipe("normal", 1))}),)))
 assert codec.loads(codec.dumps(entry).encode()) == entry
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 

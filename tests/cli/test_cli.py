@@ -166,9 +166,9 @@ def test_a_run_whose_time_ends_before_its_first_case_has_tested_nothing(tmp_path
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
-    line = [str(FUZZ), *PLANTED, "--seconds", "200", "--corpus", str(tmp_path), "--json"]
+    line = [str(FUZZ), *PLANTED, "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        until = time.monotonic() + 120
+        until = time.monotonic() + 300
         while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
             time.sleep(0.1)
         time.sleep(0.5)
@@ -217,7 +217,7 @@ def test_doctor_warns_of_a_triton_that_was_not_tested(monkeypatch: pytest.Monkey
 
 def test_the_version_is_told_by_both_ways_to_start(root: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "fuzz", "--version"], capture_output=True, text=True, cwd=root, timeout=60
+        [sys.executable, "-m", "fuzz", "--version"], capture_output=True, text=True, cwd=root, timeout=300
     )
     assert (done.returncode, done.stdout) == (0, f"fuzz {__version__}\n")
 
@@ -421,7 +421,7 @@ def test_what_a_target_prints_does_not_disturb_the_json(tmp_path: Path) -> None:
 
 @pytest.fixture
 def slow_run(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "100", "--corpus", str(tmp_path)]
+    line = [str(FUZZ), "run", "gelu_bw", "--seconds", "1000", "--corpus", str(tmp_path)]
     with subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         yield process
         process.kill()
@@ -442,7 +442,7 @@ def children(pid: int) -> list[int]:
 def test_a_run_that_is_killed_leaves_no_process_behind(slow_run: subprocess.Popen[str]) -> None:
     assert slow_run.stderr
     assert slow_run.stderr.readline().startswith("seed 0")
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while len(family := children(slow_run.pid)) < 2 and time.monotonic() < until:
         time.sleep(0.1)
     slow_run.kill()

@@ -30,7 +30,7 @@ def run(folder: Path, solution: str, port: int = 9) -> dict[str, object]:
     (folder / "problem.py").write_text("secret = 1\n")
     (folder / "solution.py").write_text(solution)
     command = [sys.executable, "-c", PROGRAM, str(port)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
     return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from fuzz.worker.protocol import Examine, WorkerConfig
 
 TARGETS = Path(__file__).with_name("causes_targets.py")
 CASES = 120
+Found = Callable[[str], tuple[list[Bug], Path]]
 
 
 class InProcessWorker:
@@ -72,6 +75,13 @@ def find_bugs(name: str, seed: int, folder: Path) -> list[Bug]:
     return handler.hit_bugs
 
 
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """found(target): the bugs of one run of seed 0 for each target, and the folder where they are saved."""
+    folder = tmp_path_factory.mktemp("causes")
+    return cache(lambda name: (find_bugs(name, 0, folder / name), folder / name))
+
+
 def classes(bugs: list[Bug]) -> list[tuple[str, str]]:
     """The oracle and class of symptom of each bug."""
     return sorted((bug.finding.oracle, bug.finding.symptom_class) for bug in bugs)
@@ -95,9 +105,10 @@ SEVERAL = {
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_one_cause_hides_no_other(name: str, tmp_path: Path) -> None:
-    assert classes(find_bugs(name, 0, tmp_path)) == SEVERAL[name]
-    assert len(list(tmp_path.rglob("*.yaml"))) == len(SEVERAL[name])
+def test_one_cause_hides_no_other(name: str, found: Found) -> None:
+    bugs, folder = found(name)
+    assert classes(bugs) == SEVERAL[name]
+    assert len(list(folder.rglob("*.yaml"))) == len(SEVERAL[name])
 
 
 SINGLE = (
@@ -134,8 +145,8 @@ HEADLINES = {
 
 
 @pytest.mark.parametrize("name", HEADLINES)
-def test_what_has_another_cause_by_evidence_stands_alone(name: str, tmp_path: Path) -> None:
-    assert len(group_by_cause(find_bugs(name, 0, tmp_path))) == HEADLINES[name]
+def test_what_has_another_cause_by_evidence_stands_alone(name: str, found: Found) -> None:
+    assert len(group_by_cause(found(name)[0])) == HEADLINES[name]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

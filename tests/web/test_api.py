@@ -278,13 +278,15 @@ def test_the_shortest_local_campaign_is_offered_first_and_a_long_one_asks(
 
 
 def test_a_campaign_is_started_once_and_its_last_words_are_kept(
-    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = "import sys, time; time.sleep(0.4); sys.exit('wrong <script>')"
+    waits = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
+    program = f"import os, sys, time\n{waits}\nsys.exit('wrong <script>')"
     monkeypatch.setattr(campaign_processes, "PROGRAM", program)
     assert client.post("/api/campaigns", json={"config": "small"}).status_code == 201
     assert client.post("/api/campaigns", json={"config": "small", "resume": True}).status_code == 409
     assert "small is starting" in client.get("/").text
+    (tmp_path / "go").touch()
     service.processes.started["small"].process.wait()
     service.processes.started["small"].process.returncode = 2
     assert "wrong {&lt;script&gt;}" in client.get("/").text.replace("wrong &lt;", "wrong {&lt;").replace(
@@ -422,7 +424,7 @@ def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
 ) -> None:
     # A shell that started the tests in the background may have had them ignore it.
     heeds = "import signal, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    waits = heeds + "try:\n    print(1, flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n    exit(7)"
+    waits = heeds + "try:\n    print(1, flush=True); time.sleep(600)\nexcept KeyboardInterrupt:\n    exit(7)"
     line = [sys.executable, "-c", waits, "campaign"]
     with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()

@@ -103,10 +103,13 @@ def test_a_campaign_from_start_to_script(browser: Browser, tmp_path: Path) -> No
         expect(page.locator("#findings tbody tr")).to_contain_text("erf_saturates")
         # The finding may still be shrunk: its page follows it.
         copied(page, tmp_path)
-        every_page_fits_a_phone(page, address)
+        finding = page.url
         page.goto(f"{address}/")
         page.click("#campaigns button:text('Stop')")
         expect(page.locator("#campaigns .state-stopped")).to_be_visible(timeout=PATIENCE)
+        # The campaign, which would take all processors, has ended.
+        every_page_fits_a_phone(page, address, finding)
+        page.goto(f"{address}/")
         page.click("#campaigns button:text('Resume')")
         expect(page.locator("#campaigns .state-running")).to_have_count(1, timeout=PATIENCE)
         expect(page.locator("#campaigns .state-stopped")).to_have_count(0)
@@ -131,8 +134,7 @@ def copied(page: Page, folder: Path) -> None:
     compile(script, "script", "exec")
 
 
-def every_page_fits_a_phone(page: Page, address: str) -> None:
-    finding = page.url
+def every_page_fits_a_phone(page: Page, address: str, finding: str) -> None:
     page.set_viewport_size({"width": PHONE, "height": 844})
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ def plans(case: Case, count: int) -> Iterator[tuple[Case, int]]:
 
 def precompiler_beside(workers: int, *, only_compiles: bool = False) -> Precompiler:
     """The precompiler of a run with so many workers."""
-    return Precompiler.for_run(workers, WorkerConfig("t", None, "cpu"), 8 << 30, 20.0, only_compiles=only_compiles)
+    return Precompiler.for_run(workers, WorkerConfig("t", None, "cpu"), 8 << 30, 600.0, only_compiles=only_compiles)
 
 
 def alive(precompiler: Precompiler) -> bool:
@@ -52,10 +52,10 @@ def test_plans_come_unchanged_and_most_were_seen_before(case: Case, tmp_path: Pa
     total, seen = 3 * MOST_AHEAD, 0
     folder = tmp_path / ("deadly" if deadly else "harmless")
     folder.mkdir()
-    with Precompiler(tuple(Worker(HANDLER, str(folder), 8 << 30, 20.0) for _ in range(count))) as precompiler:
+    with Precompiler(tuple(Worker(HANDLER, str(folder), 8 << 30, 600.0) for _ in range(count))) as precompiler:
         for expected, (plan, number) in enumerate(precompiler.compile_ahead(plans(case, total))):
             assert (plan.last.dims["N"], number) == (expected, expected)
-            deadline = time.monotonic() + 10
+            deadline = time.monotonic() + 120
             while not (folder / str(number)).exists() and alive(precompiler) and time.monotonic() < deadline:
                 time.sleep(0.001)
             seen += (folder / str(number)).exists()
@@ -100,21 +100,22 @@ def test_all_processors_but_one_for_the_run_compile_for_a_gpu(monkeypatch: pytes
 
 
 def slow(folder: str) -> Callable[[Case], bool]:
-    """Leaves a file at the end, half a second later."""
+    """Leaves a file at the end, half a second later; nobody waits for it at the second plan of an impatient folder."""
 
     def handle(case: Case) -> bool:
-        time.sleep(0.5)
-        Path(folder, str(case.last.dims["N"])).touch()
+        number = case.last.dims["N"]
+        time.sleep(600.0 if number and folder.endswith("impatient") else 0.5)
+        Path(folder, str(number)).touch()
         return True
 
     return handle
 
 
 def test_a_plan_waits_for_the_process_that_is_at_it_no_longer_than_it_has_patience(case: Case, tmp_path: Path) -> None:
-    for patience, waited in ((20.0, True), (0.0, False)):
-        folder = tmp_path / str(patience)
+    for patience, waited in ((300.0, True), (0.0, False)):
+        folder = tmp_path / ("patient" if waited else "impatient")
         folder.mkdir()
-        with Precompiler((Worker(f"{__name__}:slow", str(folder), 8 << 30, 20.0),), patience) as precompiler:
+        with Precompiler((Worker(f"{__name__}:slow", str(folder), 8 << 30, 600.0),), patience) as precompiler:
             ahead = precompiler.compile_ahead(plans(case, 6))
             next(ahead)
             while not (folder / "0").exists():

@@ -45,7 +45,7 @@ def make_handler(config: object) -> Callable[[Any], object]:
     if config == "dies":
         os._exit(7)
     if config == "slow":
-        time.sleep(1.0)
+        time.sleep(1.5)
 
     def handle(request: Any) -> object:
         REQUESTS.append(request)
@@ -205,7 +205,7 @@ def test_a_worker_that_cannot_start_says_why() -> None:
 
 
 def test_a_start_has_a_limit_of_its_own_and_is_not_the_hang_of_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Worker(HANDLER, "slow", 8 << 30, timeout=0.3) as worker:
+    with Worker(HANDLER, "slow", 8 << 30, timeout=1.0) as worker:
         assert worker.call(("echo", 1)) == 1
     monkeypatch.setattr(worker_process, "START_SECONDS", 0.3)
     with Worker(HANDLER, "slow", 8 << 30, timeout=20.0) as worker:
@@ -221,12 +221,12 @@ def test_a_message_that_cannot_be_sent_or_read_is_never_a_death_of_the_kernel(wo
 
 def test_a_request_is_timed_by_when_its_process_began_with_it_however_late_the_run_looks(worker: Worker) -> None:
     pid = worker.call("pid")
-    worker.timeout = 0.5
+    worker.timeout = 1.0
     worker.submit(("sleep", 0.3))
     worker.submit("hang")
     assert has_ended(pid)
     assert worker.receive(60) == (("sleep", 0.3), None)
-    assert worker.receive(60) == ("hang", WorkerCrash(Hung(0.5)))
+    assert worker.receive(60) == ("hang", WorkerCrash(Hung(1.0)))
 
 
 def test_state_does_not_outlive_a_process(worker: Worker) -> None:

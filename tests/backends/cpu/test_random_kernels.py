@@ -93,7 +93,7 @@ def test_every_operation_is_drawn_and_evaluated():
 def test_a_process_that_dies_is_an_outcome(monkeypatch):
     """The batches behind the one that ended it are run all the same."""
     monkeypatch.setattr(runner, "run_batch", dying)
-    reports = list(run(0, 4 * runner.BATCH, processes=2, seconds=60))
+    reports = list(run(0, 4 * runner.BATCH, processes=2, seconds=3600))
     total = sum((report.outcomes for report in reports), Counter())
     assert total == Counter({SAME: 3 * runner.BATCH, CRASHED: 1})
 
@@ -106,5 +106,5 @@ def dying(seeds):
 
 @FORKS
 def test_processes_share_the_seeds():
-    reports = list(run(500, 3, processes=2, seconds=60))
+    reports = list(run(500, 3, processes=2, seconds=3600))
     assert sum(report.outcomes[SAME] for report in reports) == 3

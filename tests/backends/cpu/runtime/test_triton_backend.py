@@ -60,7 +60,7 @@ def test_importing_changes_nothing():
     import fuzz.backends.cpu
     assert triton.backends.backends == before and driver._active is None
     """
-    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=300)
 
 
 def test_no_compiler(monkeypatch):
@@ -100,7 +100,7 @@ def test_a_cached_kernel_is_not_compiled_again(tmp_path):
         environment = {"TRITON_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": ":".join(sys.path)}
         environment |= {"PATH": os.environ["PATH"], "FUZZ_CPU_COMPILER": "optimising"}
         done = subprocess.run(
-            [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True, timeout=120
+            [sys.executable, str(script)], env=environment, capture_output=True, text=True, check=True, timeout=300
         )
         results.append(done.stdout.split())
     assert results[0] == ["translate", "build", "2.0"]
