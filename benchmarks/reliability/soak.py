@@ -140,12 +140,12 @@ class SimulatedHosts(Hosts):
     waiting: list[tuple[int, Event]] = field(default_factory=list)
 
     def start(self, number: int) -> None:
-        self.waiting.append((number, Ready(1)))
+        self.waiting.append((number, Ready()))
 
     def send(self, number: int, request: Request) -> None:
         assert isinstance(request, Slice)
         self.requests[number] = request, self.clock.monotonic()
-        self.waiting.append((number, Started(400, "cpu")))
+        self.waiting.append((number, Started(400)))
 
     def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
         self.clock.now[0] += seconds
@@ -164,7 +164,7 @@ class SimulatedHosts(Hosts):
             return
         del self.requests[number]
         yield number, SliceDone(*counts)
-        yield number, Ready(1)
+        yield number, Ready()
 
     def write(self, number: int, data: bytes) -> None: ...
     def interrupt(self, number: int) -> None: ...

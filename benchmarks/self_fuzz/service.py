@@ -140,12 +140,12 @@ def fill_store(store: Store, texts: Sequence[str], random: Random) -> None:
         made = store.create_campaign("made", "{}", "corpus", time.time(), "elsewhere", 4_000_000)
         changed = make_record(Campaign, texts, random, id=made.id, pid=4_000_000, state=random.choice(STATES))
         with suppress(StoreError):
-            store.save_campaign(changed)
-        for kind, save in ((Job, store.save_job), (Heartbeat, store.save_heartbeat), (Statistic, store.save_statistic)):
+            store.save(changed)
+        for kind in (Job, Heartbeat, Statistic):
             for number in range(3):
                 record = make_record(kind, texts, random, campaign=made.id)
                 with suppress(StoreError):
-                    save(replace(record, id=number) if isinstance(record, Statistic) else record)
+                    store.save(replace(record, id=number) if isinstance(record, Statistic) else record)
         for _ in range(3):
             finding = make_record(Finding, texts, random)
             seen = make_record(Occurrence, texts, random, campaign=made.id, finding=finding.id)

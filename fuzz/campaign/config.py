@@ -7,16 +7,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from fuzz.backends import BACKENDS
 from fuzz.corpus.codec import strict
@@ -54,6 +45,13 @@ def _bytes(value: Any) -> Any:
 def _storable(value: str) -> str:
     if not is_storable(value):
         raise ValueError("should be text without control characters")
+    return value
+
+
+def _gpus(value: float) -> float:
+    """Ray takes shares of one GPU, or whole ones."""
+    if value > 1 and value % 1:
+        raise ValueError("should be a share of one GPU, or a whole number")
     return value
 
 
@@ -103,16 +101,8 @@ class CampaignConfig(Strict):
     notify: Command = []
     cluster: Literal["local", "ray"] = "local"
     address: Text | None = None
-    gpus_per_worker: Share = 0.0
+    gpus_per_worker: Annotated[Share, AfterValidator(_gpus)] = 0.0
     cpus_per_worker: Share = 1.0
-
-    @field_validator("gpus_per_worker")
-    @classmethod
-    def _gpus(cls, value: float) -> float:
-        """Ray takes shares of one GPU, or whole ones."""
-        if value > 1 and value % 1:
-            raise ValueError("should be a share of one GPU, or a whole number")
-        return value
 
     @model_validator(mode="after")
     def _fits(self) -> CampaignConfig:

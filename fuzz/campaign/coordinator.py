@@ -1,21 +1,23 @@
-"""Runs the loop of a campaign: gives requests to hosts, handles their events, and ends when the budget does."""
+"""Runs the loop of a campaign: gives requests to hosts, applies their events, and ends when the budget does."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
+from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
-from fuzz.campaign.event_handler import EventHandler
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
-from fuzz.campaign.protocol import Slice
-from fuzz.campaign.state import CampaignState
+from fuzz.campaign.protocol import Event, Replay, Slice
+from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
+from fuzz.report.notify import finding_document
 from fuzz.worker.clock import boot_id
 
 HEARTBEAT_SECONDS = 5.0
@@ -36,16 +38,20 @@ STOP_SECONDS = 60.0
 
 @dataclass
 class Coordinator:
-    """Runs a campaign. `notify` gets the documents of what a team wants to know."""
+    """Runs a campaign. `notify` gets the documents of what a team wants to know.
+
+    `stopping` is whether it ends its hosts itself, `fatal_error` why nothing can be kept any more, if so.
+    """
 
     config: CampaignConfig
     state: CampaignState
     hosts: Hosts
     notify: Callable[[dict[str, object]], None]
+    stopping: bool = False
+    fatal_error: str = ""
 
     def __post_init__(self) -> None:
         self.planner = RequestPlanner(self.config, self.state)
-        self.handler = EventHandler(self.state, self.planner, self.notify)
         self.slots = [WorkerSlot(number) for number in range(self.config.workers)]
         self._last_heartbeat, self._last_progress = -HEARTBEAT_SECONDS, self.state.clock.monotonic()
 
@@ -55,7 +61,7 @@ class Coordinator:
         self.planner.plan_replays()
         outcome = "finished"
         try:
-            while not (self._is_over() or self.handler.fatal_error):
+            while not (self._is_over() or self.fatal_error):
                 self._assign()
                 self._collect()
                 self._watch()
@@ -63,15 +69,15 @@ class Coordinator:
         except KeyboardInterrupt:
             outcome = "stopped"
         except OSError as error:
-            self.handler.fatal_error = f"{error.filename or 'a file'}: {error.strerror}"
+            self.fatal_error = f"{error.filename or 'a file'}: {error.strerror}"
         except BaseException:
             self.hosts.close()
             self._close("failed")
             raise
         self._stop()
-        self._close("stopped" if self.handler.fatal_error else outcome)
-        if self.handler.fatal_error:
-            raise CorpusError(f"{self.handler.fatal_error}; the campaign has stopped, --resume goes on")
+        self._close("stopped" if self.fatal_error else outcome)
+        if self.fatal_error:
+            raise CorpusError(f"{self.fatal_error}; the campaign has stopped, --resume goes on")
         return outcome
 
     @property
@@ -110,7 +116,7 @@ class Coordinator:
 
     def _collect(self) -> None:
         for number, event in self.hosts.collect(POLL_SECONDS):
-            self.handler.handle(self.slots[number], event)
+            self._handle(self.slots[number], event)
 
     def _watch(self) -> None:
         """Ends hosts that hang, and reports where the campaign stands, as often as each is due."""
@@ -135,25 +141,101 @@ class Coordinator:
             target = self.state.jobs[slot.job].target if slot.job >= 0 else ""
             name, pid = f"{host}/{slot.number}", self.hosts.pid(slot.number)
             times = slot.events, slot.last_event_wall, slot.last_event, boot_id()
-            beat = Heartbeat(self.state.campaign.id, name, host, pid, slot.state, target, *times)
-            self.state.recorder.put(("beat", name), partial(self.state.store.save_heartbeat, beat))
+            self.state.recorder.save(Heartbeat(self.state.campaign.id, name, host, pid, slot.state, target, *times))
 
     def _progress_line(self) -> str:
         state, elapsed = self.state, self.state.elapsed
         findings = f"findings {len(state.new)} new, {len(state.known)} known"
         return f"{elapsed:8.1f} s  {state.cases} cases  {state.cases / max(elapsed, 1e-9):.0f} cases/s  {findings}"
 
+    # Events.
+
+    def _handle(self, slot: WorkerSlot, event: Event) -> None:
+        """Applies one event; those that are not listed are only signs of life."""
+        slot.last_event, slot.last_event_wall = self.state.clock.monotonic(), self.state.clock.wall()
+        slot.events += 1
+        match event:
+            case protocol.Ready():
+                slot.state, slot.request, slot.failed_starts, slot.reported_waiting = "idle", None, 0, False
+            case protocol.Waiting():
+                if not slot.reported_waiting:
+                    self.state.say(f"worker {slot.number} waits for a place in the cluster")
+                slot.reported_waiting = True
+            case protocol.Started(possible):
+                self.state.jobs[slot.job] = replace(self.state.jobs[slot.job], possible=possible)
+            case protocol.SuspectCleared(path):
+                Path(path).unlink(missing_ok=True)
+            case protocol.CoverageMeasured(report):
+                self.state.save_coverage(slot.job, report)
+            case protocol.Replaying(path):
+                slot.unreplayed.remove(path)
+            case protocol.Replayed():
+                self.state.add_replay(slot.job, event)
+            case protocol.Refused(why):
+                self.state.give_up(slot.job, why)
+                slot.slice, slot.request = None, None
+            case protocol.Unwritable(why):
+                self.fatal_error = self.fatal_error or why
+            case protocol.HostDied(why):
+                self._end_host(slot, why)
+            case protocol.Failed(why):
+                self.state.say(f"{self.state.jobs[slot.job].target}: internal error: {why}")
+                if slot.slice:
+                    self._record_suspects(slot.job)
+                    self.planner.end_slice(slot, died=True)
+            case protocol.Progress() | protocol.Hit() if slot.slice:
+                self._update_slice(slot, slot.slice, event)
+
+    def _update_slice(self, slot: WorkerSlot, running: RunningSlice, event: protocol.Progress | protocol.Hit) -> None:
+        """Takes up where a slice stands, and what it has found."""
+        match event:
+            case protocol.EntrySaved():
+                if new := self.state.add_saved(running, event):
+                    self.state.say(f"new finding: {event.path}")
+                    job = self.state.jobs[slot.job]
+                    finding = {**event.finding, "id": new, "path": event.path}
+                    names = job.target, job.planted or None, event.backend, job.seed, self.state.campaign.name
+                    self.notify(finding_document(finding, *names))
+            case protocol.Hit():
+                self.state.add_hit(running, event)
+            case protocol.Progress():
+                self.state.update(running, event)
+                if isinstance(event, protocol.SliceDone):
+                    self._record_suspects(slot.job)
+                    self.planner.end_slice(slot, rejection=event.rejection)
+
+    def _end_host(self, slot: WorkerSlot, why: str) -> None:
+        """The slice is lost from where it last reported to stand; what ran is run first by the next one."""
+        if slot.state == "starting":
+            slot.failed_starts, slot.last_failure = slot.failed_starts + 1, why
+        if isinstance(slot.request, Replay):
+            self.planner.replay_rest(slot)
+        elif slot.slice:
+            target, count = self.state.jobs[slot.job].target, self._record_suspects(slot.job)
+            if not self.stopping:
+                self.state.say(f"{target}: worker {slot.number} ended ({why}); {count} cases are suspects")
+            self.planner.end_slice(slot, died=True)
+        slot.state, slot.request, slot.slice = "gone", None, None
+
+    def _record_suspects(self, index: int) -> int:
+        """Turns what ran in a job's slice into suspects; where they cannot be written, the campaign stops."""
+        try:
+            return self.state.record_suspects(index, blamed=not self.stopping)
+        except CorpusError as error:
+            self.fatal_error = self.fatal_error or str(error)
+            return 0
+
     # The end.
 
     def _finish_slices(self) -> None:
         """Shrinking may go on for half of a slice's time beyond the budget."""
         until = self.state.clock.monotonic() + self.config.slice / 2
-        while self._busy and self.state.clock.monotonic() < until and not self.handler.fatal_error:
+        while self._busy and self.state.clock.monotonic() < until and not self.fatal_error:
             self._collect()
 
     def _stop(self) -> None:
         """Ends slices in an orderly way, so that what is being shrunk is saved as it is; then the hosts."""
-        self.handler.stopping = True
+        self.stopping = True
         until = self.state.clock.monotonic() + STOP_SECONDS
         for slot in self._busy:
             self.hosts.interrupt(slot.number)
@@ -162,18 +244,18 @@ class Coordinator:
                 self._collect()
         self.hosts.close()
         for index in range(len(self.state.jobs)):
-            self.handler.record_suspects(index)
+            self._record_suspects(index)
 
     def _close(self, outcome: str) -> None:
         recorder, campaign = self.state.recorder, self.state.campaign.id
         for slot in self.slots:
             name = f"{socket.gethostname()}/{slot.number}"
-            recorder.put(("beat", name), partial(self.state.store.remove_heartbeat, campaign, name))
+            recorder.put(("heartbeat", campaign, name), partial(self.state.store.remove_heartbeat, campaign, name))
         for index, job in enumerate(self.state.jobs):
             if outcome == "finished" and not job.cases and not job.note:
                 self.state.give_up(index, "no case ran before the budget ended")
             self.state.save_job(index)
-        self.state.save_campaign(outcome, self.handler.fatal_error)
+        self.state.save_campaign(outcome, self.fatal_error)
         if not recorder.flush(now=True):
             waiting = len(recorder.waiting)
             lost = f"{waiting} writes never reached the store; the findings are in the corpus: fuzz store rebuild"

@@ -1,11 +1,13 @@
 """Writes down which replica groups run before they do, so that what ended a process is known after it.
 
 One file for each job of a campaign. A line ``+ number text`` stands before a group runs, a line ``- number`` after it
-was judged. What has the first and not the second ran when the process ended: these cases are the suspects.
+was judged. What has the first and not the second ran when the process ended: these cases are the suspects, which are
+kept until each has run again, each as a file whose name ends with the number of deaths beside it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -22,13 +24,16 @@ from fuzz.worker.protocol import ReplicaGroup
 
 LONGEST = 1 << 20
 """Bytes after which the file is begun anew with what runs now."""
+ALONE_DEATHS, MOST_DEATHS = 2, 10
+"""Deaths beside a suspect from which on it runs alone, and after which it is only kept."""
 
 
 @dataclass
 class Journal:
     """Written by one process. With `durable`, a line is on disk before the group runs, even if the machine stops.
 
-    `on_line` is called with each line, for a copy elsewhere, into which `write_line` takes it.
+    `on_line` is called with each line, for a copy elsewhere, into which `write_line` takes it, and with an empty one
+    at the end.
     """
 
     path: Path
@@ -49,17 +54,18 @@ class Journal:
     def write_line(self, line: str) -> None:
         """Writes a line. CorpusError where that cannot be."""
         _take_up(line, self._open)
-        starts = line.startswith("+")
-        self._write(f"{line}\n", self.durable and starts)
+        try:
+            self._write(f"{line}\n", line.startswith("+"))
+        except OSError as error:
+            raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
         self.on_line(line)
-        if not starts and self.file is not None and self.file.tell() > LONGEST:
-            self._renew()
 
     def close(self) -> None:
         """Ends the journal; nothing runs any more."""
         self.release()
         self._open.clear()
         self.path.unlink(missing_ok=True)
+        self.on_line("")
 
     def release(self) -> None:
         """Lets the file go as it is."""
@@ -67,27 +73,19 @@ class Journal:
             self.file.close()
             self.file = None
 
-    def _write(self, line: str, durable: bool) -> None:
-        try:
-            if self.file is None:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                self.file = self.path.open("wb", buffering=0)
-                sync_folder(self.path.parent)
-            self.file.write(line.encode())
-            if durable:
-                os.fdatasync(self.file.fileno())
-        except OSError as error:
-            raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
-
-    def _renew(self) -> None:
-        """Puts a short file in the place of the long one."""
-        assert self.file is not None
-        try:
+    def _write(self, line: str, starts: bool) -> None:
+        if self.file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.file = self.path.open("wb", buffering=0)
+            sync_folder(self.path.parent)
+        self.file.write(line.encode())
+        if self.durable and starts:
+            os.fdatasync(self.file.fileno())
+        if not starts and self.file.tell() > LONGEST:
+            # A short file takes the place of the long one.
             write_file(self.path, "".join(f"+ {number} {line}\n" for number, line in self._open.items()))
             self.file.close()
             self.file = self.path.open("ab", buffering=0)
-        except OSError as error:
-            raise CorpusError(f"cannot write the journal {self.path}: {error.strerror}") from None
 
 
 def read_suspects(path: Path) -> list[Case]:
@@ -124,3 +122,57 @@ def _cases(text: str) -> list[Case]:
     except (ValueError, KeyError, TypeError, CorpusError):
         # A line of a version with other fields: its group is proposed again from where the job stands.
         return []
+
+
+@dataclass
+class Suspects:
+    """The suspects of all jobs of a campaign. A job is named by its tag; `say` gets lines for people."""
+
+    folder: Path
+    say: Callable[[str], None]
+
+    def record(self, tag: str, journal: Path, *, blamed: bool) -> int:
+        """Turns what a journal says to run into suspects; how many there are. CorpusError where that fails.
+
+        `blamed` is whether one of them may have ended the slice: a campaign that is stopped ends its slices itself.
+        """
+        cases = read_suspects(journal)
+        try:
+            for case in cases:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._write(tag, case, blamed)
+        except OSError as error:
+            # The journal stays, and is read again when the campaign goes on.
+            raise CorpusError(f"cannot write {self.folder}: {error.strerror}") from None
+        journal.unlink(missing_ok=True)
+        return len(cases)
+
+    def _write(self, tag: str, case: Case, blamed: bool) -> None:
+        text = codec.dumps(Entry(case), digest=False)
+        name = f"{tag}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        old = next(self.folder.glob(f"{name}.*"), None)
+        deaths = (_deaths(old) if old else 0) + blamed
+        write_file(self.folder / f"{name}.{deaths}", text)
+        if old is not None and _deaths(old) != deaths:
+            old.unlink(missing_ok=True)
+
+    def tags(self) -> set[str]:
+        """The jobs with suspects that are to run."""
+        paths = self.folder.glob("[!.]*-*") if self.folder.is_dir() else ()
+        return {path.name.partition("-")[0] for path in paths if _deaths(path) < MOST_DEATHS}
+
+    def select(self, tag: str) -> tuple[str, ...]:
+        """The suspects of a job that its next slice runs first."""
+        paths = sorted(self.folder.glob(f"{tag}-*"), key=_deaths)
+        for path in paths:
+            if _deaths(path) == MOST_DEATHS:
+                self.say(f"{path}: whatever ran it ended {MOST_DEATHS} times; it is kept, and runs no more")
+                path.rename(path.with_suffix(f".{MOST_DEATHS + 1}"))
+        left = [path for path in paths if _deaths(path) < MOST_DEATHS]
+        together = [path for path in left if _deaths(path) < ALONE_DEATHS]
+        # One that kills is told apart from those that only waited beside it by running alone.
+        return tuple(str(path) for path in together or left[:1])
+
+
+def _deaths(path: Path) -> int:
+    return int(path.suffix[1:])

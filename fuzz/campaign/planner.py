@@ -88,7 +88,7 @@ class RequestPlanner:
         cases = None if self.ending else self._cases_left(slots)
         if index is None or cases == 0 or self.ending and index not in urgent:
             return None
-        slot.job, slot.slice = index, self.state.begin_slice(index)
+        slot.job, slot.slice = index, RunningSlice(index, self.state.jobs[index])
         slot.request, slot.only_suspects = self._slice(index, cases), self.ending
         return slot.request
 

@@ -72,9 +72,7 @@ class Files(Message):
 
 
 class Ready(Event):
-    """The host can take a request."""
-
-    pid: int = 0
+    """The host can take a request; that before it has ended."""
 
 
 class Beat(Event):
@@ -89,7 +87,6 @@ class Started(Event):
     """A slice has loaded its target; `possible` is the number of cells that its cases can visit."""
 
     possible: int
-    backend: str
 
 
 class Progress(Event):
@@ -160,10 +157,6 @@ class Replayed(Event):
     why: str = ""
 
 
-class ReplayDone(Event):
-    """A request to replay has ended."""
-
-
 class RequestEnded(Event):
     """A request or a host has ended otherwise than it should, and `why`."""
 
@@ -187,13 +180,9 @@ class HostDied(RequestEnded):
 
 
 class JournalLine(SyncEvent):
-    """A line of a remote host's journal."""
+    """A line of a remote host's journal; an empty one where it has ended in order."""
 
     line: str
-
-
-class JournalClosed(SyncEvent):
-    """A remote host's journal has ended in order."""
 
 
 class LockRequest(SyncEvent):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 
-from fuzz.campaign.store import Store
+from fuzz.campaign.store import Campaign, Coverage, Heartbeat, Job, Statistic, Store
 from fuzz.errors import RefusedWrite, StoreError
 from fuzz.worker.clock import Clock
 
@@ -35,6 +36,10 @@ class Recorder:
     dropped: int = 0
     pause: float = 0.0
     _next: float = 0.0
+
+    def save(self, record: Campaign | Job | Heartbeat | Statistic | Coverage) -> None:
+        """Writes a record as soon as it can, in the place of one with the same key that waits."""
+        self.put((type(record).__name__.lower(), *record.identity), partial(self.store.save, record))
 
     def put(self, key: Hashable, write: Callable[[], None]) -> None:
         """Writes as soon as it can. What waits under the same key is not written any more."""

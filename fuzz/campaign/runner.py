@@ -65,18 +65,16 @@ def _run(
         if resume:
             state.adopt(rebuilt.added)
         notify = partial(notify_in_thread, shlex.join(config.notify), say)
-        hosts = hosts or _create_hosts(config, state.folder)
+        hosts = hosts or (
+            LocalHosts(state.folder)
+            if config.cluster == "local"
+            else RayHosts(state.folder, gpus=config.gpus_per_worker, cpus=config.cpus_per_worker)
+        )
         say(f"campaign {campaign.id} ({config.name}): {len(jobs)} jobs, {config.workers} workers")
         outcome = Coordinator(config, state, hosts, notify).run()
         counts = {"cases": state.cases, "new": len(state.new), "known": len(state.known)}
         notify(event_document(outcome, campaign=config.name, **counts))
     return state, outcome
-
-
-def _create_hosts(config: CampaignConfig, folder: Path) -> Hosts:
-    if config.cluster == "local":
-        return LocalHosts(folder)
-    return RayHosts(folder, gpus=config.gpus_per_worker, cpus=config.cpus_per_worker)
 
 
 def _create(store: Store, config: CampaignConfig, clock: Clock) -> Campaign:
@@ -87,7 +85,7 @@ def _create(store: Store, config: CampaignConfig, clock: Clock) -> Campaign:
     # The store's numbers begin anew with a new store, so that they alone do not tell campaigns apart.
     folder = Path(config.folder).absolute() / f"{config.name}-{campaign.id}-{secrets.token_hex(3)}"
     campaign = replace(campaign, folder=str(folder))
-    store.save_campaign(campaign)
+    store.save(campaign)
     return campaign
 
 

@@ -140,14 +140,11 @@ def next_job(jobs: Sequence[Job], busy: Container[int], urgent: Container[int] =
         if index in urgent or not job.cases:
             return math.inf, (index in urgent, -job.slices, -index)
         share = job.recent / best if best else 0.0
-        return share + EXPLORATION * math.sqrt(math.log(slices + 1) / _count_tries(job)), (-job.seconds,)
+        # A slice that died counts as half a one.
+        tries = max(job.slices - job.deaths / 2, 1.0)
+        return share + EXPLORATION * math.sqrt(math.log(slices + 1) / tries), (-job.seconds,)
 
     return max(free, key=score, default=None)
-
-
-def _count_tries(job: Job) -> float:
-    """The slices that a job has had; one that died counts as half a one."""
-    return max(job.slices - job.deaths / 2, 1.0)
 
 
 def average_discoveries(job: Job, discoveries: int, seconds: float) -> float:

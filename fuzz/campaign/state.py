@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from fuzz import corpus
+from fuzz.campaign.journal import Suspects
 from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
-from fuzz.campaign.store import Campaign, Coverage, Finding, Job, Occurrence, Statistic, Store, finding_of
-from fuzz.campaign.suspects import Suspects
+from fuzz.campaign.store import Campaign, Coverage, Finding, Job, Occurrence, Statistic, Store
+from fuzz.campaign.store.rebuild import finding_of
 from fuzz.errors import CorpusError
 from fuzz.text import shell_quote
 from fuzz.worker.clock import Clock
@@ -26,8 +27,7 @@ SAVE_SECONDS, STATISTIC_SECONDS = 2.0, 10.0
 
 def tag(job: Job) -> str:
     """A short name of a job, for files and keys."""
-    text = repr((job.target, job.planted, job.backend, job.engine, job.seed))
-    return hashlib.sha256(text.encode()).hexdigest()[:10]
+    return hashlib.sha256(repr(job.job[1:]).encode()).hexdigest()[:10]
 
 
 def target_name(job: Job | Slice) -> str:
@@ -51,8 +51,8 @@ class RunningSlice:
 class CampaignState:
     """Everything that a resumed campaign needs to know. The jobs stand in the order of the configuration.
 
-    `new`, `known`, `fixed` and `regressed` give the tag of the job that saw a finding; `cells` are those that each job
-    has visited. `last_new` is when a new finding was saved last, in seconds of fuzzing.
+    `new`, `known`, `fixed` and `regressed` give the tag of the job that saw a finding. `last_new` is when a new
+    finding was saved last, in seconds of fuzzing.
     """
 
     store: Store
@@ -66,7 +66,6 @@ class CampaignState:
     fixed: dict[str, str] = field(default_factory=dict)
     regressed: dict[str, str] = field(default_factory=dict)
     accepted: set[str] = field(default_factory=set)
-    cells: dict[str, set[str]] = field(default_factory=dict)
     last_new: float = 0.0
 
     def __post_init__(self) -> None:
@@ -94,7 +93,6 @@ class CampaignState:
         """Takes up what the store knows of this campaign."""
         saved = {tag(job): job for job in self.store.jobs(self.campaign.id)}
         self.jobs = [replace(saved.get(tag(job), job), note="") for job in self.jobs]
-        self.cells = {tag(job): set(job.cells) for job in self.jobs}
         for seen in self.store.occurrences(campaign=self.campaign.id, limit=1 << 31):
             (self.new if seen.new else self.known)[seen.finding] = seen.key.split(":")[1]
         self.known = {name: mark for name, mark in self.known.items() if name not in self.new}
@@ -125,16 +123,11 @@ class CampaignState:
 
     # Slices.
 
-    def begin_slice(self, index: int) -> RunningSlice:
-        return RunningSlice(index, self.jobs[index])
-
     def update(self, running: RunningSlice, event: Progress) -> None:
         """Takes up where a slice stands."""
-        before, index, visited = running.before, running.index, self.cells.setdefault(tag(running.before), set())
-        new = set(event.cells) - visited
-        visited |= new
-        running.cells += len(new)
-        ended = isinstance(event, SliceDone)
+        before, index, ended = running.before, running.index, isinstance(event, SliceDone)
+        visited = {*self.jobs[index].cells, *event.cells}
+        running.cells += len(visited) - len(self.jobs[index].cells)
         self.jobs[index] = replace(
             self.jobs[index],
             plan=before.plan + event.plans,
@@ -175,40 +168,36 @@ class CampaignState:
     # What is written.
 
     def save_campaign(self, state: str, note: str = "") -> None:
-        self.campaign = campaign = replace(
+        self.campaign = replace(
             self.campaign, state=state, seconds=self.elapsed, cases=self.cases, updated=self.clock.wall(), note=note
         )
-        self.recorder.put("campaign", partial(self.store.save_campaign, campaign))
+        self.recorder.save(self.campaign)
 
     def save_job(self, index: int) -> None:
         """Writes where a job stands, with its findings counted."""
         mark = tag(self.jobs[index])
         new, known, fixed = (list(marks.values()).count(mark) for marks in (self.new, self.known, self.fixed))
-        job = self.jobs[index] = replace(self.jobs[index], new=new, known=known, fixed=fixed)
-        self.recorder.put(("job", mark), partial(self.store.save_job, job))
+        self.jobs[index] = replace(self.jobs[index], new=new, known=known, fixed=fixed)
+        self.recorder.save(self.jobs[index])
 
     def save_statistic(self, index: int) -> None:
         job = self.jobs[index]
         # The job's own seconds number its statistics: they only grow, whatever the clock does.
         number = int(job.seconds * 1000)
-        names = job.campaign, job.target, job.planted, job.backend, job.engine, job.seed
         counts = job.cases, job.rate, job.new + job.known, job.worst, job.share
-        statistic = Statistic(*names, number, self.clock.wall(), self.elapsed, *counts)
-        self.recorder.put(("statistic", *names, number), partial(self.store.save_statistic, statistic))
+        self.recorder.save(Statistic(*job.job, number, self.clock.wall(), self.elapsed, *counts))
 
     def save_coverage(self, index: int, report: Mapping[str, Any]) -> None:
         """Writes what the cases of a job have reached after the slice that runs."""
         job = self.jobs[index]
-        number = job.slices + 1
-        names = job.campaign, job.target, job.planted, job.backend, job.engine, job.seed
         counts = {
             f"{what}_{part}": report[what][part] for what in ("lines", "branches", "masks") for part in ("run", "all")
         }
         coverage = Coverage(
-            *names, number, self.clock.wall(), self.elapsed, report["cases"], report["rejected"],
+            *job.job, job.slices + 1, self.clock.wall(), self.elapsed, report["cases"], report["rejected"],
             blockers=json.dumps(report["blockers"]), **counts,
         )  # fmt: skip
-        self.recorder.put(("coverage", *names, number), partial(self.store.save_coverage, coverage))
+        self.recorder.save(coverage)
 
     # Findings.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
@@ -11,33 +11,16 @@ from fuzz import corpus
 from fuzz.campaign.store import Campaign, Finding, Occurrence, rebuild
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError, one_line
+from fuzz.web import models
 from fuzz.web.campaign_processes import ConflictError
 from fuzz.web.corpus_index import IndexedEntry
-from fuzz.web.models import (
-    CampaignId,
-    CampaignOut,
-    ConfigOut,
-    EmptyBody,
-    EntryOut,
-    Filters,
-    FindingKey,
-    FindingsOut,
-    JobOut,
-    RebuiltOut,
-    StartedOut,
-    StartRequest,
-    StatisticOut,
-    StatusChange,
-    Text,
-    WorkerOut,
-)
+from fuzz.web.models import CampaignId, FindingKey, Text
 from fuzz.web.service import CampaignSummary, Service
 
 NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"description": "There is none of that name or number."}}
 CONFLICT: dict[int | str, dict[str, Any]] = {409: {"description": "Not now; the detail says why."}}
 router = APIRouter(prefix="/api", tags=["api"])
-
-
+T = TypeVar("T")
 RETRY_SECONDS = 3
 """Seconds until the page of an entry that is not there yet looks again; the corpus is listed again before that."""
 
@@ -48,15 +31,21 @@ def get_service(request: Request) -> Service:
 
 
 TheService = Annotated[Service, Depends(get_service)]
-NoBody = Annotated[EmptyBody | None, Body()]
+Limit = Annotated[int, Query(ge=1, le=10_000)]
+Offset = Annotated[int, Query(ge=0, le=10**9)]
+NoBody = Annotated[models.EmptyBody | None, Body()]
+
+
+def require(found: T | None, what: str) -> T:
+    """What was looked for. 404 where it was not found."""
+    if found is None:
+        raise HTTPException(404, f"no such {what}")
+    return found
 
 
 def find_campaign(service: TheService, number: CampaignId) -> Campaign:
     """The campaign of that number. 404 where the store has none."""
-    campaign = service.store.campaign(number)
-    if campaign is None:
-        raise HTTPException(404, "no such campaign")
-    return campaign
+    return require(service.store.campaign(number), "campaign")
 
 
 def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
@@ -72,17 +61,12 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
     entry = entry or index.get(current)
     if entry is None and (current or service.store.finding(key)):
         raise HTTPException(404, "its entry is being replaced, or was deleted", {"retry-after": str(RETRY_SECONDS)})
-    if entry is None:
-        raise HTTPException(404, "no such entry in the corpus")
-    return entry
+    return require(entry, "entry in the corpus")
 
 
 def find_finding(service: TheService, key: FindingKey) -> Finding:
     """The store's finding of that key, which may be a former one. 404 where it has none."""
-    finding = service.store.finding(key) or service.store.finding(service.store.current_id(key))
-    if finding is None:
-        raise HTTPException(404, "no such finding")
-    return finding
+    return require(service.store.finding(key) or service.store.finding(service.store.current_id(key)), "finding")
 
 
 TheCampaign = Annotated[Campaign, Depends(find_campaign)]
@@ -97,37 +81,36 @@ def campaigns(service: TheService) -> list[CampaignSummary]:
 
 
 @router.post("/campaigns", status_code=201, responses=NOT_FOUND | CONFLICT)
-def start(service: TheService, request: StartRequest) -> StartedOut:
+def start(service: TheService, request: models.StartRequest) -> models.StartedOut:
     """Start a campaign from one of the configured files."""
     try:
         started = service.processes.start(request.config, resume=request.resume)
     except KeyError:
         raise HTTPException(404, "there is no campaign file of that name in the configured folders") from None
-    return StartedOut(config=started.config, pid=started.process.pid)
+    return models.StartedOut(config=started.config, pid=started.process.pid)
 
 
 @router.get("/campaigns/{number}", responses=NOT_FOUND)
-def campaign(service: TheService, campaign: TheCampaign) -> CampaignOut:
+def campaign(service: TheService, campaign: TheCampaign) -> models.CampaignOut:
     """One campaign with its lanes and workers."""
-    workers = map(WorkerOut.model_validate, service.store.heartbeats(campaign.id))
-    return CampaignOut(summary=service.summary(campaign), lanes=list_jobs(service, campaign), workers=list(workers))
+    workers = map(models.WorkerOut.model_validate, service.store.heartbeats(campaign.id))
+    return models.CampaignOut(
+        summary=service.summary(campaign), lanes=list_jobs(service, campaign), workers=list(workers)
+    )
 
 
-def list_jobs(service: Service, campaign: Campaign) -> list[JobOut]:
+def list_jobs(service: Service, campaign: Campaign) -> list[models.JobOut]:
     """The jobs of a campaign, those with findings and most cases first."""
-    jobs = map(JobOut.model_validate, service.store.jobs(campaign.id))
+    jobs = map(models.JobOut.model_validate, service.store.jobs(campaign.id))
     return sorted(jobs, key=lambda job: (-job.new, -job.known, -job.cases))
 
 
 @router.get("/campaigns/{number}/statistics", responses=NOT_FOUND)
 def statistics(
-    service: TheService,
-    campaign: TheCampaign,
-    after: Annotated[int, Query(ge=0, le=2**62)] = 0,
-    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
-) -> list[StatisticOut]:
+    service: TheService, campaign: TheCampaign, after: Annotated[int, Query(ge=0, le=2**62)] = 0, limit: Limit = 1000
+) -> list[models.StatisticOut]:
     """A campaign over time; `after` is the id of the last one that you have."""
-    return list(map(StatisticOut.model_validate, service.store.statistics(campaign.id, after, limit)))
+    return list(map(models.StatisticOut.model_validate, service.store.statistics(campaign.id, after, limit)))
 
 
 @router.post("/campaigns/{number}/stop", responses=NOT_FOUND | CONFLICT)
@@ -138,27 +121,27 @@ def stop(service: TheService, campaign: TheCampaign, _: NoBody = None) -> Campai
 
 
 @router.post("/campaigns/{number}/resume", responses=NOT_FOUND | CONFLICT)
-def resume(service: TheService, campaign: TheCampaign, _: NoBody = None) -> StartedOut:
+def resume(service: TheService, campaign: TheCampaign, _: NoBody = None) -> models.StartedOut:
     """Go on with a campaign that was stopped or died."""
     config = service.processes.startable().get(campaign.name)
     if config is None or not service.summary(campaign).resumable:
         raise ConflictError("it is running, finished, not the newest of its name, or its file is not configured")
-    return start(service, StartRequest(config=config.key, resume=True))
+    return start(service, models.StartRequest(config=config.key, resume=True))
 
 
 @router.get("/configs")
-def configs(service: TheService) -> list[ConfigOut]:
+def configs(service: TheService) -> list[models.ConfigOut]:
     """The campaign files that can be started."""
     running = set(service.processes.running())
-    documents = [ConfigOut.model_validate(config) for config in service.processes.configs().values()]
+    documents = [models.ConfigOut.model_validate(config) for config in service.processes.configs().values()]
     return [document.model_copy(update={"running": document.key in running}) for document in documents]
 
 
 @router.get("/findings")
-def findings(service: TheService, filters: Annotated[Filters, Query()]) -> FindingsOut:
+def findings(service: TheService, filters: Annotated[models.Filters, Query()]) -> models.FindingsOut:
     """Findings, the one seen last first."""
     page = service.store.findings(limit=filters.limit, offset=filters.offset, **filters.conditions)
-    return FindingsOut(count=service.store.count_findings(**filters.conditions), findings=page)
+    return models.FindingsOut(count=service.store.count_findings(**filters.conditions), findings=page)
 
 
 @router.get("/findings/{key}", responses=NOT_FOUND)
@@ -168,9 +151,7 @@ def finding(finding: TheFinding) -> Finding:
 
 
 @router.get("/findings/{key}/occurrences", responses=NOT_FOUND)
-def occurrences(
-    service: TheService, finding: TheFinding, limit: Annotated[int, Query(ge=1, le=10_000)] = 1000
-) -> list[Occurrence]:
+def occurrences(service: TheService, finding: TheFinding, limit: Limit = 1000) -> list[Occurrence]:
     """When a finding was seen, the earliest first."""
     return service.store.occurrences(finding.id, limit=limit)
 
@@ -178,14 +159,14 @@ def occurrences(
 @router.get("/findings/{key}/script", responses=NOT_FOUND | CONFLICT, response_class=PlainTextResponse)
 def script(service: TheService, entry: TheEntry) -> PlainTextResponse:
     """A stand-alone program that shows the finding. The first time it is made, which takes seconds."""
-    result = service.plot_cache.plot(entry)
+    result = service.plot_cache.plot(entry)[0]
     if not result.script:
         raise ConflictError(result.no_script or result.why or "there is no script")
     return PlainTextResponse(result.script)
 
 
 @router.post("/findings/{key}/status", responses=NOT_FOUND | CONFLICT)
-def mark(service: TheService, entry: TheEntry, change: StatusChange) -> EntryOut:
+def mark(service: TheService, entry: TheEntry, change: models.StatusChange) -> models.EntryOut:
     """Change an entry's status, with the reason, as `fuzz mark` does."""
     try:
         corpus.mark(entry.path, change.status, change.why)
@@ -194,14 +175,14 @@ def mark(service: TheService, entry: TheEntry, change: StatusChange) -> EntryOut
     except UsageError as error:
         raise ConflictError(one_line(error)) from None
     service.corpus_index.invalidate()
-    return EntryOut.model_validate(entry)
+    return models.EntryOut.model_validate(entry)
 
 
 @router.get("/corpus")
-def entries(service: TheService, target: Text = "") -> list[EntryOut]:
+def entries(service: TheService, target: Text = "") -> list[models.EntryOut]:
     """The entries on disk, of all targets or one."""
     indexed = service.corpus_index.entries().values()
-    return [EntryOut.model_validate(entry) for entry in indexed if target in ("", entry.target)]
+    return [models.EntryOut.model_validate(entry) for entry in indexed if target in ("", entry.target)]
 
 
 @router.get("/corpus/{key}", responses=NOT_FOUND, response_class=PlainTextResponse)
@@ -214,9 +195,9 @@ def entry(entry: TheEntry) -> PlainTextResponse:
 
 
 @router.post("/corpus/rebuild")
-def rebuild_findings(service: TheService, _: NoBody = None) -> RebuiltOut:
+def rebuild_findings(service: TheService, _: NoBody = None) -> models.RebuiltOut:
     """Make the store's findings again from the entries on disk."""
-    total = RebuiltOut()
+    total = models.RebuiltOut()
     for folder in service.corpus_index.folders:
         rebuilt = rebuild(service.store, folder)
         total.findings += rebuilt.findings

@@ -27,19 +27,18 @@ from starlette.requests import ClientDisconnect
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError, StoreError, one_line
 from fuzz.web import api, judge_api
-from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, client_address, equal_secrets, session_cookie
+from fuzz.web.auth import COOKIE, LOGIN, AuthMiddleware, WrongTokens, client_address, equal_secrets, session_cookie
 from fuzz.web.campaign_processes import CampaignProcesses, ConflictError
 from fuzz.web.corpus_index import CorpusIndex
 from fuzz.web.events import MAX_STREAMS, stream
 from fuzz.web.judge_queue import JudgeQueue
 from fuzz.web.metrics import metrics
-from fuzz.web.pages import judge_routes, routes
+from fuzz.web.pages import routes
 from fuzz.web.pages.render import csp_hash, read_static, render
 from fuzz.web.plots.client import PlotCache
 from fuzz.web.plots.protocol import PlotConfig
 from fuzz.web.service import Service
 from fuzz.web.settings import Settings
-from fuzz.web.wrong_tokens import WrongTokens
 
 COMMON_RESPONSES: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body cannot be read."},
@@ -71,10 +70,8 @@ def make_app(settings: Settings, version: str) -> FastAPI:
     queue = JudgeQueue(store, settings.judge_workers)
     app.state.fuzz = Service(settings, store, index, plots, processes, queue)
     app.state.ending = threading.Event()
-    app.include_router(api.router)
-    app.include_router(judge_api.router)
-    app.include_router(routes.router)
-    app.include_router(judge_routes.router)
+    for router in (api.router, judge_api.router, routes.router, routes.judge_router):
+        app.include_router(router)
     add_streams(app)
     add_login(app)
     add_error_handlers(app)

@@ -13,6 +13,9 @@ import asyncio
 import hashlib
 import hmac
 import math
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -21,7 +24,6 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from fuzz.web.settings import Settings, is_loopback
-from fuzz.web.wrong_tokens import WrongTokens
 
 COOKIE = "fuzz_session"
 LOGIN = "/login"
@@ -47,6 +49,10 @@ SECURITY_HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+MAX_WRONG, WINDOW = 30, 60.0
+"""Wrong tokens of one client within so many seconds, at most, so that no token is found by trying."""
+MAX_CLIENTS = 4096
+"""Clients whose wrong tokens are counted; the one whose count began first is forgotten first."""
 Refusal = tuple[int, str]
 """Status and reason with which a request is refused."""
 
@@ -59,6 +65,33 @@ def session_cookie(token: str) -> str:
 def equal_secrets(given: str, expected: str) -> bool:
     """Equality in constant time."""
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
+
+
+@dataclass
+class WrongTokens:
+    """Wrong tokens by the client's address. Until its seconds have passed, not even the right one is looked at."""
+
+    counts: OrderedDict[str, tuple[float, int]] = field(default_factory=OrderedDict)
+    """Address -> (when its first wrong token came, how many have come since)."""
+
+    def add(self, address: str) -> None:
+        began, count = self._count(address)
+        self.counts[address] = began, count + 1
+        while len(self.counts) > MAX_CLIENTS:
+            self.counts.popitem(last=False)
+
+    def seconds_left(self, address: str) -> float:
+        """Seconds for which no token of this client is looked at; 0 where the next one is."""
+        began, count = self._count(address)
+        return max(began + WINDOW - time.monotonic(), 0.0) if count >= MAX_WRONG else 0.0
+
+    def _count(self, address: str) -> tuple[float, int]:
+        now = time.monotonic()
+        began, count = self.counts.get(address, (now, 0))
+        if now - began < WINDOW:
+            return began, count
+        self.counts.pop(address, None)
+        return now, 0
 
 
 class AuthMiddleware:

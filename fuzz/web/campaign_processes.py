@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -38,9 +40,6 @@ LONG = 3600.0
 """Seconds of a budget above which a campaign is started only after a question."""
 LOG_TAIL = 4000
 """Bytes of a process's output that are shown where it ended by an error."""
-
-Stamp = tuple[int, int]
-"""Modification time in nanoseconds and size of a file."""
 
 
 class ConflictError(FuzzError):
@@ -75,6 +74,24 @@ class ConfigFile:
         return f"{self.key} runs {limit} on {where}. Start it?"
 
 
+@lru_cache(maxsize=1024)
+def read_config_file(path: Path, store: str, changed: int, size: int) -> ConfigFile:
+    """The content of a file that was changed then, and what is wrong with it: another store would not be seen here."""
+    text = read_file(path, strict.LARGEST).decode("utf-8")
+    comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
+    config = ConfigFile(printable(path.stem), path, text, next(comments, ""))
+    try:
+        content = load_config(path)
+        same = store_location(content.store) == store_location(store)
+        error = "" if same else f"its store is {display_url(parse_url(content.store))}"
+    except UsageError as wrong:
+        return replace(config, error=one_line(wrong))
+    seconds = content.budget.time or math.inf
+    return replace(
+        config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=content.cluster
+    )
+
+
 @dataclass
 class CampaignProcess:
     """A process that this service started, with the file that its output goes to."""
@@ -97,38 +114,16 @@ class CampaignProcesses:
     store: str
     started: dict[str, CampaignProcess] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
-    parsed: dict[Path, tuple[Stamp, ConfigFile]] = field(default_factory=dict)
 
     def configs(self) -> dict[str, ConfigFile]:
         """Every campaign file by its key; of two with one key the first folder's. A file is parsed when it changes."""
         files: dict[str, ConfigFile] = {}
         for path in list_config_files(self.folders):
-            try:
+            with suppress(OSError, UnicodeDecodeError):
                 status = path.stat()
-                stamp = status.st_mtime_ns, status.st_size
-                if path not in self.parsed or self.parsed[path][0] != stamp:
-                    self.parsed[path] = stamp, self._parse(path)
-            except (OSError, UnicodeDecodeError):
-                continue
-            config = self.parsed[path][1]
-            files.setdefault(config.key, config)
+                config = read_config_file(path, self.store, status.st_mtime_ns, status.st_size)
+                files.setdefault(config.key, config)
         return files
-
-    def _parse(self, path: Path) -> ConfigFile:
-        """The file's content, and what is wrong with it. Campaigns with another store would not be seen here."""
-        text = read_file(path, strict.LARGEST).decode("utf-8")
-        comments = (line.lstrip("# ").strip() for line in text.splitlines() if line.startswith("#"))
-        config = ConfigFile(printable(path.stem), path, text, next(comments, ""))
-        try:
-            content = load_config(path)
-            same = store_location(content.store) == store_location(self.store)
-            error = "" if same else f"its store is {display_url(parse_url(content.store))}"
-        except UsageError as wrong:
-            return replace(config, error=one_line(wrong))
-        seconds = content.budget.time or math.inf
-        return replace(
-            config, name=content.name, corpus=content.corpus, error=error, seconds=seconds, cluster=content.cluster
-        )
 
     def by_length(self) -> dict[str, ConfigFile]:
         """Campaign files by key: the shortest of this machine first, those that cannot be started last."""
@@ -173,15 +168,13 @@ class CampaignProcesses:
 
     def stop(self, campaign: Campaign) -> None:
         """Asks a campaign's process to end as Ctrl-C would. ConflictError where it does not run here."""
-        descriptor = open_process(campaign)
-        if descriptor is None:
-            raise ConflictError(f"campaign {campaign.id} does not run on this machine")
-        try:
-            signal.pidfd_send_signal(descriptor, signal.SIGINT)
-        except ProcessLookupError:
-            raise ConflictError(f"campaign {campaign.id} has ended") from None
-        finally:
-            os.close(descriptor)
+        with open_process(campaign) as descriptor:
+            if descriptor is None:
+                raise ConflictError(f"campaign {campaign.id} does not run on this machine")
+            try:
+                signal.pidfd_send_signal(descriptor, signal.SIGINT)
+            except ProcessLookupError:
+                raise ConflictError(f"campaign {campaign.id} has ended") from None
 
     def error_logs(self) -> dict[str, str]:
         """The end of the output of each process that ended by an error, by config."""
@@ -214,32 +207,25 @@ def list_config_files(folders: Iterable[Path]) -> Iterable[Path]:
 
 def is_alive(campaign: Campaign) -> bool:
     """Whether a campaign's process runs on this machine."""
-    descriptor = open_process(campaign)
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is not None
+    with open_process(campaign) as descriptor:
+        return descriptor is not None
 
 
 def is_local(campaign: Campaign) -> bool:
     return campaign.host == socket.gethostname()
 
 
-def open_process(campaign: Campaign) -> int | None:
+@contextmanager
+def open_process(campaign: Campaign) -> Iterator[int | None]:
     """A descriptor of the campaign's process, which no other process can take the place of; None where it is gone.
 
     A process of the same number whose command is no campaign is another one, started since.
     """
-    if not is_local(campaign) or campaign.pid <= 1:
-        return None
-    try:
-        descriptor = os.pidfd_open(campaign.pid)
-    except OSError:
-        return None
-    try:
-        arguments = Path(f"/proc/{campaign.pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        arguments = []
-    if b"campaign" in arguments:
-        return descriptor
-    os.close(descriptor)
-    return None
+    with ExitStack() as stack:
+        descriptor, arguments = None, b""
+        if is_local(campaign) and campaign.pid > 1:
+            with suppress(OSError):
+                descriptor = os.pidfd_open(campaign.pid)
+                stack.callback(os.close, descriptor)
+                arguments = Path(f"/proc/{campaign.pid}/cmdline").read_bytes()
+        yield descriptor if b"campaign" in arguments.split(b"\0") else None

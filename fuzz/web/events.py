@@ -33,29 +33,25 @@ def snapshot(service: Service) -> dict[str, Any]:
 
 
 async def stream(request: Request, service: Service) -> AsyncIterator[str]:
-    """One event `change` at the beginning and after each change, until the reader goes away or the service ends."""
-    state = request.app.state
+    """One event `change` at the beginning and after each change, until the reader goes away or the service ends.
+
+    Comments keep it open while nothing changes.
+    """
+    state, sent, unchanged = request.app.state, "", 0
     state.streams += 1
     try:
-        async for text in changes(request, service):
-            yield text
+        yield "retry: 2000\n\n"
+        while not (await request.is_disconnected() or state.ending.is_set()):
+            try:
+                data = json.dumps(await run_in_threadpool(snapshot, service))
+            except StoreError as error:
+                data = json.dumps({"error": str(error)})
+            unchanged += 1
+            if data != sent:
+                sent, unchanged = data, 0
+                yield f"event: change\ndata: {data}\n\n"
+            elif unchanged % KEEPALIVE == 0:
+                yield ": still here\n\n"
+            await asyncio.sleep(INTERVAL)
     finally:
         state.streams -= 1
-
-
-async def changes(request: Request, service: Service) -> AsyncIterator[str]:
-    """The text of a stream; comments keep it open while nothing changes."""
-    sent, unchanged = "", 0
-    yield "retry: 2000\n\n"
-    while not (await request.is_disconnected() or request.app.state.ending.is_set()):
-        try:
-            data = json.dumps(await run_in_threadpool(snapshot, service))
-        except StoreError as error:
-            data = json.dumps({"error": str(error)})
-        unchanged += 1
-        if data != sent:
-            sent, unchanged = data, 0
-            yield f"event: change\ndata: {data}\n\n"
-        elif unchanged % KEEPALIVE == 0:
-            yield ": still here\n\n"
-        await asyncio.sleep(INTERVAL)

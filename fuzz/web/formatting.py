@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import time
 from datetime import UTC, datetime
+from itertools import pairwise
 
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def count(value: float) -> str:
@@ -36,11 +37,10 @@ def duration(seconds: float) -> str:
     if not math.isfinite(seconds):
         return str(seconds)
     whole = int(seconds)
-    if whole >= 86400:
-        return f"{whole // 86400} d {whole % 86400 // 3600} h"
-    if whole >= 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60} min"
-    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+    for (size, unit), (smaller, smaller_unit) in pairwise(UNITS):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {smaller_unit}"
+    return f"{whole} s"
 
 
 def time_ago(wall: float) -> str:
@@ -50,10 +50,8 @@ def time_ago(wall: float) -> str:
         return timestamp(wall)
     if seconds < 5:
         return "now"
-    for size, unit in UNITS:
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return f"{int(seconds)} s ago"
+    size, unit = next(each for each in UNITS if seconds >= each[0])
+    return f"{int(seconds // size)} {unit} ago"
 
 
 def timestamp(wall: float) -> str:

@@ -17,7 +17,7 @@ from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.task import SCRIPT, TaskOptions, content_key, read_problem
 from fuzz.judge.formats import GPUMODE
 from fuzz.run.setup import choose_backend
-from fuzz.web.api import NOT_FOUND, TheService
+from fuzz.web.api import NOT_FOUND, Offset, TheService, require
 from fuzz.web.models import TEXT, Model
 from fuzz.web.service import Service
 
@@ -180,7 +180,7 @@ def submissions(
     service: TheService,
     state: Annotated[str, Query(pattern="^(queued|running|judged)?$")] = "",
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
-    offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    offset: Offset = 0,
 ) -> SubmissionsOut:
     """Submissions, the newest first, without their judgements."""
     found = [
@@ -197,10 +197,7 @@ def submission(service: TheService, key: SubmissionId) -> SubmissionOut:
 
 def find_submission(service: TheService, key: SubmissionId) -> Submission:
     """The submission of that id. 404 where the store has none."""
-    found = service.store.submission(key)
-    if found is None:
-        raise HTTPException(404, "no such submission")
-    return found
+    return require(service.store.submission(key), "submission")
 
 
 def describe(found: Submission) -> SubmissionOut:

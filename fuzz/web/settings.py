@@ -45,12 +45,10 @@ class Settings:
             raise UsageError("--judge runs code that others send: give --token or set FUZZ_TOKEN")
         if self.judge_workers < 1:
             raise UsageError(f"--judge-workers must be at least 1, not {self.judge_workers}")
-        for folder in self.judge_files:
-            if not folder.is_dir():
-                raise UsageError(f"--judge-files {folder} is no folder")
-        for folder in self.targets:
-            if not folder.is_dir():
-                raise UsageError(f"--targets {folder} is no folder")
+        for option, folders in (("--judge-files", self.judge_files), ("--targets", self.targets)):
+            for folder in folders:
+                if not folder.is_dir():
+                    raise UsageError(f"{option} {folder} is no folder")
         for path in self.configs:
             if not path.exists():
                 raise UsageError(f"{path} does not exist; give a campaign's file, or --configs a folder of them")

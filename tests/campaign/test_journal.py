@@ -1,4 +1,4 @@
-"""What ran when a process ended is known after it."""
+"""What ran when a process ended is known after it, and which of it a slice takes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.campaign.journal import Journal, read_suspects
+from fuzz.campaign.journal import ALONE_DEATHS, MOST_DEATHS, Journal, Suspects, read_suspects
 from fuzz.errors import CorpusError
 from fuzz.model.case import Case
 from fuzz.worker.protocol import ReplicaGroup
+
+TAG = "0123456789"
 
 
 def group_of(case: Case, first: int, replicas: int = 1) -> ReplicaGroup:
@@ -61,3 +63,26 @@ def test_a_journal_that_cannot_be_written_is_one_line(case: Case) -> None:
         journal = Journal(Path("/dev/full"), file=full)
         with pytest.raises(CorpusError, match=r"^cannot write the journal /dev/full: No space left on device$"):
             journal.start_group(group_of(case, 0))
+
+
+def select(folder: Path, *deaths: int) -> list[int]:
+    """Of suspects beside which something ended so many times, those that the next slice takes, by that number."""
+    for number, count in enumerate(deaths):
+        (folder / f"{TAG}-{number:016x}.{count}").touch()
+    suspects = Suspects(folder, say=lambda text: None)
+    assert suspects.tags() == ({TAG} if min(deaths) < MOST_DEATHS else set())
+    return [int(Path(text).suffix[1:]) for text in suspects.select(TAG)]
+
+
+def test_suspects_run_together_before_one_that_survived_many_deaths_runs_alone(tmp_path: Path) -> None:
+    few = [*range(ALONE_DEATHS)]
+    assert select(tmp_path, *few, ALONE_DEATHS, ALONE_DEATHS + 3) == few
+
+
+def test_what_two_ended_beside_runs_alone(tmp_path: Path) -> None:
+    assert select(tmp_path, ALONE_DEATHS, ALONE_DEATHS + 3) == [ALONE_DEATHS]
+
+
+def test_one_beside_which_too_many_ended_is_kept_and_does_not_run(tmp_path: Path) -> None:
+    assert select(tmp_path, MOST_DEATHS) == []
+    assert [path.suffix for path in tmp_path.iterdir()] == [f".{MOST_DEATHS + 1}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,17 +10,14 @@ from typing import Any, cast
 from fuzz.campaign.config import MAX_COVERAGE_CASES
 from fuzz.campaign.planner import MOST_DOUBLINGS, RequestPlanner, WorkerSlot, coverage_cases
 from fuzz.campaign.protocol import Slice
+from fuzz.campaign.store import Job
 
 
 def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() -> None:
-    job = SimpleNamespace(
-        target="t", backend="cpu", planted="", engine="auto", seed=0, plan=0, cases=5, slices=1, deaths=0,
-        recent=0.0, discoveries=0, note="", seconds=1.0, share=1.0, rate=0.0,
-    )  # fmt: skip
     urgent: set[int] = set()
     state = SimpleNamespace(
-        jobs=[job], elapsed=0.0, corpus=Path("corpus"), urgent_jobs=lambda: urgent, end_slice=lambda *_, **how: None,
-        begin_slice=lambda index: SimpleNamespace(before=SimpleNamespace(cases=0)),
+        jobs=[Job(1, "t", "", "cpu", "auto", 0)], elapsed=0.0, corpus=Path("corpus"), urgent_jobs=lambda: urgent,
+        end_slice=lambda *_, **how: None,
         journal=lambda index: Path("journal"), select_suspects=lambda index: ("suspect",) if urgent else (),
     )  # fmt: skip
     budget = SimpleNamespace(time=None, cases=None)
@@ -30,6 +28,7 @@ def test_a_slice_after_one_that_left_something_unconfirmed_is_twice_as_long() ->
         """The length of the next slice, which leaves something unconfirmed or not."""
         request = planner.assign(slot, [slot])
         assert isinstance(request, Slice)
+        state.jobs[0] = replace(state.jobs[0], cases=state.jobs[0].cases + 5)
         urgent.clear()
         urgent.update({0} if unconfirmed else ())
         planner.end_slice(slot)

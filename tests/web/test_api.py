@@ -36,14 +36,12 @@ def campaign(store: Store, files: ServiceFiles) -> Campaign:
     """A campaign as a process that is gone left it, with everything that it tells."""
     made = store.create_campaign("small", "{}", str(files.folder / "corpus"), time.time(), "elsewhere", 4_000_000)
     made = replace(made, state="stopped", cases=1200, seconds=60.0)
-    store.save_campaign(made)
-    store.save_job(Job(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
-    store.save_heartbeat(Heartbeat(made.id, HOSTILE, HOSTILE, 7, "busy", HOSTILE, 3, time.time(), 1.0, ""))
+    store.save(made)
+    store.save(Job(made.id, HOSTILE, HOSTILE, "cpu", HOSTILE, 0, cases=1200, seconds=60.0, new=1, note=HOSTILE))
+    store.save(Heartbeat(made.id, HOSTILE, HOSTILE, 7, "busy", HOSTILE, 3, time.time(), 1.0, ""))
     for number, cases in enumerate((100, 1200)):
         wall = time.time() - 60 + 30 * number
-        store.save_statistic(
-            Statistic(made.id, HOSTILE, "", "cpu", "", 0, number, wall, 1.0, cases, 20.0, number, 0.5, 0.1)
-        )
+        store.save(Statistic(made.id, HOSTILE, "", "cpu", "", 0, number, wall, 1.0, cases, 20.0, number, 0.5, 0.1))
     return made
 
 
@@ -315,14 +313,15 @@ def test_only_the_newest_of_a_name_can_be_resumed(client: TestClient, campaign: 
 def test_a_process_that_is_no_campaign_is_never_stopped(client: TestClient, store: Store, campaign: Campaign) -> None:
     for pid in (os.getpid(), 1, 0, -1, 2**22 + 5):
         other = replace(campaign, state="running", host=socket.gethostname(), pid=pid)
-        store.save_campaign(other)
-        assert open_process(other) is None
+        store.save(other)
+        with open_process(other) as descriptor:
+            assert descriptor is None
         assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 409
         assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["state"] == "died"
 
 
 def test_numbers_without_end_are_no_error(client: TestClient, store: Store, campaign: Campaign) -> None:
-    store.save_job(Job(campaign.id, "t", "", "cpu", "auto", 0, worst=float("inf")))
+    store.save(Job(campaign.id, "t", "", "cpu", "auto", 0, worst=float("inf")))
     assert client.get(f"/api/campaigns/{campaign.id}").json()["summary"]["worst"] is None
     assert "+Inf" in client.get("/metrics").text and client.get(f"/campaigns/{campaign.id}").status_code == 200
 
@@ -362,14 +361,14 @@ def test_open_pages_share_one_reading_of_the_store_and_of_each_campaign_file(
     monkeypatch.setattr(campaign_processes, "load_config", lambda path: parsed.append(path) or load_config(path))
     for _ in range(20):
         made = store.create_campaign("small", "{}", "", time.time(), "elsewhere", 4_000_000)
-        store.save_campaign(replace(made, state="stopped"))
+        store.save(replace(made, state="stopped"))
     listen(store.engine, "before_cursor_execute", lambda *arguments: statements.append(arguments[2]))
     first = events.snapshot(service)
     assert (sum("SELECT" in text for text in statements), len(parsed)) == (6, 3)
     assert [events.snapshot(service) for _ in range(50)] == [first] * 50
     assert (sum("SELECT" in text for text in statements), len(parsed)) == (6, 3)
     assert [one["resumable"] for one in first["campaigns"]] == [True] + [False] * 20
-    store.save_campaign(replace(campaign, cases=1300))
+    store.save(replace(campaign, cases=1300))
     assert events.snapshot(service)["campaigns"][-1]["cases"] == 1300
     config = service.settings.configs[0] / "small.yaml"
     config.write_text(config.read_text().replace("gelu_bw", "gelu_bw, silu"))
@@ -428,7 +427,7 @@ def test_a_campaign_that_another_service_started_is_stopped_as_by_ctrl_c(
     line = [sys.executable, "-c", waits, "campaign"]
     with subprocess.Popen(line, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
-        store.save_campaign(replace(campaign, state="running", host=socket.gethostname(), pid=process.pid))
+        store.save(replace(campaign, state="running", host=socket.gethostname(), pid=process.pid))
         assert client.get("/api/campaigns").json()[0]["state"] == "running"
         assert client.post(f"/api/campaigns/{campaign.id}/stop", json={}).status_code == 200
         assert process.wait(240) == 7

@@ -12,9 +12,8 @@ from service_files import TOKEN, MakeClient, ServiceFiles
 
 from fuzz import cli
 from fuzz.errors import UsageError
-from fuzz.web.auth import COOKIE, LARGEST, session_cookie
+from fuzz.web.auth import COOKIE, LARGEST, MAX_WRONG, WrongTokens, session_cookie
 from fuzz.web.settings import Settings
-from fuzz.web.wrong_tokens import MAX_WRONG, WrongTokens
 
 PAGES = ("/", "/findings", "/corpus", "/help", "/metrics", "/openapi.json", "/api/findings", "/api/events",
          "/static/fuzz.css", "/campaigns/1", "/nowhere")  # fmt: skip
@@ -31,7 +30,7 @@ def test_on_loopback_only_its_own_names_are_answered(client: TestClient) -> None
 
 
 def test_with_a_token_nothing_is_answered_without_it(make_client: MakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.web.wrong_tokens.MAX_WRONG", 1000)
+    monkeypatch.setattr("fuzz.web.auth.MAX_WRONG", 1000)
     client = make_client(token=TOKEN)
     wrong: list[dict[str, str]] = [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}]
     wrong += [
@@ -74,12 +73,12 @@ def test_tokens_are_not_found_by_trying(make_client: MakeClient, monkeypatch: py
         assert client.get("/metrics", headers=headers).status_code == 429
     assert client.post("/login", data={"token": TOKEN}).status_code == 429
     assert client.get("/login").status_code == 200 and client.get("/metrics").status_code == 401
-    monkeypatch.setattr("fuzz.web.wrong_tokens.WINDOW", 0.0)
+    monkeypatch.setattr("fuzz.web.auth.WINDOW", 0.0)
     assert client.get("/metrics", headers=BEARER).status_code == 200
 
 
 def test_the_wrong_tokens_of_one_client_cost_no_other_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.web.wrong_tokens.MAX_CLIENTS", 3)
+    monkeypatch.setattr("fuzz.web.auth.MAX_CLIENTS", 3)
     wrong = WrongTokens()
     for address in ("a", *["b"] * MAX_WRONG, "c"):
         wrong.add(address)

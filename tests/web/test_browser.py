@@ -216,11 +216,11 @@ def test_a_campaigns_coverage_is_shown_with_its_trend_and_stays_open(browser: Br
         campaign = store.create_campaign("nightly", "{}", str(tmp_path / "corpus"), 1e9, "elsewhere", 1)
 
         def save(number: int, lines: int) -> None:
-            store.save_coverage(Coverage(
+            store.save(Coverage(
                 campaign.id, "softmax", "", "cpu", "auto", 0, number, 1e9 + 3600 * number, 1.0, 50, 0, lines,
                 blockers=json.dumps([blocker]), **counts,
             ))  # fmt: skip
-            store.save_campaign(replace(campaign, cases=50 * number))
+            store.save(replace(campaign, cases=50 * number))
 
         save(1, 12)
         page = watched(browser, address, wrong)

@@ -86,10 +86,6 @@ class HostChannel:
         if self.root is not None:
             self.send(protocol.JournalLine(line))
 
-    def close_journal(self) -> None:
-        if self.root is not None:
-            self.send(protocol.JournalClosed())
-
     @contextmanager
     def lock(self, folder: Path) -> Iterator[None]:
         """Keeps all others from filing a finding in a target's folder of the corpus."""

@@ -63,8 +63,11 @@ class Hosts(ABC):
     """Hosts by number. One that ends is reported as HostDied; what is done to it then does nothing.
 
     A host that has started sends Ready once it can take a request. `interrupt` asks it to end its slice in an orderly
-    way; `kill` ends it at once. `pid` is its process on its machine, or 0.
+    way; `kill` ends it at once. `pid` is its process on its machine, or 0. What a host prints goes to a log in
+    `folder`, begun at each start.
     """
+
+    folder: Path
 
     @abstractmethod
     def start(self, number: int) -> None: ...
@@ -83,6 +86,9 @@ class Hosts(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
+    def log(self, number: int) -> HostLog:
+        return HostLog(self.folder / f"host-{number}.log")
+
     def send(self, number: int, request: Request) -> None:
         self.write(number, request)
 
@@ -95,8 +101,8 @@ class Hosts(ABC):
 class LocalHosts(Hosts):
     """Processes of this machine, with `arguments` after the number of their end of a pipe.
 
-    What they print goes to logs in `folder`, begun at each start. It comes by a pipe, so that a kernel that prints
-    neither fills the disk nor fails where the disk is full.
+    What they print comes by a pipe, so that a kernel that prints neither fills the disk nor fails where the disk is
+    full.
     """
 
     folder: Path
@@ -105,9 +111,6 @@ class LocalHosts(Hosts):
     _pipes: dict[int, Connection[Any, Any]] = field(default_factory=dict)
     _output: dict[int, IO[bytes]] = field(default_factory=dict)
     """What a host prints, until it has closed it."""
-
-    def log(self, number: int) -> HostLog:
-        return HostLog(self.folder / f"host-{number}.log")
 
     def start(self, number: int) -> None:
         self._pipes[number], theirs = Pipe()

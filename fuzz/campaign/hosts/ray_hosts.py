@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.campaign.hosts.local_hosts import HostLog, LocalHosts
+from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
 from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
 from fuzz.errors import UsageError, one_line
@@ -42,31 +42,27 @@ class HostActor:
     """Runs one host at a time, in a folder of its own on its node."""
 
     def __init__(self) -> None:
-        self.folder, self.lock = own_folder()
-        self.hosts: LocalHosts | None = None
+        folder, self.lock = own_folder()
+        self.hosts = LocalHosts(Path(folder), arguments=(folder,))
 
     def start(self) -> int:
-        """Starts the host; its process's number."""
-        if self.hosts is not None:
-            self.hosts.close()
+        """Starts the host, in the place of the one before it; its process's number."""
+        self.hosts.close()
         # Ray's threads stay as long as the actor: the host, which ends with the thread that started it, ends with it.
-        self.hosts = LocalHosts(Path(self.folder), arguments=(self.folder,))
         self.hosts.start(0)
         return self.hosts.pid(0)
 
     def read(self) -> tuple[list[Event], bytes]:
         """Events of the host, as soon as there is one, and what it has written to standard error."""
-        assert self.hosts is not None
         events = [event for _, event in self.hosts.receive(READ_SECONDS)]
         return events, self.hosts.log(0).take()
 
     def write(self, *messages: Message) -> None:
-        if self.hosts is not None and self.hosts.pid(0):
+        if self.hosts.pid(0):
             self.hosts.write(0, *messages)
 
     def interrupt(self) -> None:
-        if self.hosts is not None:
-            self.hosts.interrupt(0)
+        self.hosts.interrupt(0)
 
 
 def own_folder() -> tuple[str, contextlib.ExitStack]:
@@ -115,10 +111,7 @@ def _connect(ray: Any, address: str | None) -> None:
 
 @dataclass
 class RayHosts(RemoteHosts):
-    """Hosts on nodes of the cluster that is connected.
-
-    Each takes so many GPUs and CPUs, or shares of them. What it writes to standard error goes to a file of `folder`.
-    """
+    """Hosts on nodes of the cluster that is connected. Each takes so many GPUs and CPUs, or shares of them."""
 
     folder: Path = Path()
     gpus: float = 0.0
@@ -145,13 +138,10 @@ class RayHosts(RemoteHosts):
                 concurrency_groups=CALLS_AT_ONCE,
             )(HostActor)  # fmt: skip
             self._actors[number] = actor.remote()
-        self._log(number).begin()
+        self.log(number).begin()
         self._started[number] = time.monotonic()
         # Waits for an actor that is being started again.
         self._call(number, "start", max_task_retries=-1)
-
-    def _log(self, number: int) -> HostLog:
-        return HostLog(self.folder / f"host-{number}.log")
 
     def _call(self, number: int, method: str, **options: Any) -> None:
         result = getattr(self._actors[number], method).options(**options).remote()
@@ -196,7 +186,7 @@ class RayHosts(RemoteHosts):
             self._call(number, "read", concurrency_group="read")
             return
         events, log = value
-        self._log(number).append(log)
+        self.log(number).append(log)
         self._events += [(number, event) for event in events]
         if not any(isinstance(event, HostDied) for event in events):
             self._call(number, "read", concurrency_group="read")

@@ -85,13 +85,12 @@ class RemoteHosts(Hosts):
     def _pack(self, number: int, request: Request) -> tuple[Message, Message]:
         """The files that a request needs and the host does not have, and the request."""
         folders, target = _request_files(request), request.target
-        file = target_file(target)
-        if file is not None:
+        if ".py:" in target or target.endswith(".py"):
+            file, name = locate(target)
             sent, sources = self._sources.setdefault(number, {}), python_sources(file)
             if sent.get(str(file.parent)) != sources:
                 sent[str(file.parent)] = folders[str(file.parent)] = sources
-            _, colon, name = target.rpartition(":") if ".py:" in target else ("", "", "")
-            target = f"{file}{colon}{name}"
+            target = f"{file}:{name}" if name else str(file)
         return Files(folders), replace(request, target=target)
 
     def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
@@ -122,17 +121,17 @@ class RemoteHosts(Hosts):
 
     def _synchronize(self, number: int, request: Slice, event: protocol.SyncEvent) -> None:
         match event:
+            case protocol.JournalLine(""):
+                self._journals[number].close()
             case protocol.JournalLine(line):
                 self._journals[number].write_line(line)
-            case protocol.JournalClosed():
-                self._journals[number].close()
             case protocol.LockRequest(lock):
                 self._locks.request(number, lock, _entry_folder(request))
             case protocol.LockRelease():
                 self._locks.release(number)
 
     def _grant_lock(self, number: int, lock: int, folder: Path) -> None:
-        self.write(number, Files({str(folder): _entry_texts(folder)}, lock))
+        self.write(number, Files(_entry_texts(folder), lock))
 
     def forget(self, number: int) -> None:
         """Lets go of the locks and the journal's file of a host that has ended."""
@@ -163,28 +162,26 @@ def _save_entry(request: Slice, event: EntrySaved) -> EntrySaved:
 def _request_files(request: Request) -> dict[str, dict[str, str]]:
     """Folder -> name -> text of all that a request names."""
     if isinstance(request, Replay):
-        return _texts_by_folder(request.paths)
+        return _texts(map(Path, request.paths))
     assert isinstance(request, Slice)
-    folder = _entry_folder(request)
-    return {**_texts_by_folder(request.suspects), str(folder): _entry_texts(folder)}
+    return {**_texts(map(Path, request.suspects)), **_entry_texts(_entry_folder(request))}
 
 
 def _entry_folder(request: Slice) -> Path:
     return Path(request.corpus) / target_name(request)
 
 
-def _texts_by_folder(paths: Iterable[str]) -> dict[str, dict[str, str]]:
+def _texts(paths: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """Folder -> name -> text of files that can be read."""
     folders: dict[str, dict[str, str]] = {}
     for path in paths:
-        folder, _, name = path.rpartition("/")
-        text = _text(Path(path))
-        folders.setdefault(folder, {}).update({} if text is None else {name: text})
+        text = _text(path)
+        folders.setdefault(str(path.parent), {}).update({} if text is None else {path.name: text})
     return folders
 
 
-def _entry_texts(folder: Path) -> dict[str, str]:
-    texts = {path.name: _text(path) for path in sorted(folder.glob("[!.]*.yaml"))}
-    return {name: text for name, text in texts.items() if text is not None}
+def _entry_texts(folder: Path) -> dict[str, dict[str, str]]:
+    return {str(folder): {}, **_texts(sorted(folder.glob("[!.]*.yaml")))}
 
 
 def _text(path: Path) -> str | None:
@@ -193,11 +190,6 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return None
-
-
-def target_file(target: str) -> Path | None:
-    """The file of a target that is not installed with this package."""
-    return locate(target)[0] if ".py:" in target or target.endswith(".py") else None
 
 
 def python_sources(file: Path) -> dict[str, str]:

@@ -73,7 +73,7 @@ class SliceWatcher(Watcher):
 
     def on_start(self, options: RunOptions, target: Target, backend: str) -> None:
         self.backend = backend
-        self.channel.send(protocol.Started(possible(target), backend))
+        self.channel.send(protocol.Started(possible(target)))
 
     def on_group_start(self, group: ReplicaGroup) -> None:
         self.journal.start_group(group)
@@ -150,7 +150,6 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
     )  # fmt: skip
     result = fuzzer.run()
     journal.close()
-    channel.close_journal()
     for group in watcher.unsettled:
         journal.start_group(group)
     journal.release()
@@ -195,11 +194,9 @@ def replay_entries(request: Replay, channel: HostChannel) -> None:
     for path in request.paths:
         channel.send(protocol.Replaying(path))
         try:
-            replayed = _replay(request, path)
+            channel.send(_replay(request, path))
         except UsageError as error:
-            replayed = protocol.Replayed(path, None, why=one_line(error))
-        channel.send(replayed)
-    channel.send(protocol.ReplayDone())
+            channel.send(protocol.Replayed(path, None, why=one_line(error)))
 
 
 def _replay(request: Replay, path: str) -> protocol.Replayed:
@@ -236,11 +233,11 @@ def main() -> None:
     channel = HostChannel(Connection(int(pipe)), Path(folder[0]).resolve() if folder else None)
     threading.Thread(target=_beat, args=(channel,), daemon=True).start()
     preload("fuzz.worker_server")
-    channel.send(protocol.Ready(os.getpid()))
+    channel.send(protocol.Ready())
     try:
         for request in channel.requests():
             handle(request, channel)
-            channel.send(protocol.Ready(os.getpid()))
+            channel.send(protocol.Ready())
     except (ConnectionError, KeyboardInterrupt):
         return
 

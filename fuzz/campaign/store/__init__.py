@@ -3,31 +3,10 @@
 `Store(url)` opens a store and makes or upgrades its tables; `close` or the end of a `with` closes it.
 """
 
-from fuzz.campaign.store.rebuild import finding_of, rebuild
-from fuzz.campaign.store.records import (
-    Campaign,
-    Coverage,
-    Finding,
-    Heartbeat,
-    Job,
-    JobTotals,
-    Occurrence,
-    Statistic,
-    Submission,
-)
+from fuzz.campaign.store.rebuild import rebuild
+from fuzz.campaign.store.records import Campaign, Coverage, Finding, Heartbeat, Job, Occurrence, Statistic, Submission
 from fuzz.campaign.store.store import Store
 
 __all__ = [
-    "Campaign",
-    "Coverage",
-    "Finding",
-    "Heartbeat",
-    "Job",
-    "JobTotals",
-    "Occurrence",
-    "Statistic",
-    "Store",
-    "Submission",
-    "finding_of",
-    "rebuild",
-]
+    "Campaign", "Coverage", "Finding", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "Submission", "rebuild",
+]  # fmt: skip

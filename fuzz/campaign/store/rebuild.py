@@ -77,7 +77,12 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
         known = store.finding(finding.id)
         try:
             if known is None:
-                store.save_finding(finding, _occurrence_of(entry, finding))
+                seen = entry.provenance
+                seed, case = seen.seed or 0, seen.first_case or 0
+                occurrence = Occurrence(
+                    finding.id, ENTRY_KEY, changed, backend=seen.backend, seed=seed, case=case, seen=seen.fields()
+                )
+                store.save_finding(finding, occurrence)
                 added.append(finding)
             else:
                 store.save_finding(replace(finding, last_seen=known.last_seen))
@@ -91,17 +96,3 @@ def rebuild(store: Store, folder: Path) -> RebuildResult:
     for name in gone:
         store.remove_finding(name)
     return RebuildResult(len(present), tuple(added), len(gone), tuple(unreadable))
-
-
-def _occurrence_of(entry: Entry, finding: Finding) -> Occurrence:
-    """The one time that an entry itself records."""
-    seen = entry.provenance
-    return Occurrence(
-        finding.id,
-        ENTRY_KEY,
-        finding.first_seen,
-        backend=seen.backend,
-        seed=seen.seed or 0,
-        case=seen.first_case or 0,
-        seen=seen.fields(),
-    )

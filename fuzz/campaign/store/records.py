@@ -8,21 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, TypeVar, get_type_hints
-
-R = TypeVar("R")
-PYTHON_TYPES: dict[Any, tuple[type, ...]] = {
-    float: (float, int), int | None: (int, type(None)), tuple[str, ...]: (tuple,), Mapping[str, int]: (dict,),
-    Mapping[str, str]: (dict,),
-}  # fmt: skip
-"""What a field of a type holds, where that is not the type itself."""
-JOB_KEY = ("campaign", "target", "planted", "backend", "engine", "seed")
-"""The fields that name a job."""
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
-class Campaign:
+class Record:
+    """Something that the store holds. A record that is written takes the place of the one with the same `KEY`."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("id",)
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """The values of the fields of `KEY`."""
+        return tuple(getattr(self, name) for name in self.KEY)
+
+
+@dataclass(frozen=True)
+class Campaign(Record):
     """One run over some targets. `config` is the validated configuration as JSON text, `folder` holds its journals.
 
     `state` is running (a process works on it), stopped (it can be resumed), finished (its budget is used up) or failed.
@@ -44,12 +46,10 @@ class Campaign:
 
 
 @dataclass(frozen=True)
-class Job:
-    """How far one target on one backend by one engine with one seed is within a campaign; `planted` as in `fuzz run`.
+class JobKey(Record):
+    """What names a job: one target on one backend by one engine with one seed; `planted` as in `fuzz run`."""
 
-    `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
-    there are. `new`, `known` and `fixed` count findings. `note` says why a job takes no more slices, if so.
-    """
+    KEY: ClassVar[tuple[str, ...]] = ("campaign", "target", "planted", "backend", "engine", "seed")
 
     campaign: int
     target: str
@@ -57,6 +57,21 @@ class Job:
     backend: str
     engine: str
     seed: int
+
+    @property
+    def job(self) -> tuple[int, str, str, str, str, int]:
+        """The values that name the job."""
+        return self.campaign, self.target, self.planted, self.backend, self.engine, self.seed
+
+
+@dataclass(frozen=True)
+class Job(JobKey):
+    """How far a job is within its campaign.
+
+    `plan` is the next plan's number, `cells` what has been visited (docs/campaigns.md), `possible` how many cells
+    there are. `new`, `known` and `fixed` count findings. `note` says why a job takes no more slices, if so.
+    """
+
     plan: int = 0
     cases: int = 0
     rejected: int = 0
@@ -97,11 +112,13 @@ class JobTotals:
 
 
 @dataclass(frozen=True)
-class Heartbeat:
+class Heartbeat(Record):
     """A sign of life of one worker of a campaign; `lane` is the target of its job.
 
     `ticks` counts from the start of the machine that `boot` names.
     """
+
+    KEY = ("campaign", "worker")
 
     campaign: int
     worker: str
@@ -120,19 +137,21 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
-class Statistic:
-    """Where one job stood at a moment. `id` grows with every statistic that is written; 0 before that."""
+class Moment(JobKey):
+    """A moment of a job, by a `number` that only grows."""
 
-    campaign: int
-    target: str
-    planted: str
-    backend: str
-    engine: str
-    seed: int
+    KEY = (*JobKey.KEY, "number")
+
     number: int
     wall: float
     elapsed: float
     cases: int
+
+
+@dataclass(frozen=True)
+class Statistic(Moment):
+    """Where one job stood at a moment. `id` grows with every statistic that is written; 0 before that."""
+
     cases_per_second: float
     findings: int
     worst: float
@@ -141,22 +160,12 @@ class Statistic:
 
 
 @dataclass(frozen=True)
-class Coverage:
+class Coverage(Moment):
     """What the cases of one job had reached at a moment, out of all lines, branches and masks of its code.
 
     `number` counts the job's slices, `blockers` is what was never tried, as ``fuzz coverage --json`` lists it.
     """
 
-    campaign: int
-    target: str
-    planted: str
-    backend: str
-    engine: str
-    seed: int
-    number: int
-    wall: float
-    elapsed: float
-    cases: int
     rejected: int
     lines_run: int
     lines_all: int
@@ -169,7 +178,7 @@ class Coverage:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Record):
     """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
 
     `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``. `severity` and
@@ -199,11 +208,13 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Occurrence:
+class Occurrence(Record):
     """One time that a finding was seen: in one slice of a campaign, or recorded by its entry. `key` makes it unique.
 
     `new` is whether the finding was saved then for the first time.
     """
+
+    KEY = ("finding", "key")
 
     finding: str
     key: str
@@ -219,7 +230,7 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class FormerId:
+class FormerId(Record):
     """An id that a finding had until a smaller case replaced its entry; `finding` is its id now."""
 
     id: str
@@ -227,7 +238,7 @@ class FormerId:
 
 
 @dataclass(frozen=True)
-class Submission:
+class Submission(Record):
     """A solution that the service was asked to judge. `id` is a hash of everything that is judged.
 
     `problem` holds the problem's files by name as JSON, `solution` a text, `judgement` the judgement as JSON once there
@@ -251,17 +262,3 @@ class Submission:
     owner: str = ""
     verdict: str = ""
     judgement: str = ""
-
-
-def check_types(record: R) -> R:
-    """The record. TypeError names a field that does not have its type, as a database that was damaged may give."""
-    kind: Any = type(record)
-    for name, types in _field_types(kind).items():
-        if not isinstance(value := getattr(record, name), types):
-            raise TypeError(f"{name} is {value!r:.60}")
-    return record
-
-
-@cache
-def _field_types(record: type) -> dict[str, tuple[type, ...]]:
-    return {name: PYTHON_TYPES.get(hint, (hint,)) for name, hint in get_type_hints(record).items()}

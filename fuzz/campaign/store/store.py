@@ -7,47 +7,39 @@ counts once.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, Table, cast, delete, func, insert, or_, select, update
+import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 from sqlalchemy.pool import PoolProxiedConnection
 
 from fuzz.campaign.store.records import (
-    JOB_KEY,
     Campaign,
     Coverage,
     Finding,
+    FormerId,
     Heartbeat,
     Job,
     JobTotals,
     Occurrence,
+    Record,
     Statistic,
     Submission,
-    check_types,
-)  # fmt: skip
-from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
-from fuzz.campaign.store.tables import (
-    CAMPAIGNS,
-    COVERAGES,
-    FINDINGS,
-    FORMER_IDS,
-    HEARTBEATS,
-    JOBS,
-    OCCURRENCES,
-    STATISTICS,
-    SUBMISSIONS,
-    TABLES,
 )
+from fuzz.campaign.store.schema import connect, describe_error, display_url, parse_url
+from fuzz.campaign.store.tables import FIELDS, TABLES, R, check_types
 from fuzz.errors import RefusedWrite, StoreError, one_line
 
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
-R = TypeVar("R", Campaign, Coverage, Finding, Heartbeat, Job, Occurrence, Statistic, Submission)
+CAMPAIGNS, JOBS, HEARTBEATS = TABLES[Campaign], TABLES[Job], TABLES[Heartbeat]
+FINDINGS, OCCURRENCES = TABLES[Finding], TABLES[Occurrence]
+FORMER_IDS, SUBMISSIONS = TABLES[FormerId], TABLES[Submission]
+Condition = sa.ColumnElement[bool]
 
 
 class Store:
@@ -80,60 +72,44 @@ class Store:
         campaign = Campaign(0, name, config, "running", 0.0, 0, wall, wall, corpus, "", host, pid)
         values = {name: value for name, value in vars(campaign).items() if name != "id"}
         with self._transaction() as connection:
-            number = connection.execute(insert(CAMPAIGNS).values(**values).returning(CAMPAIGNS.c.id)).scalar_one()
+            number = connection.execute(sa.insert(CAMPAIGNS).values(**values).returning(CAMPAIGNS.c.id)).scalar_one()
         return replace(campaign, id=number)
 
-    def save_campaign(self, campaign: Campaign) -> None:
-        """Writes everything that a campaign says about itself."""
-        self._save(campaign, ("id",))
-
-    def save_job(self, job: Job) -> None:
-        self._save(job, JOB_KEY)
-
-    def save_heartbeat(self, heartbeat: Heartbeat) -> None:
-        self._save(heartbeat, ("campaign", "worker"))
+    def save(self, record: Campaign | Job | Heartbeat | Statistic | Coverage) -> None:
+        """Writes a record, in the place of the one with the same key."""
+        with self._transaction() as connection:
+            _put(connection, record)
 
     def remove_heartbeat(self, campaign: int, worker: str) -> None:
         """Takes a worker that ended as it should off the list."""
-        with self._transaction() as connection:
-            here = HEARTBEATS.c.campaign == campaign, HEARTBEATS.c.worker == worker
-            connection.execute(delete(HEARTBEATS).where(*here))
-
-    def save_statistic(self, statistic: Statistic) -> None:
-        """Writes one statistic; its number is its job's own."""
-        self._save(statistic, (*JOB_KEY, "number"))
-
-    def save_coverage(self, coverage: Coverage) -> None:
-        """Writes what a job's cases had reached after one of its slices."""
-        self._save(coverage, (*JOB_KEY, "number"))
+        here = HEARTBEATS.c.campaign == campaign, HEARTBEATS.c.worker == worker
+        self._execute(sa.delete(HEARTBEATS).where(*here))
 
     def save_finding(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
-        values = asdict(finding)
+        renamed = replaces not in ("", finding.id)
         with self._transaction() as connection:
-            if replaces and replaces != finding.id:
+            if renamed:
                 _rename(connection, replaces, finding.id)
-            old = connection.execute(select(FINDINGS).where(FINDINGS.c.id == finding.id)).one_or_none()
+            old = connection.execute(sa.select(FINDINGS).where(FINDINGS.c.id == finding.id)).one_or_none()
             if old is not None:
-                values["first_seen"] = min(old.first_seen, finding.first_seen)
-                values["last_seen"] = max(old.last_seen, finding.last_seen)
-                values["replayed"] = finding.replayed or old.replayed
-            _upsert(connection, FINDINGS, values, ("id",))
-            if replaces and replaces != finding.id:
-                _upsert(connection, FORMER_IDS, {"id": replaces, "finding": finding.id}, ("id",))
+                first, last = min(old.first_seen, finding.first_seen), max(old.last_seen, finding.last_seen)
+                replayed = finding.replayed or old.replayed
+                finding = replace(finding, first_seen=first, last_seen=last, replayed=replayed)
+            _put(connection, finding)
+            if renamed:
+                _put(connection, FormerId(replaces, finding.id))
             if occurrence is not None:
-                _upsert(connection, OCCURRENCES, asdict(occurrence), ("finding", "key"))
+                _put(connection, occurrence)
             _update_hits(connection, finding.id)
 
     def save_replay(self, finding: str, outcome: str) -> None:
         """Writes what came of replaying a finding's entry: ``disagrees`` or ``agrees``."""
-        with self._transaction() as connection:
-            connection.execute(update(FINDINGS).where(FINDINGS.c.id == finding).values(replayed=outcome))
+        self._execute(sa.update(FINDINGS).where(FINDINGS.c.id == finding).values(replayed=outcome))
 
     def remove_finding(self, finding: str) -> None:
         """Removes a finding whose entry is gone, with its occurrences."""
-        with self._transaction() as connection:
-            connection.execute(delete(FINDINGS).where(FINDINGS.c.id == finding))
+        self._execute(sa.delete(FINDINGS).where(FINDINGS.c.id == finding))
 
     @contextmanager
     def lock_campaign(self, number: int) -> Iterator[bool]:
@@ -145,7 +121,7 @@ class Store:
             yield True
             return
         with self.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            free = connection.execute(select(func.pg_try_advisory_lock(CAMPAIGN_LOCK, number))).scalar_one()
+            free = connection.execute(sa.select(sa.func.pg_try_advisory_lock(CAMPAIGN_LOCK, number))).scalar_one()
             try:
                 yield bool(free)
             finally:
@@ -157,8 +133,7 @@ class Store:
     def version(self) -> str:
         """Another text after each write: what was read at the same version need not be read again."""
         if self.engine.dialect.name == "postgresql":
-            with self._transaction(reads=True) as connection:
-                return str(connection.execute(select(func.pg_current_wal_insert_lsn())).scalar_one())
+            return str(self._value(sa.select(sa.func.pg_current_wal_insert_lsn())))
         try:
             # SQLite counts what others than this connection write, which itself writes nothing.
             self._watcher = self._watcher or self.engine.raw_connection()
@@ -166,39 +141,35 @@ class Store:
         except (DBAPIError, sqlite3.Error) as error:
             raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 
-    def campaigns(self, name: str = "", state: str = "") -> list[Campaign]:
-        """Every campaign, or those of a name or in a state, the newest first."""
-        where = _equal(CAMPAIGNS, name=name, state=state)
-        return self._read(Campaign, *where, order=[CAMPAIGNS.c.id.desc()])
+    def campaigns(self, name: str = "") -> list[Campaign]:
+        """Every campaign, or those of a name, the newest first."""
+        return self._read(Campaign, *_equal(CAMPAIGNS, name=name), order=["-id"])
 
     def campaign(self, number: int) -> Campaign | None:
-        return next(iter(self._read(Campaign, CAMPAIGNS.c.id == number)), None)
+        return self._find(Campaign, number)
 
     def jobs(self, campaign: int) -> list[Job]:
-        return self._read(Job, JOBS.c.campaign == campaign, order=[JOBS.c[name] for name in JOB_KEY])
+        return self._read(Job, JOBS.c.campaign == campaign, order=Job.KEY)
 
     def job_totals(self) -> dict[int, JobTotals]:
         """What the jobs of each campaign add up to, by the campaign's id."""
         job = JOBS.c
-        sums = [cast(func.sum(column), BigInteger) for column in (job.new, job.known, job.fixed)]
-        query = select(job.campaign, func.count(job.target.distinct()), *sums, func.max(job.worst))
-        with self._transaction(reads=True) as connection:
-            rows = connection.execute(query.group_by(job.campaign))
-            return {campaign: JobTotals(*totals) for campaign, *totals in rows}
+        sums = [sa.cast(sa.func.sum(column), sa.BigInteger) for column in (job.new, job.known, job.fixed)]
+        query = sa.select(job.campaign, sa.func.count(job.target.distinct()), *sums, sa.func.max(job.worst))
+        return {campaign: JobTotals(*totals) for campaign, *totals in self._rows(query.group_by(job.campaign))}
 
     def heartbeats(self, campaign: int | None = None) -> list[Heartbeat]:
         """The last sign of life of every worker; `Heartbeat.age` is how long ago it was."""
-        order = [HEARTBEATS.c.campaign, HEARTBEATS.c.worker]
-        return self._read(Heartbeat, *_equal(HEARTBEATS, campaign=campaign), order=order)
+        return self._read(Heartbeat, *_equal(HEARTBEATS, campaign=campaign), order=Heartbeat.KEY)
 
     def statistics(self, campaign: int | None = None, after: int = 0, limit: int = 10_000) -> list[Statistic]:
         """Statistics in the order of writing; `after` is the id of the last one that the caller has."""
-        where = STATISTICS.c.id > after, *_equal(STATISTICS, campaign=campaign)
-        return self._read(Statistic, *where, order=[STATISTICS.c.id], limit=limit)
+        table = TABLES[Statistic]
+        return self._read(Statistic, table.c.id > after, *_equal(table, campaign=campaign), limit=limit)
 
     def coverages(self, campaign: int, limit: int = 10_000) -> list[Coverage]:
         """What the jobs of a campaign had reached, in the order of writing."""
-        return self._read(Coverage, COVERAGES.c.campaign == campaign, order=[COVERAGES.c.id], limit=limit)
+        return self._read(Coverage, TABLES[Coverage].c.campaign == campaign, limit=limit)
 
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str
@@ -207,72 +178,63 @@ class Store:
 
         `equal` may be any of corpus, target, oracle, output, symptom, severity, verdict, status, planted, replayed.
         """
-        order = [FINDINGS.c.last_seen.desc(), FINDINGS.c.id]
         where = _matching(campaign, text, equal)
-        return self._read(Finding, *where, order=order, limit=limit, offset=offset)
+        return self._read(Finding, *where, order=["-last_seen", "id"], limit=limit, offset=offset)
 
     def count_findings(self, *, campaign: int | None = None, text: str = "", **equal: str) -> int:
         """How many `findings` there are."""
-        query = select(func.count()).select_from(FINDINGS).where(*_matching(campaign, text, equal))
-        with self._transaction(reads=True) as connection:
-            return int(connection.execute(query).scalar_one())
+        count = sa.select(sa.func.count()).select_from(FINDINGS)
+        return int(self._value(count.where(*_matching(campaign, text, equal))))
 
     def count_by_campaign(self) -> dict[int, int]:
         """How many findings each campaign saw, by its id; those that saw none are left out."""
         campaign = OCCURRENCES.c.campaign
-        query = select(campaign, func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
-        with self._transaction(reads=True) as connection:
-            rows = connection.execute(query.group_by(campaign))
-            return {int(number): int(count) for number, count in rows}
+        query = sa.select(campaign, sa.func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
+        return {int(number): int(count) for number, count in self._rows(query.group_by(campaign))}
 
     def finding(self, name: str) -> Finding | None:
-        return next(iter(self._read(Finding, FINDINGS.c.id == name)), None)
+        return self._find(Finding, name)
 
     def current_id(self, former: str) -> str:
         """The id of the finding that had another one until a smaller case replaced its entry; empty where none had."""
-        query = select(FORMER_IDS.c.finding).where(FORMER_IDS.c.id == former)
-        with self._transaction(reads=True) as connection:
-            return connection.execute(query).scalar_one_or_none() or ""
+        found = self._find(FormerId, former)
+        return found.finding if found else ""
 
-    def occurrences(
-        self, finding: str = "", campaign: int | None = None, after: int = 0, limit: int = 1000
-    ) -> list[Occurrence]:
+    def occurrences(self, finding: str = "", campaign: int | None = None, limit: int = 1000) -> list[Occurrence]:
         """When a finding was seen, or what a campaign saw, the earliest first."""
-        where = OCCURRENCES.c.id > after, *_equal(OCCURRENCES, finding=finding, campaign=campaign)
-        return self._read(Occurrence, *where, order=[OCCURRENCES.c.id], limit=limit)
+        return self._read(Occurrence, *_equal(OCCURRENCES, finding=finding, campaign=campaign), limit=limit)
 
     # Submissions.
 
     def add_submission(self, submission: Submission) -> Submission:
         """The submission of that id as it is stored: the first one that came."""
         with self._transaction() as connection:
-            _insert_new(connection, SUBMISSIONS, asdict(submission), ("id",))
+            _put(connection, submission, keep=True)
         return self.submission(submission.id) or submission
 
     def submission(self, key: str) -> Submission | None:
-        return next(iter(self._read(Submission, SUBMISSIONS.c.id == key)), None)
+        return self._find(Submission, key)
 
     def submissions(self, state: str = "", limit: int = 100, offset: int = 0) -> list[Submission]:
         """Every submission, or those in a state, the newest first."""
-        order = [SUBMISSIONS.c.created.desc(), SUBMISSIONS.c.id]
-        return self._read(Submission, *_equal(SUBMISSIONS, state=state), order=order, limit=limit, offset=offset)
+        where = _equal(SUBMISSIONS, state=state)
+        return self._read(Submission, *where, order=["-created", "id"], limit=limit, offset=offset)
 
     def count_submissions(self) -> dict[str, int]:
         """How many submissions there are in each state."""
-        query = select(SUBMISSIONS.c.state, func.count()).group_by(SUBMISSIONS.c.state)
-        with self._transaction(reads=True) as connection:
-            return {state: int(count) for state, count in connection.execute(query)}
+        state = SUBMISSIONS.c.state
+        return {name: int(count) for name, count in self._rows(sa.select(state, sa.func.count()).group_by(state))}
 
     def take_submission(self, owner: str, wall: float) -> Submission | None:
         """The submission that waits for longest, which is the owner's from now on; None where none waits."""
         column = SUBMISSIONS.c
-        first = select(column.id).where(column.state == "queued").order_by(column.created, column.id).limit(1)
+        first = sa.select(column.id).where(column.state == "queued").order_by(column.created, column.id).limit(1)
         with self._transaction() as connection:
             # Of several processes that take one on a server only one gets each row.
             key = connection.execute(first.with_for_update(skip_locked=True)).scalar_one_or_none()
             if key is not None:
                 taken = {"state": "running", "owner": owner, "updated": wall, "tries": column.tries + 1}
-                connection.execute(update(SUBMISSIONS).where(column.id == key).values(**taken))
+                connection.execute(sa.update(SUBMISSIONS).where(column.id == key).values(**taken))
         return self.submission(key) if key is not None else None
 
     def beat_submission(self, key: str, owner: str, wall: float) -> None:
@@ -289,13 +251,12 @@ class Store:
 
     def _change_submission(self, key: str, holder: str, /, **values: Any) -> None:
         here = SUBMISSIONS.c.id == key, SUBMISSIONS.c.owner == holder, SUBMISSIONS.c.state == "running"
-        with self._transaction() as connection:
-            connection.execute(update(SUBMISSIONS).where(*here).values(**values))
+        self._execute(sa.update(SUBMISSIONS).where(*here).values(**values))
 
     # How.
 
     @contextmanager
-    def _transaction(self, *, reads: bool = False) -> Iterator[Connection]:
+    def _transaction(self, *, reads: bool = False) -> Iterator[sa.Connection]:
         """One transaction, kept whole or not at all."""
         try:
             with (self._reader if reads else self.engine).begin() as connection:
@@ -308,70 +269,85 @@ class Store:
         except (DBAPIError, OSError, UnicodeDecodeError) as error:
             raise StoreError(f"store {self.name}: {describe_error(error)}") from None
 
-    def _save(self, record: Any, key: tuple[str, ...]) -> None:
-        values = {name: value for name, value in vars(record).items() if name != "id" or "id" in key}
+    def _execute(self, statement: sa.Executable) -> None:
         with self._transaction() as connection:
-            _upsert(connection, TABLES[type(record)], values, key)
+            connection.execute(statement)
+
+    def _rows(self, query: sa.Select[Any]) -> Sequence[Any]:
+        with self._transaction(reads=True) as connection:
+            return connection.execute(query).all()
+
+    def _value(self, query: sa.Select[Any]) -> Any:
+        return self._rows(query)[0][0]
 
     def _read(
-        self, kind: type[R], *where: ColumnElement[bool], order: Any = (), limit: int | None = None, offset: int = 0
+        self,
+        kind: type[R],
+        *where: Condition,
+        order: Sequence[str] = ("id",),
+        limit: int | None = None,
+        offset: int = 0,
     ) -> list[R]:
+        """The records that fit, by the columns of `order`, of which those with a - fall."""
         table = TABLES[kind]
-        query = select(*(table.c[field.name] for field in fields(kind))).where(*where).order_by(*order)
+        query = sa.select(*(table.c[name] for name in FIELDS[kind])).where(*where).limit(limit).offset(offset)
+        columns = [table.c[name[1:]].desc() if name.startswith("-") else table.c[name] for name in order]
         with self._transaction(reads=True) as connection:
-            result = connection.execute(query.limit(limit).offset(offset)).mappings()
+            result = connection.execute(query.order_by(*columns)).mappings()
             try:
                 return [check_types(kind(**row)) for row in result]
             except (ValueError, TypeError) as error:
                 damage = f"the table {table.name} is damaged: {one_line(error)}"
                 raise StoreError(f"store {self.name}: {damage}; fuzz store rebuild makes findings again") from None
 
+    def _find(self, kind: type[R], key: str | int) -> R | None:
+        """The record of that id, if there is one."""
+        return next(iter(self._read(kind, TABLES[kind].c.id == key)), None)
 
-def _upsert(connection: Connection, table: Table, values: dict[str, Any], key: tuple[str, ...]) -> None:
-    """Inserts a row, or gives the one with the same key these values."""
+
+def _put(connection: sa.Connection, record: Record, *, keep: bool = False) -> None:
+    """Writes a record, in the place of the one with the same key, or with `keep` only where there is none."""
     dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    changed = {name: value for name, value in values.items() if name not in key}
-    connection.execute(dialect.insert(table).values(**values).on_conflict_do_update(index_elements=key, set_=changed))
+    values = {name: value for name, value in vars(record).items() if name != "id" or "id" in record.KEY}
+    changed = {name: value for name, value in values.items() if name not in record.KEY}
+    statement, key = dialect.insert(TABLES[type(record)]).values(**values), {"index_elements": record.KEY}
+    connection.execute(
+        statement.on_conflict_do_nothing(**key) if keep else statement.on_conflict_do_update(**key, set_=changed)
+    )
 
 
-def _insert_new(connection: Connection, table: Table, values: dict[str, Any], key: tuple[str, ...]) -> None:
-    """Inserts a row where none has the same key."""
-    dialect: Any = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(dialect.insert(table).values(**values).on_conflict_do_nothing(index_elements=key))
-
-
-def _rename(connection: Connection, old: str, new: str) -> None:
+def _rename(connection: sa.Connection, old: str, new: str) -> None:
     """Moves a finding's row, or its occurrences where the new one has a row."""
-    if connection.execute(select(FINDINGS.c.id).where(FINDINGS.c.id == new)).one_or_none() is None:
-        connection.execute(update(FINDINGS).where(FINDINGS.c.id == old).values(id=new))
+    if connection.execute(sa.select(FINDINGS.c.id).where(FINDINGS.c.id == new)).one_or_none() is None:
+        connection.execute(sa.update(FINDINGS).where(FINDINGS.c.id == old).values(id=new))
         return
-    keys = select(OCCURRENCES.c.key).where(OCCURRENCES.c.finding == new)
+    keys = sa.select(OCCURRENCES.c.key).where(OCCURRENCES.c.finding == new)
     moved = OCCURRENCES.c.finding == old, OCCURRENCES.c.key.not_in(keys)
-    connection.execute(update(OCCURRENCES).where(*moved).values(finding=new))
-    connection.execute(update(FORMER_IDS).where(FORMER_IDS.c.finding == old).values(finding=new))
-    connection.execute(delete(FINDINGS).where(FINDINGS.c.id == old))
+    connection.execute(sa.update(OCCURRENCES).where(*moved).values(finding=new))
+    connection.execute(sa.update(FORMER_IDS).where(FORMER_IDS.c.finding == old).values(finding=new))
+    connection.execute(sa.delete(FINDINGS).where(FINDINGS.c.id == old))
 
 
-def _update_hits(connection: Connection, finding: str) -> None:
+def _update_hits(connection: sa.Connection, finding: str) -> None:
     """A finding's hits are those of its occurrences, so that a write that is repeated adds none."""
-    hits = select(func.coalesce(func.sum(OCCURRENCES.c.hits), 0)).where(OCCURRENCES.c.finding == finding)
-    connection.execute(update(FINDINGS).where(FINDINGS.c.id == finding).values(hits=hits.scalar_subquery()))
+    hits = sa.select(sa.func.coalesce(sa.func.sum(OCCURRENCES.c.hits), 0)).where(OCCURRENCES.c.finding == finding)
+    connection.execute(sa.update(FINDINGS).where(FINDINGS.c.id == finding).values(hits=hits.scalar_subquery()))
 
 
-def _equal(table: Table, **values: Any) -> list[ColumnElement[bool]]:
+def _equal(table: sa.Table, **values: Any) -> list[Condition]:
     return [table.c[name] == value for name, value in values.items() if value not in ("", None)]
 
 
-def _matching(campaign: int | None, text: str, equal: Mapping[str, str]) -> list[ColumnElement[bool]]:
+def _matching(campaign: int | None, text: str, equal: Mapping[str, str]) -> list[Condition]:
     """The conditions of `Store.findings`."""
     for name in equal:
         if name not in FINDINGS.c:
             raise StoreError(f"findings have no {name!r}")
     where = [FINDINGS.c[name] == value for name, value in equal.items()]
     if campaign is not None:
-        seen = select(OCCURRENCES.c.finding).where(OCCURRENCES.c.campaign == campaign)
+        seen = sa.select(OCCURRENCES.c.finding).where(OCCURRENCES.c.campaign == campaign)
         where.append(FINDINGS.c.id.in_(seen))
     if text:
         columns = FINDINGS.c.id, FINDINGS.c.message, FINDINGS.c.diagnosis
-        where.append(or_(*(column.icontains(text, autoescape=True) for column in columns)))
+        where.append(sa.or_(*(column.icontains(text, autoescape=True) for column in columns)))
     return where

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from dataclasses import fields
+from typing import Any, TypeVar, get_type_hints
 
 import sqlalchemy as sa
 
-from fuzz.campaign.store.records import (
-    JOB_KEY,
-    Campaign,
-    Coverage,
-    Finding,
-    FormerId,
-    Heartbeat,
-    Job,
-    Occurrence,
-    Statistic,
-    Submission,
-)
+from fuzz.campaign.store import records
+from fuzz.campaign.store.records import Record
 
+R = TypeVar("R", bound=Record)
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 """SQLite numbers the rows of a table whose key is INTEGER, and such an INTEGER has 64 bits."""
 
@@ -60,62 +52,65 @@ class StoredMapping(sa.TypeDecorator[Mapping[str, Any]]):
         return {_storable(key): _storable(item) if isinstance(item, str) else item for key, item in items}
 
 
-TYPES: dict[Any, Any] = {
-    int: LONG, int | None: LONG, float: sa.Double, str: StoredText, bool: sa.Boolean, tuple[str, ...]: TextTuple,
-    Mapping[str, int]: StoredMapping, Mapping[str, str]: StoredMapping,
-}  # fmt: skip
+TYPES: dict[Any, tuple[Any, tuple[type, ...]]] = {
+    int: (LONG, (int,)),
+    int | None: (LONG, (int, type(None))),
+    float: (sa.Double, (float, int)),
+    str: (StoredText, (str,)),
+    bool: (sa.Boolean, (bool,)),
+    tuple[str, ...]: (TextTuple, (tuple,)),
+    Mapping[str, int]: (StoredMapping, (dict,)),
+    Mapping[str, str]: (StoredMapping, (dict,)),
+}
+"""Type of a field -> (type of its column, Python types of what is read from that)."""
 metadata = sa.MetaData()
+TABLES: dict[type[Record], sa.Table] = {}
+FIELDS: dict[type[Record], dict[str, Any]] = {}
+"""Kind of record -> name of a field -> its type."""
 
 
-def _table(name: str, record: type, /, *extra: Any, key: tuple[str, ...] = (), **types: Any) -> sa.Table:
-    """The table with a column for each field of a record; `types` are other types than those of `TYPES`."""
+def check_types(record: R) -> R:
+    """The record. TypeError names a field that does not have its type, as a database that was damaged may give."""
+    for name, hint in FIELDS[type(record)].items():
+        if not isinstance(value := getattr(record, name), TYPES[hint][1]):
+            raise TypeError(f"{name} is {value!r:.60}")
+    return record
+
+
+def _table(title: str, kind: type[Record], /, *extra: Any, **types: Any) -> None:
+    """Adds the table with a column for each field of a record; `types` are other types than those of `TYPES`."""
+    hints = get_type_hints(kind)
+    FIELDS[kind] = {field.name: hints[field.name] for field in fields(kind)}
     columns = [
-        sa.Column(field, types.get(field, TYPES[hint]), primary_key=field in key, nullable=hint == int | None)
-        for field, hint in get_type_hints(record).items()
+        sa.Column(name, types.get(name, TYPES[hint][0]), nullable=hint == int | None)
+        for name, hint in FIELDS[kind].items()
     ]
-    return sa.Table(name, metadata, *columns, *extra)
+    table = TABLES[kind] = sa.Table(title, metadata, *columns, *extra)
+    by_id = "id" in table.c
+    table.append_constraint(sa.PrimaryKeyConstraint(*(("id",) if by_id else kind.KEY)))
+    if by_id and kind.KEY != ("id",):
+        table.append_constraint(sa.UniqueConstraint(*kind.KEY))
 
 
 def _campaign() -> sa.ForeignKeyConstraint:
     return sa.ForeignKeyConstraint(["campaign"], ["campaigns.id"])
 
 
-CAMPAIGNS = _table("campaigns", Campaign, sa.Index("ix_campaigns_name", "name"), key=("id",), name=sa.String(200))
-JOBS = _table("lanes", Job, _campaign(), key=JOB_KEY)
-HEARTBEATS = _table("heartbeats", Heartbeat, _campaign(), key=("campaign", "worker"))
-STATISTICS = _table("statistics", Statistic, _campaign(), sa.UniqueConstraint(*JOB_KEY, "number"), key=("id",))
-COVERAGES = _table("coverages", Coverage, _campaign(), sa.UniqueConstraint(*JOB_KEY, "number"), key=("id",))
-FINDINGS = _table(
-    "findings",
-    Finding,
-    sa.Index("findings_by_target", "target"),
-    sa.Index("findings_by_last_seen", "last_seen"),
-    key=("id",),
-)
-OCCURRENCES = _table(
-    "occurrences",
-    Occurrence,
-    sa.Column("id", LONG, primary_key=True),
-    _campaign(),
-    sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
-    sa.Index("occurrences_by_finding", "finding"),
-    sa.UniqueConstraint("finding", "key"),
-)
-FORMER_IDS = _table(
-    "former_ids",
-    FormerId,
-    sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE"),
-    sa.Index("former_ids_by_finding", "finding"),
-    key=("id",),
-)
-SUBMISSIONS = _table(
-    "submissions",
-    Submission,
-    sa.Index("submissions_by_created", "created"),
-    sa.Index("submissions_by_state", "state"),
-    key=("id",),
-)
-TABLES: dict[type, sa.Table] = {
-    Campaign: CAMPAIGNS, Job: JOBS, Heartbeat: HEARTBEATS, Statistic: STATISTICS, Finding: FINDINGS,
-    Occurrence: OCCURRENCES, Submission: SUBMISSIONS, Coverage: COVERAGES,
-}  # fmt: skip
+def _indices(table: str, *columns: str) -> list[sa.Index]:
+    return [sa.Index(f"{table}_by_{column}", column) for column in columns]
+
+
+def _finding(table: str) -> list[Any]:
+    key = sa.ForeignKeyConstraint(["finding"], ["findings.id"], onupdate="CASCADE", ondelete="CASCADE")
+    return [key, *_indices(table, "finding")]
+
+
+_table("campaigns", records.Campaign, sa.Index("ix_campaigns_name", "name"), name=sa.String(200))
+_table("lanes", records.Job, _campaign())
+_table("heartbeats", records.Heartbeat, _campaign())
+_table("statistics", records.Statistic, _campaign())
+_table("coverages", records.Coverage, _campaign())
+_table("findings", records.Finding, *_indices("findings", "target", "last_seen"))
+_table("occurrences", records.Occurrence, sa.Column("id", LONG), _campaign(), *_finding("occurrences"))
+_table("former_ids", records.FormerId, *_finding("former_ids"))
+_table("submissions", records.Submission, *_indices("submissions", "created", "state"))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from fuzz.model.entry import STATUSES
@@ -16,8 +17,9 @@ from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.severity import SEVERITIES
 from fuzz.report.text import replay_command
 from fuzz.web import api, formatting
-from fuzz.web.api import TheCampaign, TheEntry, TheService
+from fuzz.web.api import Offset, TheCampaign, TheEntry, TheService
 from fuzz.web.corpus_index import IndexedEntry
+from fuzz.web.judge_api import SubmissionId, describe, find_submission, require_judging, submissions
 from fuzz.web.models import Filters, FindingKey, Text
 from fuzz.web.pages.campaign_report import view_coverages
 from fuzz.web.pages.render import STATIC, render
@@ -25,10 +27,15 @@ from fuzz.web.pages.views import EntryView
 from fuzz.web.plots.trend_plots import plot_trends
 
 router = APIRouter(include_in_schema=False, default_response_class=HTMLResponse)
+judge_router = APIRouter(
+    prefix="/judgements", include_in_schema=False, default_response_class=HTMLResponse,
+    dependencies=[Depends(require_judging)],
+)  # fmt: skip
 MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 STATIC_FILES = {path.name: path for path in STATIC.iterdir() if path.suffix in MEDIA_TYPES}
 """What is served as it is, by name."""
-MAX_ROWS = 500
+MAX_ROWS, PAGE = 500, 100
+"""Entries that are listed, and judgements on one page."""
 
 
 def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
@@ -40,9 +47,7 @@ def html_page(request: Request, name: str, **values: Any) -> HTMLResponse:
 
 @router.get("/static/{name}")
 def static(name: str) -> Response:
-    path = STATIC_FILES.get(name)
-    if path is None:
-        raise HTTPException(404, "no such file")
+    path = api.require(STATIC_FILES.get(name), "file")
     return Response(path.read_bytes(), media_type=MEDIA_TYPES[path.suffix], headers={"cache-control": "no-cache"})
 
 
@@ -115,7 +120,7 @@ def plots_and_script(service: TheService, key: FindingKey, indexed: TheEntry) ->
     entry, error = indexed.read()
     if entry is None:
         raise HTTPException(404, error)
-    result, seconds = service.plot_cache.plot_or_wait(indexed)
+    result, seconds = service.plot_cache.plot(indexed)
     view = EntryView(entry, str(indexed.path), replay_command(indexed.path), result)
     return HTMLResponse(render("plots_and_script.html", v=view, retry_seconds=math.ceil(seconds)))
 
@@ -146,3 +151,18 @@ def api_help(request: Request) -> HTMLResponse:
         for method, operation in operations.items()
     ]
     return html_page(request, "help.html", methods=methods)
+
+
+@judge_router.get("")
+def list_judgements(request: Request, service: TheService, offset: Offset = 0) -> HTMLResponse:
+    page = submissions(service, "", PAGE, offset)
+    older = offset + PAGE if offset + PAGE < sum(page.counts.values()) else 0
+    return html_page(request, "judgements.html", page=page, offset=offset, older=older, newer=max(offset - PAGE, 0))
+
+
+@judge_router.get("/{key}")
+def show_judgement(request: Request, service: TheService, key: SubmissionId) -> HTMLResponse:
+    stored = find_submission(service, key)
+    return html_page(
+        request, "judgement.html", s=describe(stored), problem=json.loads(stored.problem), solution=stored.solution
+    )

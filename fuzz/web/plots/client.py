@@ -53,12 +53,11 @@ class PlotCache:
     """Key -> (how often it failed in a row, when it runs again)."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def plot(self, indexed: IndexedEntry) -> PlotResult:
-        """The result of an entry, from before where its file is still the same."""
-        return self.plot_or_wait(indexed)[0]
+    def plot(self, indexed: IndexedEntry) -> tuple[PlotResult, float]:
+        """The result of an entry, from before where its file is still the same.
 
-    def plot_or_wait(self, indexed: IndexedEntry) -> tuple[PlotResult, float]:
-        """The result of an entry, and the seconds after which another try may give more; 0 where none would."""
+        With it the seconds after which another try may give more; 0 where none would.
+        """
         key = str(indexed.path), indexed.changed
         if (kept := self._kept(key)) is not None:
             return kept

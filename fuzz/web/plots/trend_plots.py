@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from fuzz.campaign.store import Coverage, Statistic
-from fuzz.campaign.store.records import JOB_KEY
 from fuzz.report.plots.plot_data import Line, Plot, Point
 from fuzz.report.plots.scales import Linear
 from fuzz.web.formatting import timestamp
@@ -38,7 +37,7 @@ def sum_over_jobs(statistics: Iterable[Statistic | Coverage], name: str) -> list
     latest: dict[tuple[str | int, ...], float] = {}
     points: list[Point] = []
     for statistic in statistics:
-        latest[tuple(getattr(statistic, part) for part in JOB_KEY)] = float(getattr(statistic, name))
+        latest[statistic.job] = float(getattr(statistic, name))
         points.append((max(statistic.wall, points[-1][0]) if points else statistic.wall, sum(latest.values())))
     return points
 

@@ -29,15 +29,7 @@ from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import choose_arguments, elementwise_dim
 from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
-from fuzz.target.loader import (
-    LIBRARIES,
-    built_in_files,
-    check_fits,
-    files_that_declare,
-    find_target,
-    load,
-    load_planted,
-)
+from fuzz.target import loader
 from fuzz.target.spec import Launcher, Target
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotConfig, PlotRequest, PlotResult
 from fuzz.worker.channel import LastResponse
@@ -56,7 +48,7 @@ def make_handler(config: PlotConfig) -> Callable[[PlotRequest], LastResponse]:
     def handle(request: PlotRequest) -> LastResponse:
         try:
             worker_config = WorkerConfig(locate_target(config, request), request.entry.planted or None, backend)
-            check_fits(request.entry.case, load(worker_config.target), request.path)
+            loader.check_fits(request.entry.case, loader.load(worker_config.target), request.path)
             return LastResponse(PlotWorker(worker_config, *set_up_process(worker_config)).run(request))
         except UsageError as error:
             return LastResponse(PlotResult(why=one_line(error), no_script="its target cannot be run here", failed=True))
@@ -70,7 +62,7 @@ def locate_target(config: PlotConfig, request: PlotRequest) -> str:
     """What to load an entry's target by. TargetError where it is in none of the configured folders."""
     name = request.entry.case.target
     if config.search_parents or config.target_file:
-        return find_target(name, request.path, config.target_file)[0]
+        return loader.find_target(name, request.path, config.target_file)[0]
     try:
         return find_in_folders(name, config.target_folders)
     except TargetError as error:
@@ -79,9 +71,9 @@ def locate_target(config: PlotConfig, request: PlotRequest) -> str:
 
 def find_in_folders(name: str, folders: Iterable[Path]) -> str:
     """The built-in target of that name, else the first of the files in the folders that declares it."""
-    if name in {path.stem for path in built_in_files()} or name.partition("_")[0] in LIBRARIES:
+    if name in {path.stem for path in loader.built_in_files()} or name.partition("_")[0] in loader.LIBRARIES:
         return name
-    for path in sorted(path for folder in folders for path in files_that_declare(name, folder)):
+    for path in sorted(path for folder in folders for path in loader.files_that_declare(name, folder)):
         return f"{path}:{name}"
     raise TargetError(f"target {name!r} is neither built in nor in a configured folder")
 
@@ -102,7 +94,7 @@ class PlotWorker:
 
     def script(self, request: PlotRequest) -> tuple[str, str]:
         """(the stand-alone program, or why there is none)."""
-        planted_bug = load_planted(self.target, self.config.planted)[0] if self.config.planted else None
+        planted_bug = loader.load_planted(self.target, self.config.planted)[0] if self.config.planted else None
         try:
             return script(request.entry, self.target, planted_bug, request.command), ""
         except (FuzzError, OSError, AssertionError, KeyError) as error:

@@ -16,7 +16,7 @@ SENDS_READY = """
 from multiprocessing.connection import Connection
 from fuzz.campaign.protocol import Ready, encode
 pipe = Connection(int(sys.argv[1]))
-pipe.send_bytes(encode(Ready(7)))
+pipe.send_bytes(encode(Ready()))
 """
 
 
@@ -39,7 +39,7 @@ def test_what_a_host_prints_fills_no_disk_and_its_last_words_are_kept(
     monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
     hosts = LocalHosts(tmp_path)
     hosts.start(0)
-    assert events_until_death(hosts) == [Ready(7), HostDied("exit status 0")]
+    assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
     hosts.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["host-0.log", "host-0.log.1"]
     assert all(path.stat().st_size < 1 << 18 for path in tmp_path.iterdir())
@@ -53,5 +53,5 @@ def test_a_host_that_prints_to_a_full_disk_goes_on(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(local_hosts, "HOST_COMMAND", (sys.executable, "-c", program))
     hosts = LocalHosts(tmp_path)
     hosts.start(0)
-    assert events_until_death(hosts) == [Ready(7), HostDied("exit status 0")]
+    assert events_until_death(hosts) == [Ready(), HostDied("exit status 0")]
     hosts.close()

@@ -28,9 +28,9 @@ from fuzz.campaign.store import (
     Statistic,
     Store,
     Submission,
-    finding_of,
     rebuild,
 )
+from fuzz.campaign.store.rebuild import finding_of
 from fuzz.campaign.store.schema import parse_url
 from fuzz.campaign.store.tables import metadata
 from fuzz.errors import RefusedWrite, StoreError, UsageError
@@ -65,9 +65,8 @@ def test_what_is_written_is_read(store: Store, campaign: Campaign) -> None:
     )
     beat = Heartbeat(campaign.id, "1", "host", 12, "fuzzing", "t", 3, 1e9, 5.25, "boot")
     statistic = Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1e9, 2.5, 100, 40.0, 1, 0.99, 0.5)
-    store.save_job(lane)
-    store.save_heartbeat(beat)
-    store.save_statistic(statistic)
+    for record in (lane, beat, statistic):
+        store.save(record)
     store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id))
     assert store.campaign(campaign.id) == campaign and store.campaigns() == [campaign]
     assert store.jobs(campaign.id) == [lane] and lane.share == 0.5 and lane.rate == (1 << 40) / 2.5
@@ -84,7 +83,7 @@ def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store,
         campaign.id, "t", "", "cpu", "auto", 0, 1, 1e9, 2.5, 50, 1, *(8, 9), *(3, 6), *(1, 2), blockers='[{"line": 3}]'
     )
     for measured in (first, first, replace(first, number=2, lines_run=9)):
-        store.save_coverage(measured)
+        store.save(measured)
     found = store.coverages(campaign.id)
     assert [replace(each, id=0) for each in found] == [first, replace(first, number=2, lines_run=9)]
     assert store.coverages(campaign.id + 1) == []
@@ -93,8 +92,8 @@ def test_coverages_are_read_in_the_order_of_writing_and_count_once(store: Store,
 def test_a_write_that_is_repeated_counts_once(store: Store, campaign: Campaign) -> None:
     for _ in range(3):
         store.save_finding(FINDING, occurrence(FINDING.id, "1", campaign.id, hits=5))
-        store.save_statistic(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
-        store.save_campaign(replace(campaign, state="stopped", seconds=9.5))
+        store.save(Statistic(campaign.id, "t", "", "cpu", "random", 7, 0, 1.0, 2.5, 100, 40.0, 1, 0.99, 0.5))
+        store.save(replace(campaign, state="stopped", seconds=9.5))
     store.save_finding(
         replace(FINDING, last_seen=20.0, first_seen=20.0), occurrence(FINDING.id, "2", campaign.id, hits=2)
     )
@@ -186,7 +185,7 @@ def test_many_writers_at_once_lose_nothing(store_url: str) -> None:
         with Store(store_url) as store:
             for index in range(10):
                 store.save_finding(FINDING, occurrence(FINDING.id, f"{writer}/{index}", number))
-                store.save_statistic(
+                store.save(
                     Statistic(number, f"t{writer}", "", "cpu", "random", 0, index, 1.0, 1.0, 1, 1.0, 0, 0.0, 0.0)
                 )
 
@@ -223,7 +222,7 @@ def test_text_that_databases_do_not_hold_is_stored_as_its_escape_sequence(
     store: Store, campaign: Campaign, text: str
 ) -> None:
     store.save_finding(replace(FINDING, message=text, path=text), occurrence(FINDING.id, text, campaign.id))
-    store.save_job(Job(campaign.id, text, "", "cpu", "auto", 0, cells=(text,), note=text))
+    store.save(Job(campaign.id, text, "", "cpu", "auto", 0, cells=(text,), note=text))
     (found,), (job,) = store.findings(), store.jobs(campaign.id)
     assert found.message == found.path == job.note and "\\" in found.message and found.hits == 1
 

@@ -39,14 +39,14 @@ def test_what_failed_runs_again_after_growing_pauses(indexed: IndexedEntry, monk
     monkeypatch.setattr("time.monotonic", lambda: now[0])
     cache, pauses = PlotCache(PlotConfig("cpu")), []
     for count in range(1, 11):
-        result, pause = cache.plot_or_wait(indexed)
+        result, pause = cache.plot(indexed)
         assert result.failed and runs == [count]
         now[0] += pause / 2
-        assert cache.plot_or_wait(indexed) == (result, pause / 2) and runs == [count]
+        assert cache.plot(indexed) == (result, pause / 2) and runs == [count]
         now[0] += pause / 2
         pauses.append(pause)
     assert pauses[:3] == [FIRST_PAUSE, 2 * FIRST_PAUSE, 4 * FIRST_PAUSE] and pauses[-1] == LONGEST_PAUSE
-    assert [cache.plot_or_wait(indexed) for _ in range(3)] == [(DRAWN, 0.0)] * 3 and runs == [11]
+    assert [cache.plot(indexed) for _ in range(3)] == [(DRAWN, 0.0)] * 3 and runs == [11]
     assert not cache.failures
 
 
@@ -57,6 +57,6 @@ def test_who_waits_too_long_for_others_is_asked_to_come_again(
     monkeypatch.setattr(client, "run_plots", lambda requests, config: iter([DRAWN]))
     cache = PlotCache(PlotConfig("cpu"))
     with cache.lock:
-        result, pause = cache.plot_or_wait(indexed)
+        result, pause = cache.plot(indexed)
     assert result.failed and pause > 0 and "other entries" in result.why
-    assert cache.plot(indexed) == DRAWN
+    assert cache.plot(indexed) == (DRAWN, 0.0)

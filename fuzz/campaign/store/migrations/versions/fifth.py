@@ -1,14 +1,10 @@
 """Adds coverages: what the cases of a job had reached at moments of a campaign."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "5"
 down_revision = "4"
-branch_labels = None
-depends_on = None
 
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 COUNTS = ("lines", "branches", "masks")

@@ -9,8 +9,6 @@ from alembic import op
 
 revision = "1"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
@@ -84,15 +82,11 @@ def _findings() -> None:
     )
     op.create_index("findings_by_target", "findings", ["target"])
     op.create_index("findings_by_last_seen", "findings", ["last_seen"])
+    finding = sa.ForeignKey("findings.id", onupdate="CASCADE", ondelete="CASCADE")
     op.create_table(
         "occurrences",
         key(),
-        sa.Column(
-            "finding",
-            sa.Text,
-            sa.ForeignKey("findings.id", onupdate="CASCADE", ondelete="CASCADE"),
-            nullable=False,
-        ),
+        sa.Column("finding", sa.Text, finding, nullable=False),
         *columns(sa.Text, "key", "backend", "engine"),
         *columns(sa.Double, "wall"),
         of_campaign(nullable=True),

@@ -1,14 +1,10 @@
 """Adds submissions: solutions that the service was asked to judge, with their judgements."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "4"
 down_revision = "3"
-branch_labels = None
-depends_on = None
 
 LONG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 

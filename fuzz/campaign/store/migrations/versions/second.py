@@ -1,14 +1,10 @@
 """Adds the former ids of findings whose entry a smaller case has replaced."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "2"
 down_revision = "1"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:

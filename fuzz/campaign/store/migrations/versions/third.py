@@ -1,14 +1,10 @@
 """Adds the severity of findings, and the class of inputs that shows them."""
 
-from __future__ import annotations
-
 import sqlalchemy as sa
 from alembic import op
 
 revision = "3"
 down_revision = "2"
-branch_labels = None
-depends_on = None
 
 
 def upgrade() -> None:
