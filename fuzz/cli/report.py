@@ -19,9 +19,8 @@ from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
-from fuzz.web.pages.coverage_view import read_coverage_file
 from fuzz.web.pages.render import Table, render_report
-from fuzz.web.pages.views import EntryView
+from fuzz.web.pages.views import EntryView, read_coverage_file
 from fuzz.web.plots.client import run_plots
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest
 

@@ -47,10 +47,9 @@ class JudgeQueue:
     threads: list[threading.Thread] = field(default_factory=list)
 
     def start(self) -> None:
-        for _ in range(self.workers):
-            # A host ends with the thread that started it.
-            thread = threading.Thread(target=self._run, daemon=True)
-            self.threads.append(thread)
+        # A host ends with the thread that started it.
+        self.threads = [threading.Thread(target=self._run, daemon=True) for _ in range(self.workers)]
+        for thread in self.threads:
             thread.start()
 
     def close(self) -> None:

@@ -11,8 +11,8 @@ from fuzz.campaign.store import Coverage, Job, Store
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.web import formatting
-from fuzz.web.pages.coverage_view import CoverageView
 from fuzz.web.pages.render import Table
+from fuzz.web.pages.views import CoverageView
 from fuzz.web.plots.trend_plots import plot_coverage_trends
 
 COLUMNS = ("target", "backend", "engine", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.web.pages.coverage_view import CoverageView
-from fuzz.web.pages.views import EntryView
+from fuzz.web.pages.views import CoverageView, EntryView
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

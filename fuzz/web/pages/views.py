@@ -1,11 +1,16 @@
-"""Gives templates the texts of an entry. They are plain strings, which the templates escape."""
+"""Gives templates the texts of an entry and what targets never tried: plain strings, which the templates escape."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from fuzz.coverage_report.report import CoverageReport, read_report
+from fuzz.errors import UsageError
+from fuzz.files import read_file
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
@@ -18,6 +23,8 @@ from fuzz.web.plots.protocol import PlotResult
 Pairs = tuple[tuple[str, str], ...]
 VERSIONS = ("backend", "device", "torch", "triton", "python")
 PROVENANCE = ("seed", "first_case", "witnesses", "cut_off")
+LARGEST_FILE = 1 << 26
+"""Bytes of the largest file of coverage that is read."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +133,23 @@ class EntryView:
     @staticmethod
     def format_ulps(text: str) -> str:
         return ulps_text(text, "infinite")
+
+
+@dataclass(frozen=True)
+class CoverageView:
+    """The reports of targets, and how coverage grew over a campaign's time, where it has several moments."""
+
+    reports: tuple[CoverageReport, ...]
+    plots: tuple[Plot, ...] = ()
+
+
+def read_coverage_file(path: Path) -> CoverageView:
+    """The reports in a file that ``fuzz coverage --json`` has written. UsageError where it is none."""
+    try:
+        value = json.loads(read_file(path, LARGEST_FILE))
+        targets = value["targets"] if isinstance(value, dict) and "targets" in value else [value]
+        return CoverageView(tuple(map(read_report, targets)))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{path} holds nothing that fuzz coverage --json prints: {error}") from None
