@@ -8,6 +8,7 @@ import linecache
 import os
 import stat
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -24,6 +25,8 @@ LARGEST = 1 << 22
 """Bytes of a file in which a declaration is looked for."""
 LIBRARIES = ("conch", "fla", "liger")
 """Extras whose libraries have targets, in folders of these names; each target's name starts with the folder's."""
+LOADING = threading.RLock()
+"""Held while a module is executed: standard output, which is turned away meanwhile, is that of all threads."""
 
 
 def built_in_files() -> list[Path]:
@@ -96,15 +99,16 @@ def load_module(path: Path) -> ModuleType:
     """The module of a target's file, executed once a process. TargetError for a file that cannot be executed."""
     digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
     name = f"fuzz_target_{path.stem}_{digest}"
-    if name in sys.modules:
-        return sys.modules[name]
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise TargetError(f"cannot read {path}: {one_line(error)}") from None
-    if str(path.parent) not in sys.path:
-        sys.path.append(str(path.parent))
-    return _execute(name, str(path), source)
+    with LOADING:
+        if name in sys.modules:
+            return sys.modules[name]
+        try:
+            source = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise TargetError(f"cannot read {path}: {one_line(error)}") from None
+        if str(path.parent) not in sys.path:
+            sys.path.append(str(path.parent))
+        return _execute(name, str(path), source)
 
 
 def load_planted(target: Target, name: str) -> tuple[PlantedBug, Launcher]:
@@ -135,13 +139,14 @@ def variant_source(target: Target, planted_bug: PlantedBug | None) -> str:
 
 def _variant(target: Target, planted_bug: PlantedBug) -> ModuleType:
     name = f"{target.launcher.__module__}__{planted_bug.name}"
-    if name in sys.modules:
-        return sys.modules[name]
-    # Triton reads a kernel's source through inspect, which finds it in linecache under this name.
-    file = f"{target.path}[{planted_bug.name}]"
-    source = variant_source(target, planted_bug)
-    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    return _execute(name, file, source)
+    with LOADING:
+        if name in sys.modules:
+            return sys.modules[name]
+        # Triton reads a kernel's source through inspect, which finds it in linecache under this name.
+        file = f"{target.path}[{planted_bug.name}]"
+        source = variant_source(target, planted_bug)
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        return _execute(name, file, source)
 
 
 def _execute(name: str, file: str, source: str) -> ModuleType:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -227,3 +230,22 @@ def test_a_missing_extra_is_named_in_one_line(tmp_path: Path, monkeypatch: pytes
     library(tmp_path, monkeypatch, "import no_such_library\n" + TEXT.replace("double", "liger_double"))
     with pytest.raises(TargetError, match=r"no_such_library is not installed; install the extra \[liger\]$"):
         load("liger/double")
+
+
+def test_threads_that_load_at_once_leave_standard_output_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without turns the first file ends while the second one runs, which then restores what the first one had set."""
+    events = SimpleNamespace(first=Event(), second=Event(), first_done=Event())
+    monkeypatch.setitem(sys.modules, "events", events)
+    wait = "import events\nevents.first.set()\nevents.second.wait(1)\n"
+    first = write(tmp_path, wait + TEXT, "first.py")
+    second = write(tmp_path, "import events\nevents.second.set()\nevents.first_done.wait(60)\n" + TEXT, "second.py")
+    before = sys.stdout
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(load, str(first))
+        assert events.first.wait(60)
+        other = pool.submit(load, str(second))
+        one.add_done_callback(lambda _: events.first_done.set())
+        assert one.result().name == other.result().name == "double"
+    assert sys.stdout is before
