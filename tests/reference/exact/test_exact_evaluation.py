@@ -55,6 +55,16 @@ def close(got: Any, want: Any) -> None:
     assert abs(got - want) <= mpf(10) ** -60 * abs(want), (got, want)
 
 
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_gradients_of_softmax_have_exact_values(function: Any) -> None:
+    x, dy = torch.tensor([[0.5, 2.0, -1.0]]), torch.tensor([[1.0, -3.0, 0.25]])
+    joint = with_gradients(lambda x: {"y": function(x, -1)}, ("y",), ("x",))
+    found = evaluate_exact(joint, {"x": x, COTANGENT + "y": dy}).values["dx"].reshape(-1)
+    leaf = x.double().requires_grad_()
+    due = torch.autograd.grad(function(leaf, -1), leaf, dy.double())[0].reshape(-1)
+    assert [float(value) for value in found] == pytest.approx(due.tolist(), rel=1e-13)
+
+
 def test_differences_of_1e_40_double_the_digits(arithmetic: str) -> None:
     """exp(-92) is about 1e-40: beside 1 it needs 40 digits, its square 80, and 25 digits of that are compared."""
     value, digits = of(lambda x: ((1 + torch.exp(x)) - 1) ** 2 * 1e80, -92.0)

@@ -36,6 +36,11 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
     return d - torch.log(torch.exp(d).sum(dim, True))
 
 
+def softmax_backward(g: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    """y * (g - sum(g*y))."""
+    return y * (g - (g * y).sum(dim, True))
+
+
 def log_softmax_backward(g: Tensor, y: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """g - exp(y) * sum(g)."""
     return g - torch.exp(y) * g.sum(dim, True)
@@ -216,6 +221,7 @@ def glu_backward(g: Tensor, x: Tensor, dim: int) -> Tensor:
 
 FORMULAS: dict[str, Callable[..., Any]] = {
     "_softmax": softmax, "_safe_softmax": safe_softmax, "_log_softmax": log_softmax,
+    "_softmax_backward_data": softmax_backward,
     "_log_softmax_backward_data": log_softmax_backward, "gelu": gelu, "gelu_backward": gelu_backward,
     "sigmoid_backward": sigmoid_backward, "tanh_backward": tanh_backward, "silu": silu, "silu_backward": silu_backward,
     "mish": mish, "softplus": softplus, "softplus_backward": softplus_backward,
