@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.referee_sources import KERNELBENCH, STORE, fetch
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import Judgement
 from fuzz.judge.processes.requests import PROBLEM_HANDLER, Describe, ProblemConfig, Refusal
-from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, JudgeOptions, judge
+from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, judge
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.process import Worker, WorkerCrash
 
@@ -100,17 +101,18 @@ def tasks(source: Path | None, only: list[str], seconds: float) -> Iterator[Task
 
 
 def draw(found: Iterable[Task], sample: int | None, seed: int) -> list[Task]:
-    """The tasks, or so many of each kind and level, drawn by a seed."""
+    """The tasks, or so many of each kind and level in an order drawn by a seed."""
     tasks = list(found)
     if sample is None:
         return tasks
     kinds = dict.fromkeys(kind_of(name) for name, _ in tasks)
-    drawn = {
+    drawn = [
         name
         for kind in kinds
         for name in draw_names([name for name, _ in tasks if kind_of(name) == kind], sample, f"{kind} {seed}")
-    }
-    return [task for task in tasks if task[0] in drawn]
+    ]
+    measures = dict(tasks)
+    return [(name, measures[name]) for name in drawn]
 
 
 def draw_names(names: list[str], sample: int, seed: str) -> list[str]:

@@ -11,8 +11,8 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
-from fuzz.judge.batch.task import SCRIPT, JudgeTask, TaskOptions
-from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS
+from fuzz.judge.batch.task import JudgeTask, TaskOptions
+from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, SCRIPT, WITHOUT_PROBLEM
 from fuzz.judge.report import VERSION, format_judgement, judgement_json
 from fuzz.text import printable
 from fuzz.worker.system import total_memory
@@ -24,6 +24,8 @@ USAGE = (
     "ops FILE.py (or a folder of BackendBench)"
 )
 BATCH = "Judge every solution below this folder; the only argument is then the format, kernelbench without one."
+
+SPEC = "YAML with the inputs, dims and dtypes of a problem, or a folder of such; by default PROBLEM.yaml beside it."
 
 
 def judge(
@@ -38,6 +40,7 @@ def judge(
         Path | None, typer.Option(help="Keeps the judgements of a batch; by default judgements.jsonl in its folder.")
     ] = None,
     memory: Annotated[int, typer.Option(help="MiB that a process of a batch may hold; 0 for a share of all.")] = 0,
+    spec: Annotated[Path | None, typer.Option(help=SPEC)] = None,
     json: Json = False,
 ) -> int:
     """Say whether a solution of a problem is right, wrong, or a cheat."""
@@ -48,18 +51,20 @@ def judge(
         raise UsageError(f"--memory must not be negative, and is {memory}")
     if batch is not None:
         if len(words) > 1:
-            raise UsageError(f"--batch takes one argument at most, the format: {', '.join((*FORMATS, SCRIPT))}")
+            known = ", ".join((*FORMATS, *WITHOUT_PROBLEM))
+            raise UsageError(f"--batch takes one argument at most, the format: {known}")
         return judge_batch(
             words[0] if words else KERNELBENCH, batch, problems, results, workers, json,
-            seconds=seconds, seed=seed, backend=backend, memory=memory << 20,
+            seconds=seconds, seed=seed, backend=backend, memory=memory << 20, spec=spec,
         )  # fmt: skip
-    return judge_words(words, seconds, seed, backend, json)
+    return judge_words(words, seconds, seed, backend, json, spec)
 
 
-def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool) -> int:
+def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool, spec: Path | None) -> int:
     """Judges what the arguments name."""
     # It imports Hypothesis, which takes as long as everything else that the command line needs.
     from fuzz.judge.command import judge_module, judge_paths, judge_script
+    from fuzz.judge.ops.report import format_table
 
     if words[:1] == [SCRIPT] and len(words) == 2:
         judgements = judge_script(Path(words[1]), backend)
@@ -70,18 +75,28 @@ def judge_words(words: list[str], seconds: float, seed: int, backend: str, json:
         if not named and len(words) != 2:
             raise UsageError(f"fuzz judge takes {USAGE}")
         format, problem, solution = words if named else (KERNELBENCH, *words)
-        judgements = judge_paths(format, Path(problem), Path(solution), backend, seconds, seed, errors.print)
+        judgements = judge_paths(format, Path(problem), Path(solution), backend, seconds, seed, errors.print, spec)
     found = list(judgements)
     if json:
         values = [judgement_json(one) for one in found]
         put_json(values[0] if len(values) == 1 else values)
     else:
         put("\n\n".join(map(format_judgement, found)))
+        if words[0] == OPS and len(found) > 1:
+            put(f"\n{format_table(found)}")
     return max(one.exit_code for one in found)
 
 
 def judge_batch(
-    format: str, folder: Path, problems: Path | None, results: Path | None, workers: int, json: bool, **options: Any
+    format: str,
+    folder: Path,
+    problems: Path | None,
+    results: Path | None,
+    workers: int,
+    json: bool,
+    *,
+    spec: Path | None = None,
+    **options: Any,
 ) -> int:
     """Judges every solution below a folder that is not in the results yet. `options` are those of a task."""
     # Late: they import Hypothesis and torch.
@@ -90,15 +105,15 @@ def judge_batch(
     from fuzz.judge.batch.run_batch import run_batch
     from fuzz.run.setup import choose_backend
 
-    if format not in (*FORMATS, SCRIPT):
-        raise UsageError(f"unknown format {format!r}: there are {', '.join((*FORMATS, SCRIPT))}")
+    if format not in (*FORMATS, *WITHOUT_PROBLEM):
+        raise UsageError(f"unknown format {format!r}: there are {', '.join((*FORMATS, *WITHOUT_PROBLEM))}")
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
     listing = list_folder(format, folder, problems)
     options["backend"] = choose_backend(options["backend"])
     # Each judgement has two processes.
     share = max(total_memory() // (4 * workers), 1 << 30)
-    tasks = [JudgeTask(TaskOptions(format, **options), *pair, share) for pair in listing.pairs]
+    tasks = [JudgeTask(TaskOptions(format, **options), *pair, share, str(spec or "")) for pair in listing.pairs]
     for path, reason in listing.left_out.items():
         errors.print(f"left out: {path}: {reason}")
     show = errors.print if json else put

@@ -22,11 +22,11 @@ def backward_cases(
 ) -> Iterator[Case]:
     """Cases at the first dims and at others, with the problem's values and with normal ones.
 
-    None where the problem has no parameters, or where the solution is not differentiable: where it returns no
+    None where the solution is not differentiable: where it returns no
     gradient, or launches a kernel outside of autograd's functions, which then does not know of it. None either where
     the reference has no gradient that can be trusted.
     """
-    if not target.cotangents or not any(one.is_state for one in description.arguments.values()):
+    if not target.cotangents:
         return
     first = declared_case(target, description, dict(dims), seed)
     if not has_gradients(worker, first):

@@ -8,9 +8,10 @@ from pathlib import Path
 from fuzz.backends import check_name
 from fuzz.errors import UsageError
 from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import Judgement
 from fuzz.judge.ops.judge_ops import judge_operations
-from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.referee import judge
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.text import shell_quote
@@ -24,6 +25,7 @@ def judge_paths(
     seconds: float,
     seed: int,
     announce: Callable[[str], object],
+    spec: Path | None = None,
 ) -> Iterator[Judgement]:
     """The judgement of a solution, or of each in a folder of them. Raises UsageError for what is not there."""
     solutions = list_solutions(format, problem, solution)
@@ -32,9 +34,9 @@ def judge_paths(
     for path in solutions:
         if len(solutions) > 1:
             announce(f"judging {path}")
-        judgement = judge(JudgeOptions(problem, path, format, name, seconds, seed))
+        judgement = judge(JudgeOptions(problem, path, format, name, seconds, seed, spec=spec))
         words = [*([] if format == KERNELBENCH else [format]), str(problem), str(path)]
-        judgement.command = repeat_command(words, name, seconds, seed)
+        judgement.command = repeat_command(words, name, seconds, seed, spec)
         yield judgement
 
 
@@ -85,7 +87,8 @@ def check_file(path: Path) -> None:
         raise UsageError(f"there is no file {path}")
 
 
-def repeat_command(words: list[str], backend: str, seconds: float, seed: int) -> str:
+def repeat_command(words: list[str], backend: str, seconds: float, seed: int, spec: Path | None = None) -> str:
     """The shell's command that repeats a judgement."""
     quoted = " ".join(map(shell_quote, words))
-    return f"fuzz judge {quoted} --backend {backend} --seconds {seconds:g} --seed {seed}"
+    given = f" --spec {shell_quote(str(spec))}" if spec is not None else ""
+    return f"fuzz judge {quoted}{given} --backend {backend} --seconds {seconds:g} --seed {seed}"

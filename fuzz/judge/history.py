@@ -41,7 +41,10 @@ STEPS = (
     Step(3, False, "other dims"),
     Step(0, False, "the first call again after other dims"),
     *(Step(number % 2, number % 3 == 0, "the same again and again") for number in range(COUNTED)),
+    Step(5, False, "new values after all others"),
 )
+OTHER_DIMS = 3
+"""The call that has other dims."""
 ON_STATE = (2, 4)
 """Calls that differ from the first one in their state only."""
 
@@ -58,7 +61,7 @@ def examine_history(
     ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
     if not isinstance(ran, SolutionReport):
         # It may refuse other dims; what it raises in a single call is seen there.
-        steps = [step for step in steps if step.call != 3]
+        steps = [step for step in steps if step.call != OTHER_DIMS]
         ran = worker.run(case, steps=[(step.call, step.same_memory) for step in steps])
     if not isinstance(ran, SolutionReport):
         return None
@@ -66,15 +69,18 @@ def examine_history(
 
 
 def make_calls(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> list[Call]:
-    """Two calls with the same state, one with another state, one with other dims, and one with the problem's state."""
+    """Two calls with the same state, one with another state, one with other dims, and one with the problem's state.
+
+    The last one has the state of the first two.
+    """
     plain = declared_case(target, description, dims, seed).last
     own = plain
-    first, second, third = (
-        ordinary_case(target, description, plain, seed + 64 * number, recipe("normal")).last for number in range(3)
+    first, second, third, last = (
+        ordinary_case(target, description, plain, seed + 64 * number, recipe("normal")).last for number in range(4)
     )
     for name, one in description.arguments.items():
         if one.is_state:
-            second = second.with_argument(name, first.arguments[name])
+            second, last = (one.with_argument(name, first.arguments[name]) for one in (second, last))
         else:
             third = third.with_argument(name, first.arguments[name])
             own = own.with_argument(name, first.arguments[name])
@@ -82,7 +88,7 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
         one.name: one.clamp(dims[one.name] + one.multiple + (dims[one.name] > 8)) for one in target.sizes
     }
     other = declared_case(target, description, other_dims, seed + 512).last
-    return [first, second, third, other, own]
+    return [first, second, third, other, own, last]
 
 
 def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
@@ -103,7 +109,7 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
         symptom, text = "state", f"it is wrong after earlier calls: {compared.finding.message}"
         if stale is not None:
             symptom, text = "stale", f"it returns what call {stale + 1} gave ({step.meaning})"
-        elif index >= len(steps) - COUNTED + 2:
+        elif index > len(steps) - COUNTED:
             symptom, text = "counted", f"it is right for {index} calls and wrong in the next one"
         return Evidence(
             HISTORY, compared.finding.outputs, symptom, text, "high", "ordinary", single, None, Rate(1, 1),
@@ -113,19 +119,40 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
 
 
 def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
-    """The evidence that results are kept by their inputs' values: only values that are new launch any kernel."""
+    """The evidence that results are kept by their inputs' values: only values that are new take all of the work.
+
+    They alone launch any kernel, or every one of them takes more operations than any that it was given before. Its
+    first call, in which it may prepare what it needs later, and a branch that depends on values look otherwise: the
+    same values then take as many operations each time, and new ones no more after many calls.
+    """
+    new, again = split_work(steps, ran.step_launches)
+    new_operations, again_operations = split_work(
+        [step for step in steps if step.call != OTHER_DIMS],
+        [count for step, count in zip(steps, ran.step_operations, strict=True) if step.call != OTHER_DIMS],
+    )
+    if not any(again) and all(new):
+        text = "it launches no kernel for values that it was given before: it keeps what it returned for them"
+    elif max(again_operations) < min(new_operations):
+        text = (
+            f"it takes {max(again_operations)} operations for values that it was given before, and at least"
+            f" {min(new_operations)} for others, after many calls too: it keeps what it returned for them"
+        )
+    else:
+        return None
+    single = Case(case.target, (case.calls[0],))
+    outputs = tuple(ran.outputs[0])
+    return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
+
+
+def split_work(steps: Sequence[Step], work: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The work of calls that are made for the first time, and of those that are made again."""
     seen: set[int] = set()
     new: list[int] = []
     again: list[int] = []
-    for step, launches in zip(steps, ran.step_launches, strict=True):
-        (again if step.call in seen else new).append(launches)
+    for step, amount in zip(steps, work, strict=True):
+        (again if step.call in seen else new).append(amount)
         seen.add(step.call)
-    if any(again) or not all(new):
-        return None
-    single = Case(case.target, (case.calls[0],))
-    text = "it launches no kernel for values that it was given before: it keeps what it returned for them"
-    outputs = tuple(ran.outputs[0])
-    return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
+    return new, again
 
 
 def has_finding(worker: IsolatedWorker, case: Case, ran: SolutionReport) -> bool:

@@ -5,12 +5,14 @@ The rule is that of fuzz/triage/severity.py: the most ordinary inputs that show 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from random import Random
 
-from fuzz.judge.problem import OWN, ProblemDescription
+from fuzz.judge.problem import OWN, ProblemDescription, Variant
+from fuzz.judge.processes.isolated_worker import IsolatedWorker
+from fuzz.judge.processes.requests import Refusal, SolutionReport
 from fuzz.judge.target import declared_argument
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.edit import map_tensors
@@ -41,8 +43,10 @@ LOWER = {"high": "medium", "medium": "low", "low": "low"}
 ORDINARY_RECIPES = (
     recipe("normal"), recipe("uniform", exponent=1), recipe("normal", exponent=3), recipe("normal", exponent=7),
     recipe("zeros"), recipe("normal", exponent=-4), recipe("normal", exponent=-8),
+    recipe("uniform", exponent=10, signed=-1), recipe("uniform", exponent=0, signed=-1),
 )  # fmt: skip
-"""Values of ordinary size: none beyond 2^10, some as small as what is added to a variance. Their number is odd."""
+"""Values of ordinary size: none beyond 2^10, some as small as what is added to a variance, some all below 0, where the
+zeros of a padding would be the largest. Their number is odd, so that each is drawn at small and at other dims."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,8 @@ class Plans:
             and (one.domain == OWN or one.declared is not None and value.values == one.declared.reseed(seed_of(value)))
             for one, value in pairs
         )
-        return any(value.dtype != one.dtype for one, value in pairs) + (not declared)
+        stated = self.description.stated_dtypes
+        return any(value.dtype not in {one.dtype, *stated} for one, value in pairs) + (not declared)
 
     def is_ordinary(self, case: Case) -> bool:
         """Whether a case has nothing but values of ordinary size, or such as the problem makes, contiguous."""
@@ -192,3 +197,56 @@ def with_one_dtype(call: Call, target: Target) -> Call:
     for name in names:
         call = call.with_argument(name, replace(call.arguments[name], dtype=call.arguments[names[0]].dtype))
     return call
+
+
+def variant_cases(
+    worker: IsolatedWorker, make_target: Callable[[str], Target], seed: int
+) -> Iterator[tuple[Variant, Case | None]]:
+    """Each variant with a case of the problem's own values; None where it is too large here, or cannot be drawn."""
+    for number, variant in enumerate(worker.description.variants):
+        target = make_target(variant.dtype)
+        dims = possible_dims(worker.description, variant)
+        fits = dims is not None and not isinstance(worker.problem.setting(dims), Refusal)
+        if dims is None or not fits or not is_drawn_in(worker.description, variant.dtype):
+            yield variant, None
+            continue
+        case = declared_case(target, worker.description, dims, seed + 64 * number)
+        yield variant, in_dtype(case, worker.description, variant.dtype)
+
+
+def possible_dims(description: ProblemDescription, variant: Variant) -> dict[str, int] | None:
+    """The dims of a variant; None where it gives one that is not free another value, or a size beyond the largest."""
+    dims = {**description.dims, **dict(variant.dims)}
+    free = {size.name: size for size in description.sizes}
+    own = description.own_dims
+    possible = all(
+        free[name].clamp(size) == size if name in free else size in (own.get(name), description.dims.get(name))
+        for name, size in dims.items()
+    )
+    return {name: size for name, size in dims.items() if name in free} if possible else None
+
+
+def is_drawn_in(description: ProblemDescription, dtype: str) -> bool:
+    """Whether all floating arguments can have a dtype: what only the problem makes, it makes in its first one."""
+    arguments = description.arguments.values()
+    return not any(one.domain == OWN and one.dtype in FLOATS and one.dtype != dtype for one in arguments)
+
+
+def in_dtype(case: Case, description: ProblemDescription, dtype: str) -> Case:
+    """The case with all floating arguments in a dtype."""
+    return map_tensors(case, lambda _, name, value: replace(value, dtype=dtype) if value.is_float else value)
+
+
+def accepts(worker: IsolatedWorker, target: Target, dims: dict[str, int], dtype: str, seed: int) -> bool:
+    """Whether the solution computes in a dtype that the problem does not state, and says so by its outputs."""
+    if not is_drawn_in(worker.description, dtype):
+        return False
+    call = declared_case(target, worker.description, dims, seed).last
+    for name, one in call.arguments.items():
+        if one.dtype == FLOATS[0]:
+            call = call.with_argument(name, replace(one, dtype=dtype))
+    answer = worker.run(Case(target.name, (call,)))
+    if not isinstance(answer, SolutionReport):
+        return False
+    floats = [value.dtype for value in answer.outputs[-1].values() if value.dtype in FLOATS]
+    return bool(floats) and set(floats) == {dtype}

@@ -42,6 +42,18 @@ class ArgumentDescription:
 
 
 @dataclass(frozen=True)
+class Variant:
+    """Other dims, as pairs of a name and a size, and another dtype of floating numbers, that a problem states."""
+
+    dims: tuple[tuple[str, int], ...]
+    dtype: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype} {' '.join(f'{name}={size}' for name, size in self.dims)}"
+
+
+@dataclass(frozen=True)
 class ProblemDescription:
     """What a problem's process says of it. `own_dims` are those that the problem states, `dims` those of the first
     cases, which are smaller where the own ones do not fit. `outputs` are the floating ones, none where their shapes do
@@ -57,6 +69,12 @@ class ProblemDescription:
     unvaried: tuple[str, ...] = ()
     in_place: tuple[str, ...] = ()
     kernels_expected: bool = True
+    variants: tuple[Variant, ...] = ()
+
+    @property
+    def stated_dtypes(self) -> frozenset[str]:
+        """The dtypes that other variants of the problem have."""
+        return frozenset(one.dtype for one in self.variants)
 
     @property
     def is_scaled(self) -> bool:

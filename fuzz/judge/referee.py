@@ -5,17 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from fuzz.backends import backend as named_backend
 from fuzz.judge.backward import backward_cases
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.history import examine_history
 from fuzz.judge.input_domain import (
     ORDINARY_RECIPES,
     Plans,
+    accepts,
     declared_case,
     grade,
     ordinary_case,
+    variant_cases,
     with_one_dtype,
     with_possible_layouts,
 )
@@ -34,7 +36,7 @@ from fuzz.judge.judgement import (
     Judgement,
 )
 from fuzz.judge.launches import examine_launches
-from fuzz.judge.problem import OWN, NotComparable, ProblemDescription, Unsupported, UnsupportedHere
+from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
 from fuzz.judge.processes.requests import (
     FLOPS,
@@ -43,7 +45,6 @@ from fuzz.judge.processes.requests import (
     ProblemConfig,
     Refusal,
     SolutionConfig,
-    SolutionReport,
     TensorWords,
 )
 from fuzz.judge.races import find_lost_updates
@@ -59,7 +60,6 @@ from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import Report
-from fuzz.worker.system import total_memory
 
 FIRST_SECONDS = 20.0
 """Seconds that a solution may take for the first case, before smaller dims are tried."""
@@ -72,35 +72,10 @@ OPERATIONS = {False: FLOPS, True: 1 << 32}
 """Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
 OWN_TRIALS = 5
 """Cases that the rule of KernelBench looks at."""
-SHAPES, ORDINARY_CASES = 12, 14
+SHAPES, ORDINARY_CASES = 12, 2 * len(ORDINARY_RECIPES)
 FAR = 64.0
 """Error over bound from which a disagreement without an exact value counts."""
 CALLS, GRADIENTS = "calls one after the other", "gradients"
-
-
-@dataclass(frozen=True)
-class JudgeOptions:
-    """What to judge, and how long: `seconds` for cases after the first ones. `memory` limits each process, in bytes."""
-
-    problem: Path
-    solution: Path
-    format: str = "kernelbench"
-    backend: str = "auto"
-    seconds: float = 60.0
-    seed: int = 0
-    memory: int = 0
-
-    @property
-    def process_memory(self) -> int:
-        return self.memory or max(total_memory() // 4, 1 << 30)
-
-    @property
-    def secret_files(self) -> tuple[Path, ...]:
-        """What the solution has no business reading."""
-        problem = self.problem.resolve()
-        if problem.is_dir():
-            return (problem / "reference.py",)
-        return () if problem == self.solution.resolve() else (problem,)
 
 
 class Stop(Exception):
@@ -117,6 +92,7 @@ def judge(options: JudgeOptions) -> Judgement:
         ProblemConfig(
             options.format, options.problem.resolve(), backend.name, ELEMENTS[backend.is_accelerator],
             EAGER_SECONDS, "tf32" if backend.is_accelerator else "ieee", OPERATIONS[backend.is_accelerator],
+            options.spec_file,
         ),
         options.process_memory,
         deadline,
@@ -169,7 +145,7 @@ class Referee:
 
     def stages(self) -> tuple[Callable[[], None], ...]:
         """What is tried between the first cases and odd values."""
-        single = self.examine_shapes, self.examine_ordinary, self.examine_gradients
+        single = self.examine_variants, self.examine_shapes, self.examine_ordinary, self.examine_gradients
         return *single, self.examine_history, self.examine_launches, self.examine_races
 
     @property
@@ -220,6 +196,18 @@ class Referee:
         if smaller:
             self.judgement.notes.append(f"the problem's own dims are too large here: {', '.join(smaller)} instead")
 
+    def examine_variants(self) -> None:
+        """Other dims and dtypes that the problem states, with its own values."""
+        found = list(variant_cases(self.worker, self.target, self.seed(90)))
+        for _, case in found:
+            if case is not None:
+                self.examine(case)
+        if tried := sum(case is not None for _, case in found):
+            self.judgement.kinds.append("variants that the problem states")
+        if tried < len(found):
+            left_out = [one.text for one, case in found if case is None]
+            self.judgement.notes.append(f"variants too large here, or not drawn: {', '.join(left_out)}")
+
     def examine_shapes(self) -> None:
         """Other dims, with the problem's own values."""
         engine = RandomEngine(self.target(), self.options.seed)
@@ -241,12 +229,19 @@ class Referee:
         self.judgement.kinds.append("other values")
 
     def examine_gradients(self) -> None:
-        """Gradients of arguments and parameters, where the solution is differentiable."""
+        """Gradients of arguments and parameters, where the problem has such and the solution is differentiable."""
+        if not self.wants_gradients:
+            return
         target = self.target(backward=True)
         for case in backward_cases(self.worker, target, self.description, self.small_dims(), self.seed(250)):
             if GRADIENTS not in self.judgement.kinds:
                 self.judgement.kinds.append(GRADIENTS)
             self.examine(case)
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether gradients are compared: kernels for problems without parameters need have none."""
+        return any(one.is_state for one in self.description.arguments.values())
 
     def small_dims(self) -> dict[str, int]:
         """The dims of the first cases, none above 64."""
@@ -304,18 +299,8 @@ class Referee:
             number += 1
 
     def accepts(self, dtype: str) -> bool:
-        """Whether the solution computes in a dtype that the problem does not state, and says so by its outputs."""
-        if any(one.domain == OWN and one.dtype == FLOATS[0] for one in self.description.arguments.values()):
-            return False
-        call = declared_case(self.target(dtype), self.description, self.small_dims(), self.seed(500)).last
-        for name, one in call.arguments.items():
-            if one.dtype == FLOATS[0]:
-                call = call.with_argument(name, replace(one, dtype=dtype))
-        answer = self.worker.run(Case(self.target().name, (call,)))
-        if not isinstance(answer, SolutionReport):
-            return False
-        floats = [value.dtype for value in answer.outputs[-1].values() if value.dtype in FLOATS]
-        return bool(floats) and set(floats) == {dtype}
+        """Whether the solution computes in a dtype."""
+        return accepts(self.worker, self.target(dtype), self.small_dims(), dtype, self.seed(500))
 
     def seed(self, number: int = 0) -> int:
         return (self.options.seed * 1000 + number) * 64 + 1

@@ -55,23 +55,25 @@ def make_target(
     dot: str = "ieee",
     *,
     backward: bool = False,
+    is_stated: bool = False,
 ) -> Target:
     """The target of a problem. `compute` evaluates it, `launcher` runs a solution, `make` makes the problem's values.
 
     Each is given where the process has it. `dtypes` are those that floating arguments are drawn in. With `backward` it
-    is differentiated.
+    is differentiated, `is_stated` says that the problem states the dtypes of the cases.
     """
     tensors: dict[str, TensorArgument] = {}
     for name, one in description.arguments.items():
         # A problem that states a dtype of 16 or 64 bits means it.
-        own = dtypes if one.dtype == FLOATS[0] else (one.dtype,)
+        free = one.dtype == FLOATS[0] or one.dtype in FLOATS and description.stated_dtypes.issuperset(dtypes)
+        own = dtypes if free else (one.dtype,)
         if one.domain == OWN:
             tensors[name] = OwnArgument(one.shape, (one.dtype,), (), name, one.declared, make)
         else:
             tensors[name] = TensorArgument(one.shape, own)
     # In 16 bits, which a problem in float32 does not state, operations of PyTorch round one by one.
     halves = [one.dtype for one in description.arguments.values() if one.dtype in FLOATS[1:]]
-    accumulate = FLOATS[0] if halves else "inputs"
+    accumulate = FLOATS[0] if halves or is_stated else "inputs"
     dims = {size.name for size in description.sizes}
     fixed = {name: value for name, value in description.dims.items() if name not in dims}
 

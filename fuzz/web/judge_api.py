@@ -14,8 +14,8 @@ from pydantic import AfterValidator, Field
 
 from fuzz.campaign.store import Submission
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.task import SCRIPT, TaskOptions, content_key, read_problem
-from fuzz.judge.formats import GPUMODE
+from fuzz.judge.batch.task import TaskOptions, content_key, read_problem
+from fuzz.judge.formats import GPUMODE, WITHOUT_PROBLEM
 from fuzz.run.setup import choose_backend
 from fuzz.web.api import NOT_FOUND, Offset, TheService, require
 from fuzz.web.models import TEXT, Model
@@ -61,10 +61,11 @@ SubmissionId = Annotated[str, PathParameter(pattern="^[0-9a-f]{32}$")]
 class JudgeRequest(Model):
     """A solution to judge. Problem and solution are texts, or names of files below a folder of --judge-files.
 
-    The problem of a task of GPU MODE is its files by name, or the name of its folder; a script has none.
+    The problem of a task of GPU MODE is its files by name, or the name of its folder; a script and a module of
+    operations (ops) have none.
     """
 
-    format: Literal["kernelbench", "gpumode", "flashinfer", "script"] = "kernelbench"
+    format: Literal["kernelbench", "gpumode", "flashinfer", "script", "ops"] = "kernelbench"
     problem: FileText | Annotated[dict[FileName, FileText], Field(max_length=MOST_FILES)] | None = None
     problem_file: RelativeName | None = None
     solution: FileText | None = None
@@ -141,9 +142,9 @@ def read_files(request: JudgeRequest, folders: tuple[Path, ...]) -> tuple[dict[s
     solution = choose("solution", request.solution, request.solution_file, folders).get("")
     if solution is None:
         raise UsageError("solution_file names a folder; a solution is a file")
-    if request.format == SCRIPT:
+    if request.format in WITHOUT_PROBLEM:
         if request.problem is not None or request.problem_file is not None:
-            raise UsageError("a script has no problem")
+            raise UsageError(f"what has the format {request.format} has no problem")
         return {}, solution
     files = choose("problem", request.problem, request.problem_file, folders)
     if ("" in files) == (request.format == GPUMODE) or not files:

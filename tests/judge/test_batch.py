@@ -78,6 +78,14 @@ def test_tasks_are_folders_and_definitions_have_names_of_their_own(tmp_path: Pat
     assert listed("flashinfer", solutions, definitions) == {"any.json": "file.json"}
 
 
+def test_files_of_operations_need_no_problems_and_differ_by_their_folders(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "ops", "abs__default/a.py", "exp__default/a.py")
+    pairs = list_folder("ops", folder, None).pairs
+    assert pairs == (("", f"{folder}/abs__default/a.py"), ("", f"{folder}/exp__default/a.py"))
+    options = TaskOptions("ops", "cpu", 0.0)
+    assert len({JudgeTask(options, *pair).key for pair in pairs}) == 2
+
+
 @pytest.mark.parametrize("problems", [None, "nowhere", "empty"])
 def test_a_batch_without_problems_is_one_line(tmp_path: Path, problems: str | None) -> None:
     solutions = touch(tmp_path / "s", "a.py")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import RIGHT, WRONG, Judgement
-from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.referee import judge
 
 TASK = """
 files:

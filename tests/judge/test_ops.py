@@ -10,16 +10,17 @@ import torch
 from fuzz.errors import UsageError
 from fuzz.judge import referee
 from fuzz.judge.formats.ops import OpsProblem, OpsSolution, WrongForm
-from fuzz.judge.judgement import RIGHT, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.formats.options import JudgeOptions
+from fuzz.judge.judgement import ODD_VALUES, RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.ops import samples
 from fuzz.judge.ops.judge_ops import judge_operations, list_files
 from fuzz.judge.ops.registrations import folder_operation, load_registrations
+from fuzz.judge.ops.report import format_table, operations_json
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.samples import SampleFinder
 from fuzz.judge.ops.schemas import bind, find_counterpart, find_functional, find_overload, full_name
 from fuzz.judge.problem import Setting
 from fuzz.judge.processes.requests import Refusal
-from fuzz.judge.referee import JudgeOptions
 from fuzz.run.setup import start_worker_server
 from tests.judge.problems import write
 
@@ -62,6 +63,24 @@ def frobnicate(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
 
 
+def define(name, function, factor):
+    operation = torch.library.custom_op(f"fuzzed::{name}", mutates_args=())(function)
+    operation.register_autograd(
+        lambda ctx, grad: grad * factor(ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output),
+    )
+
+
+def cosh(x: torch.Tensor) -> torch.Tensor:
+    return torch.cosh(x)
+
+
+def exp(x: torch.Tensor) -> torch.Tensor:
+    return torch.exp(x)
+
+
+define("cosh", cosh, lambda y: y)
+define("exp", exp, lambda y: y)
 library.impl("relu", relu, "CUDA")
 library.impl("tanh", lambda x: torch.tanh(x) * (1 + 1e-3), "CUDA")
 library.impl("neg", neg, "CUDA")
@@ -89,6 +108,13 @@ def test_a_right_operation_is_right(judgements: dict[str, Judgement]) -> None:
 def test_a_wrong_value_is_wrong(judgements: dict[str, Judgement]) -> None:
     found = judgements["aten::tanh"]
     assert (found.verdict, found.evidence[-1].oracle) == (WRONG, "accuracy"), found.reason
+
+
+def test_gradients_of_registered_formulas_are_compared(judgements: dict[str, Judgement]) -> None:
+    right, wrong = judgements["fuzzed::exp"], judgements["fuzzed::cosh"]
+    assert (right.verdict, right.evidence) == (RIGHT, []) and "gradients" in right.kinds, right.reason
+    assert wrong.verdict == WRONG and wrong.evidence[-1].outputs == ("dinput",), wrong.reason
+    assert "gradients" not in judgements["aten::relu"].kinds
 
 
 def test_an_argument_that_the_schema_does_not_mark_must_not_change(judgements: dict[str, Judgement]) -> None:
@@ -158,7 +184,7 @@ def test_an_operation_that_pytorch_does_not_have_is_unsupported(judgements: dict
 
 def test_an_operation_without_samples_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(samples.SampleFinder, "infos", ())
-    found = SampleFinder(SampleConfig(tmp_path))(FindSamples("aten::square"))
+    found = SampleFinder(SampleConfig(tmp_path))(FindSamples("aten::square", "aten::square"))
     assert isinstance(found, Refusal) and "OpInfo has no sample that calls aten::square" in found.text
 
 
@@ -184,7 +210,7 @@ def test_samples_of_operations_that_write_are_made_of_those_that_return(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     monkeypatch.setattr(samples.SampleFinder, "infos", (Description(),))
-    found = SampleFinder(SampleConfig(tmp_path))(FindSamples(operation))
+    found = SampleFinder(SampleConfig(tmp_path))(FindSamples(operation, operation))
     assert isinstance(found, tuple)
     (file,) = found
     assert isinstance(file, SampleFile) and file.dtype == "float32"
@@ -204,7 +230,7 @@ def test_what_is_registered_for_aten_takes_no_effect(tmp_path: Path) -> None:
         "library = torch.library.Library('aten', 'IMPL', 'CUDA')\nlibrary.impl(torch.ops.aten.add.Tensor, exp)\n"
         "library.impl('log', exp, 'Meta')\nlibrary.impl('sin', torch.library.fallthrough_kernel)\n"
     )
-    _, functions = load_registrations(write(tmp_path, "module", source))
+    functions = load_registrations(write(tmp_path, "module", source)).functions
     assert set(functions) == {"aten::exp", "aten::add.Tensor"}
     assert torch.exp(torch.zeros(1)).item() == 1
 
@@ -223,6 +249,28 @@ def test_a_folder_of_backendbench_is_one_operation_a_folder(tmp_path: Path) -> N
     ]
     assert set(OpsSolution(first).functions) == {"aten::add_.Tensor"}
     assert OpsSolution(softmax).functions == {}
+
+
+def test_a_function_of_backendbench_is_found_in_a_file_that_lies_elsewhere(tmp_path: Path) -> None:
+    source = "def relu__default_kernel_impl(x):\n    return x\n\n\ndef help_kernel_impl(x):\n    return x\n"
+    assert set(OpsSolution(write(tmp_path, "solution", source)).functions) == {"aten::relu"}
+
+
+def test_the_operations_of_a_module_are_a_table_and_one_value() -> None:
+    def judgement(operation: str, verdict: str, cause: str = "") -> Judgement:
+        found = Judgement(verdict, f"of {operation}", operation, "m.py", "cpu", 1.5, 2, own_rule=True, cause=cause)
+        found.kinds.append(ODD_VALUES)
+        return found
+
+    found = [judgement("aten::relu", RIGHT), judgement("aten::exp", WRONG), judgement("x::y", UNSUPPORTED, "problem")]
+    lines = format_table(found).splitlines()
+    assert lines[0].split() == ["operation", "verdict", "severity", "own", "rule", "cases", "seconds", "reason"]
+    assert lines[2].split() == ["aten::exp", "WRONG", "passes", "2", "1.5", "of", "aten::exp"]
+    assert lines[-1] == "3 operations: 1 RIGHT, 1 UNSUPPORTED, 1 WRONG"
+    value = operations_json(found)
+    assert (value["verdict"], value["reason"], value["cases"]) == (WRONG, "aten::exp: of aten::exp", 6)
+    assert [one["problem"] for one in value["operations"]] == ["aten::relu", "aten::exp", "x::y"]
+    assert [operations_json(some)["score"] for some in (found, found[::2], found[:1])] == [0.0, None, 1.0]
 
 
 def test_a_folder_without_implementations_is_a_usage_error(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
-from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.referee import judge
 from fuzz.judge.score import score
 from tests.judge.problems import DROPOUT, LABELS, LINEAR, RELU, as_solution, write
 
@@ -186,3 +187,42 @@ def test_a_stale_weight_is_found_where_pytorch_errs_a_little_too(tmp_path: Path)
     solution = solution.replace("self.linear(x)", "x @ self.kept.T + self.linear.bias")
     found = judged(tmp_path, problem, solution)
     assert found.verdict in (WRONG, CHEAT) and found.evidence[-1].oracle == "history", found.reason
+
+
+LOG_SOFTMAX = """
+import torch
+import torch.nn as nn
+
+rows = 6
+width = 8
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.log_softmax(x, 1)
+
+
+def get_inputs():
+    return [torch.randn(rows, width)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_padding_that_takes_part_in_a_maximum_is_wrong_for_values_below_it(tmp_path: Path) -> None:
+    padded = (
+        "largest = nn.functional.pad(x, (0, 3)).amax(1, keepdim=True)\n"
+        "        return x - largest - torch.exp(x - largest).sum(1, keepdim=True).log()"
+    )
+    found = judged(tmp_path, LOG_SOFTMAX, as_solution(LOG_SOFTMAX).replace("return torch.log_softmax(x, 1)", padded))
+    assert (found.verdict, found.severity, found.own_rule) == (WRONG, "medium", True), found.reason
+    assert found.evidence[-1].input_class == "ordinary"
+
+
+def test_the_cause_of_wrong_values_is_named(tmp_path: Path) -> None:
+    narrow = as_solution(LOG_SOFTMAX).replace("torch.log_softmax(x, 1)", "torch.log_softmax(x, 1).bfloat16().float()")
+    found = judged(tmp_path, LOG_SOFTMAX, narrow)
+    assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
+    assert "out is rounded to bfloat16, and it is float32" in "; ".join(found.evidence[-1].details)

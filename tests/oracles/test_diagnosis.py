@@ -100,6 +100,8 @@ MISTAKES: list[tuple[Callable[[Outputs, torch.Tensor], dict[str, torch.Tensor]],
     (lambda due, x: dict(total=put(due["total"], slice(0, 3))), case(), ("total is wrong only up to element 2 of 12",)),
     (lambda due, x: dict(y=torch.where(x < -1, -due["y"], due["y"])), case(), ("y is wrong only for x <= ",)),
     (truncate, case(dtype="bfloat16"), ("y is truncated instead of rounded to bfloat16",)),
+    (lambda due, x: dict(y=due["y"].bfloat16().float()), case(), ("y is rounded to bfloat16, and it is float32",)),
+    (lambda due, x: dict(y=due["y"].half().float()), case(), ("y is rounded to float16, and it is float32",)),
 ]
 
 

@@ -92,6 +92,13 @@ def test_files_of_an_allowed_folder_may_be_named(judging: TestClient) -> None:
     assert by_name.status_code == 202 and by_name.json()["id"] == by_text.json()["id"]
 
 
+def test_a_module_of_operations_has_no_problem(judging: TestClient) -> None:
+    sent = judging.post("/api/judge", json={"format": "ops", "solution": "WRONG", "backend": "cpu"})
+    assert sent.status_code == 202
+    found = wait_for(lambda: judging.get(f"/api/judge/{sent.json()['id']}").json(), "judged")
+    assert (found["format"], found["verdict"]) == ("ops", "WRONG")
+
+
 REFUSED: list[dict[str, Any]] = [
     {"problem_file": "../secret.py", "problem": None},
     {"problem_file": "/etc/passwd", "problem": None},
@@ -106,6 +113,7 @@ REFUSED: list[dict[str, Any]] = [
     {"format": "gpumode"},
     {"format": "gpumode", "problem": {"../a": "x"}},
     {"format": "script"},
+    {"format": "ops"},
     {"format": "pytorch"},
     {"backend": "tpu"},
     {"seconds": -1},

@@ -19,9 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError, one_line
-from fuzz.judge.batch.task import SCRIPT, JudgeTask, decode_task, failure
+from fuzz.judge.batch.task import JudgeTask, decode_task, failure
+from fuzz.judge.formats import OPS, SCRIPT
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import Judgement
-from fuzz.judge.referee import JudgeOptions, judge
+from fuzz.judge.ops.judge_ops import judge_operations
+from fuzz.judge.ops.report import operations_json
+from fuzz.judge.referee import judge
 from fuzz.judge.report import judgement_json
 from fuzz.judge.score import CRASHED, UNREADABLE
 from fuzz.judge.script import judge_file
@@ -35,6 +39,8 @@ PREFIX = "fuzz-judge-"
 def answer(task: JudgeTask) -> Mapping[str, Any]:
     """The judgement of a task as JSON; what cannot be judged is said, never raised."""
     try:
+        if task.options.format == OPS:
+            return operations_json(list(judge_operations(make_options(task), lambda operation: None)))
         return judgement_json(judge_task(task))
     except UsageError as error:
         return failure(task, one_line(error), UNREADABLE)
@@ -44,14 +50,18 @@ def answer(task: JudgeTask) -> Mapping[str, Any]:
 
 
 def judge_task(task: JudgeTask) -> Judgement:
-    options = task.options
+    options = make_options(task)
     if options.format == SCRIPT:
-        return judge_file(Path(task.solution), memory=options.memory or task.share)
-    return judge(
-        JudgeOptions(
-            Path(task.problem), Path(task.solution), options.format, options.backend, options.seconds, options.seed,
-            options.memory or task.share,
-        )
+        return judge_file(options.solution, memory=options.memory)
+    return judge(options)
+
+
+def make_options(task: JudgeTask) -> JudgeOptions:
+    """What is to be judged; a module of operations stands for its problem as well."""
+    options, problem = task.options, task.problem or task.solution
+    return JudgeOptions(
+        Path(problem), Path(task.solution), options.format, options.backend, options.seconds, options.seed,
+        options.memory or task.share, task.spec_path,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fuzz.errors import UsageError
-from fuzz.judge.batch.task import SCRIPT, read_checked
-from fuzz.judge.formats import FLASHINFER, GPUMODE
+from fuzz.judge.batch.task import read_checked
+from fuzz.judge.formats import FLASHINFER, GPUMODE, WITHOUT_PROBLEM
 
 SAMPLE = re.compile(r"level_(\d+)_problem_(\d+)(?:_|$)")
 """How KernelBench names what a model has written for problem 23 of level 1, which it keeps as level1/23_Softmax.py."""
@@ -34,7 +34,7 @@ def list_folder(format: str, folder: Path, problems: Path | None) -> Listing:
     solutions = list(list_files(folder, ".json" if format == FLASHINFER else ".py"))
     if not solutions:
         raise UsageError(f"there is no solution in {folder}")
-    if format == SCRIPT:
+    if format in WITHOUT_PROBLEM:
         return Listing(tuple(("", str(path)) for path in solutions), {})
     if problems is None:
         raise UsageError(f"--batch {folder} needs --problems, the folder with the problems of its solutions")

@@ -61,7 +61,7 @@ def run_batch(
     by_key: dict[str, list[JudgeTask]] = defaultdict(list)
 
     def report(task: JudgeTask, judgement: Document) -> None:
-        named = {**judgement, "problem": task.problem, "solution": task.solution}
+        named = {**judgement, "problem": task.problem or judgement.get("problem", ""), "solution": task.solution}
         summary.judgements.append(named)
         on_judged(named)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from fuzz.errors import UsageError
 from fuzz.files import read_file
+from fuzz.judge.formats import KERNELBENCH, OPS
+from fuzz.judge.formats.spec import ENDING, find_spec
 from fuzz.judge.judgement import UNSUPPORTED, Judgement
 from fuzz.judge.report import VERSION, judgement_json
 from fuzz.run.environment import fuzz_version, versions
@@ -19,8 +21,10 @@ from fuzz.run.environment import fuzz_version, versions
 PACKAGE = Path(__file__).parents[2]
 MOST_BYTES = 1 << 24
 """Bytes of one file of a problem or a solution."""
-SCRIPT = "script"
-"""The format of programs, which have no problem."""
+FOLDER_NAME = "folder"
+"""What stands for the name of a solution's folder among a problem's files."""
+SPEC_NAME = f"spec{ENDING}"
+"""The name of a problem's spec among its files."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +40,33 @@ class TaskOptions:
 
 @dataclass(frozen=True)
 class JudgeTask:
-    """A solution to judge. A program, in the format `script`, has no problem: its path is empty.
+    """A solution to judge. What is in a format of WITHOUT_PROBLEM has none: its path is empty.
 
-    `share` is the memory of each process where the options name none; it is no part of the key.
+    `share` is the memory of each process where the options name none; it is no part of the key. `spec`
+    is that of JudgeOptions, empty for the one beside the problem.
     """
 
     options: TaskOptions
     problem: str
     solution: str
     share: int = 0
+    spec: str = ""
 
     @property
     def key(self) -> str:
         """A hash of the contents of all files, the options and the versions. UsageError where a file is not read."""
         problem = dict(read_problem(Path(self.problem))) if self.problem else {}
+        spec = find_spec(Path(self.problem), self.spec_path) if self.options.format == KERNELBENCH else None
+        if self.options.format == OPS:
+            # A folder's name says which operation a file of BackendBench is for.
+            problem[FOLDER_NAME] = Path(self.solution).parent.name.encode()
+        if spec is not None:
+            problem[SPEC_NAME] = read_checked(spec)
         return content_key(self.options, problem, read_checked(Path(self.solution)))
+
+    @property
+    def spec_path(self) -> Path | None:
+        return Path(self.spec) if self.spec else None
 
 
 def content_key(options: TaskOptions, problem: Mapping[str, bytes], solution: bytes) -> str:

@@ -12,12 +12,17 @@ if TYPE_CHECKING:
     from fuzz.judge.formats.solution import Solution
 
 KERNELBENCH, GPUMODE, FLASHINFER = FORMATS = ("kernelbench", "gpumode", "flashinfer")
-OPS = "ops"
-"""The format of modules that register implementations of operations; their problems are samples of PyTorch's own."""
+OPS, SCRIPT = WITHOUT_PROBLEM = ("ops", "script")
+"""The format of modules that register implementations of operations, whose problems are samples of PyTorch's own, and
+that of programs."""
 
 
-def load_problem(name: str, path: Path) -> Problem:
-    """The problem of a file or folder in a format. Raises UsageError where it is none."""
+def load_problem(name: str, path: Path, spec: Path | None = None) -> Problem:
+    """The problem of a file or folder in a format, with its spec if it has one. Raises UsageError where it is none."""
+    if name == KERNELBENCH and spec is not None:
+        from fuzz.judge.formats.kernelbench_spec import SpecProblem
+
+        return SpecProblem(path, spec)
     if name == KERNELBENCH:
         from fuzz.judge.formats.kernelbench import KernelBenchProblem
 

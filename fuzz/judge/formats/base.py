@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fuzz.judge.problem import Setting, TensorSlot
+from fuzz.judge.problem import Setting, TensorSlot, Variant
 from fuzz.model.recipes import Recipe
 
 Tensors = dict[str, torch.Tensor]
@@ -28,6 +28,8 @@ class Problem(ABC):
     """Recipes of arguments that may hold anything, where the problem says so."""
     written: frozenset[str] = frozenset()
     """Arguments that a solution has to write, where the problem says so."""
+    variants: tuple[Variant, ...] = ()
+    """Other dims and dtypes that the problem states."""
 
     @abstractmethod
     def setting(self, dims: Mapping[str, int]) -> Setting:

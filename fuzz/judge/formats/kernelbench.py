@@ -59,6 +59,9 @@ class Instance:
 class KernelBenchProblem(Problem):
     """A problem's file. Raises UsageError where it is none."""
 
+    needs = frozenset({"get_inputs", "get_input_groups"})
+    """What a file has one of, beside its class."""
+
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, path.stem
         try:
@@ -69,7 +72,7 @@ class KernelBenchProblem(Problem):
         defined = {
             node.name for node in ast.parse(self.source).body if isinstance(node, ast.ClassDef | ast.FunctionDef)
         }
-        if "Model" not in defined or not defined & {"get_inputs", "get_input_groups"}:
+        if not self.needs & defined or "Model" not in defined:
             raise UsageError(f"{path} is no KernelBench problem: it has no class Model with get_inputs()")
         self._instances: dict[tuple[tuple[str, int], ...], Instance] = {}
 
@@ -79,13 +82,14 @@ class KernelBenchProblem(Problem):
         if key not in self._instances:
             if len(self._instances) >= 4:
                 del self._instances[next(iter(self._instances))]
-            instance = Instance(self._execute(dims))
+            instance = Instance(self.execute(dims))
             found = self._fill(instance)
             instance.slots = tuple(found)
             self._instances[key] = instance
         return self._instances[key]
 
-    def _execute(self, dims: Mapping[str, int]) -> dict[str, Any]:
+    def execute(self, dims: Mapping[str, int]) -> dict[str, Any]:
+        """The names of the problem's module at these dims."""
         module = ModuleType(MODULE)
         module.__file__ = str(self.path)
         sys.modules[MODULE] = module

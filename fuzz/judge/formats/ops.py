@@ -104,10 +104,13 @@ class OpsSolution(Solution):
     """A module that registers implementations."""
 
     def __init__(self, path: Path) -> None:
-        self.module, self.functions = load_registrations(path)
+        loaded = load_registrations(path)
+        self.module, self.functions, self.differentiable = loaded.module, loaded.functions, loaded.differentiable
+        self.operation = ""
 
     def build(self, setting: Setting) -> Callable[..., Any]:
         operation, has_form = setting.construct
+        self.operation = operation
         if operation not in self.functions:
             raise Unsupported(f"it registers nothing for {operation}")
         function, overload = self.functions[operation], find_counterpart(operation)
@@ -122,6 +125,16 @@ class OpsSolution(Solution):
             return outputs
 
         return call
+
+    def call_differentiably(
+        self, module: Callable[..., Any], state: Mapping[str, torch.Tensor], arguments: tuple[Any, ...], keywords: Any
+    ) -> Any:
+        """Calls what is registered for autograd; without such a thing the result has no gradient."""
+        function = self.differentiable.get(self.operation)
+        if function is None:
+            with torch.no_grad():
+                return module(*arguments, **keywords)
+        return name_results(find_counterpart(self.operation), function(*arguments, **keywords), (arguments, keywords))
 
 
 class WrongForm(RuntimeError):

@@ -12,6 +12,7 @@ from pathlib import Path
 from fuzz.backends import backend as named_backend
 from fuzz.errors import UsageError
 from fuzz.judge.formats import OPS
+from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import (
     CHEAT,
     NOT_COMPARABLE,
@@ -34,7 +35,7 @@ from fuzz.judge.ops.requests import (
 from fuzz.judge.problem import NotComparable, Unsupported
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, RunLog, start_solution
 from fuzz.judge.processes.requests import Describe, ProblemConfig, Refusal, SolutionConfig
-from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, JudgeOptions, Referee
+from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, Referee
 from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
@@ -49,10 +50,11 @@ IMPLEMENTATIONS = "{folder}_implementation*.py"
 
 @dataclass(frozen=True)
 class Implementation:
-    """An operation and the file that registers it, or why it cannot be judged."""
+    """An operation, the file that registers it, and what it is compared with, or why it cannot be judged."""
 
     operation: str
     path: Path
+    counterpart: str = ""
     refusal: str = ""
 
 
@@ -82,9 +84,9 @@ def list_implementations(path: Path, memory: int) -> Iterator[Implementation]:
     for file in files:
         found = list_registered(file, memory)
         if isinstance(found, str):
-            yield Implementation(f"aten::{file.parent.name}" if path.is_dir() else str(file), file, found)
+            yield Implementation(f"aten::{file.parent.name}" if path.is_dir() else str(file), file, refusal=found)
         else:
-            yield from (Implementation(operation, file) for operation in found)
+            yield from (Implementation(operation, file, counterpart) for operation, counterpart in found)
 
 
 def list_files(path: Path) -> Iterator[Path]:
@@ -96,8 +98,8 @@ def list_files(path: Path) -> Iterator[Path]:
         yield from sorted(folder.glob(IMPLEMENTATIONS.format(folder=folder.name)))[:1]
 
 
-def list_registered(path: Path, memory: int) -> tuple[str, ...] | str:
-    """The operations that a module registers, in a process of their own, or why they cannot be known."""
+def list_registered(path: Path, memory: int) -> tuple[tuple[str, str], ...] | str:
+    """The operations that a module registers with what they are compared with, or why they cannot be known."""
     with Worker(REGISTRATION_HANDLER, None, memory, LIST_SECONDS) as worker:
         found = worker.call(ListOperations(path.resolve()))
     if isinstance(found, WorkerCrash):
@@ -112,7 +114,7 @@ def judge_operation(one: Implementation, options: JudgeOptions, finder: Worker) 
     """The judgement of one operation, over all its samples."""
     start = time.monotonic()
     judgement = Judgement(RIGHT, "", one.operation, str(one.path), named_backend(options.backend).name)
-    samples = finder.call(FindSamples(one.operation)) if not one.refusal else Refusal(one.refusal)
+    samples = finder.call(FindSamples(one.operation, one.counterpart)) if not one.refusal else Refusal(one.refusal)
     if isinstance(samples, WorkerCrash):
         samples = Refusal(f"its samples cannot be made: {samples.outcome}")
     if isinstance(samples, Refusal):
@@ -135,8 +137,19 @@ class SampleReferee(Referee):
 
     def stages(self) -> tuple[Callable[[], None], ...]:
         if not self.is_first:
-            return (self.examine_ordinary,)
-        return self.examine_ordinary, self.examine_history, self.examine_launches, self.examine_races
+            return self.examine_ordinary, self.examine_gradients
+        return (
+            self.examine_ordinary,
+            self.examine_gradients,
+            self.examine_history,
+            self.examine_launches,
+            self.examine_races,
+        )
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether the operation writes nothing; it has gradients where something is registered for autograd."""
+        return not self.description.in_place
 
     def check_refusals(self) -> None:
         """All samples together say whether it refuses too much."""

@@ -11,7 +11,11 @@ SAMPLE_HANDLER = "fuzz.judge.ops.samples:make_handler"
 
 @dataclass(frozen=True)
 class ListOperations:
-    """To the process of a module: what it registers. The response is a tuple of names, or a Refusal."""
+    """To the process of a module: what it registers.
+
+    The response is a tuple of (name, name of the operation of PyTorch to compare with, empty where there is none), or a
+    Refusal. What other libraries define is known to that process alone.
+    """
 
     path: Path
 
@@ -30,9 +34,13 @@ class SampleConfig:
 
 @dataclass(frozen=True)
 class FindSamples:
-    """To the process that finds samples: those of an operation. The response is a tuple of SampleFile, or a Refusal."""
+    """To the process that finds samples: those of an operation. The response is a tuple of SampleFile, or a Refusal.
+
+    `counterpart` is the operation of PyTorch that it is compared with.
+    """
 
     operation: str
+    counterpart: str
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.schemas import (
     Call,
     bind,
-    find_counterpart,
     find_functional,
+    find_overload,
     full_name,
     is_written,
     name_results,
@@ -109,7 +109,7 @@ class SampleFinder:
         return found
 
     def __call__(self, request: FindSamples) -> tuple[SampleFile, ...] | Refusal:
-        reference = find_counterpart(request.operation)
+        reference = find_overload(request.counterpart) if request.counterpart else None
         if reference is None:
             return Refusal(f"PyTorch has no operation {request.operation} to compare with", Unsupported.__name__)
         found = list(self.find(request.operation, reference))

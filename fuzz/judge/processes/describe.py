@@ -86,6 +86,7 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         outputs=describe_outputs(problem, probe, free),
         unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
         in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch | problem.written)))),
+        variants=problem.variants,
     )
 
 

@@ -21,6 +21,7 @@ from fuzz.judge.processes.requests import (
     AdjudicateOutputs,
     Compare,
     Comparison,
+    DiagnoseOutputs,
     GetSetting,
     Outputs,
     ProblemConfig,
@@ -33,6 +34,7 @@ from fuzz.judge.processes.requests import (
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Verdict, finding_order
+from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import NotRun, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
@@ -154,7 +156,7 @@ class IsolatedWorker:
     def call(self, request: Any) -> Any:
         """The response to a request of triage. Raises NotComparable or Unsupported."""
         if isinstance(request, Diagnose):
-            return ()
+            return self.diagnose(request)
         if isinstance(request, ReplicaGroup):
             return tuple(self.call(one) for one in request.requests())
         answer = self.run(request.case)
@@ -165,6 +167,15 @@ class IsolatedWorker:
             return Verdict("unadjudicated", verdict.text) if isinstance(verdict, Refusal) else verdict
         report = self.report(request.case, answer) if isinstance(answer, SolutionReport) else answer
         return self.last.eager if isinstance(request, CompareEager) else report
+
+    def diagnose(self, request: Diagnose) -> tuple[str, ...]:
+        """What is wrong with wrong values, in words; nothing of other findings."""
+        ran = [self.run(case) for case in (request.case, request.least)] if request.oracle == ACCURACY.name else []
+        outputs = [one.outputs[-1] for one in ran if isinstance(one, SolutionReport) and one.outputs]
+        if len(outputs) < 2:
+            return ()
+        found = self.problem.call(DiagnoseOutputs(request.case, outputs[0], request.least, outputs[1]))
+        return found if isinstance(found, tuple) else ()
 
     def run(
         self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = (), races: bool = False

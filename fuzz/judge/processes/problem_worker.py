@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import product
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from fuzz.judge.processes.requests import (
     Compare,
     Comparison,
     Describe,
+    DiagnoseOutputs,
     GetSetting,
     MakeValues,
     Outputs,
@@ -37,7 +39,7 @@ from fuzz.model.finding import Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes.torch_values import from_bits
-from fuzz.oracles.accuracy import check_call
+from fuzz.oracles.accuracy import Accuracy, check_call
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.expected import reference_inputs
 from fuzz.oracles.execution.examination import Examination
@@ -59,9 +61,9 @@ class ProblemHandler:
         # The problem asks for a GPU as its solutions do; its process runs on the processor.
         DEFAULT.prepare()
         stay_on_processor()
-        self.problem: Problem = load_problem(config.format, config.path)
+        self.problem: Problem = load_problem(config.format, config.path, config.spec)
         self.description: ProblemDescription | None = None
-        self.targets: list[Target] = []
+        self.targets: dict[tuple[bool, bool], Target] = {}
         self.most_work: Work | None = None
 
     def __call__(self, request: Any) -> Any:
@@ -93,6 +95,8 @@ class ProblemHandler:
             }
         if isinstance(request, Compare):
             return self.compare(request)
+        if isinstance(request, DiagnoseOutputs):
+            return self.diagnose(request)
         assert isinstance(request, AdjudicateOutputs)
         return self.adjudicate(request)
 
@@ -102,10 +106,12 @@ class ProblemHandler:
     def restore(self, description: ProblemDescription) -> ProblemDescription:
         """Takes a description, as this process or one before it has found it."""
         self.description = description
-        self.targets = [
-            make_target(description, self.compute_exactly, dot=self.config.dot, backward=backward)
-            for backward in (False, True)
-        ]
+        self.targets = {
+            (backward, is_stated): make_target(
+                description, self.compute_exactly, dot=self.config.dot, backward=backward, is_stated=is_stated
+            )
+            for backward, is_stated in product((False, True), (False, True))
+        }
         work = measure_work(self.problem, description.dims)
         self.most_work = work.or_more(LEAST_WORK) if work else None
         return description
@@ -127,7 +133,10 @@ class ProblemHandler:
         return {**self.description.dims, **dims}
 
     def examination(self, case: Case, outputs: Mapping[str, torch.Tensor]) -> Examination:
-        target = self.targets[bool(case.last.cotangents)]
+        assert self.description is not None
+        floats = {one.dtype for one in case.last.arguments.values() if one.is_float}
+        is_stated = bool(floats) and self.description.stated_dtypes.issuperset(floats)
+        target = self.targets[bool(case.last.cotangents), is_stated]
         self.problem.prepare(self.all_dims(case.last.dims))
         returned = Returned((CallResult(outputs),))
         return Examination(target, target.launcher, case, self.backend, returned)
@@ -173,6 +182,14 @@ class ProblemHandler:
             return None
         floats = [value.dtype for value in eager.values() if value.is_floating_point()]
         return EagerError(DTYPE_NAMES[floats[0]] if floats else "", own.ratio, own.symptom)
+
+    def diagnose(self, request: DiagnoseOutputs) -> tuple[str, ...]:
+        pairs = (request.case, request.outputs), (request.least, request.least_outputs)
+        unshrunk, least = (
+            self.examination(case, {name: as_tensor(value) for name, value in outputs.items()})
+            for case, outputs in pairs
+        )
+        return Accuracy().diagnose(unshrunk, least)
 
     def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
         exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})

@@ -29,7 +29,8 @@ FLOPS = 1 << 28
 @dataclass(frozen=True)
 class ProblemConfig:
     """How the problem's process is set up. First cases have at most so many `elements`, and take so many `seconds` and
-    `flops` in float32. `dot` is how precisely matrix products multiply: ieee or tf32."""
+    `flops` in float32. `dot` is how precisely matrix products multiply: ieee or tf32. `spec` is a file that gives the
+    problem's inputs, dims and dtypes, if there is one."""
 
     format: str
     path: Path
@@ -38,6 +39,7 @@ class ProblemConfig:
     seconds: float
     dot: str = "ieee"
     flops: int = FLOPS
+    spec: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,19 @@ class AdjudicateOutputs:
 
 
 @dataclass(frozen=True)
+class DiagnoseOutputs:
+    """To the problem: what is wrong with the outputs of a case, in words that those of its least case bear out.
+
+    Both are cases with outputs that disagree. The response is a tuple of sentences.
+    """
+
+    case: Case
+    outputs: Outputs
+    least: Case
+    least_outputs: Outputs
+
+
+@dataclass(frozen=True)
 class RunSolution:
     """To the solution: run a case, whose values are words, each call with its setting.
 
@@ -165,8 +180,8 @@ class SolutionReport:
     `launches` counts launches, `kernels_defined` the kernels in the solution's file; `conduct` are reasons why the
     solution is no honest one, `trouble` what a launch raised and the solution caught. `is_cut`
     says that a kernel was launched with tensors that autograd follows, and so lost them. `step_launches` counts the
-    launches of each step. `renamed` are weights of other
-    names than the problem's, and which they stand for.
+    launches of each step, `step_operations` the operations of PyTorch. `renamed` are weights of other names than the
+    problem's, and which they stand for.
     """
 
     outcome: Outcome
@@ -179,6 +194,7 @@ class SolutionReport:
     is_cut: bool = False
     renamed: str = ""
     step_launches: tuple[int, ...] = ()
+    step_operations: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import JITFunction
 
 from fuzz.backends import backend as named_backend
@@ -69,6 +70,20 @@ class LaunchLog:
             return result
 
         return patched([Patch(JITFunction, "run", run_logged)])
+
+
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, counts the operations that are dispatched."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
 
 
 class SolutionHandler:
@@ -151,6 +166,7 @@ class SolutionHandler:
         """Several calls of one module, their tensors in new memory or in that of the step before."""
         self.backward = False
         counts: list[int] = []
+        operations: list[int] = []
         kept: list[tuple[Tensors, Tensors]] = []
         words: list[Mapping[str, TensorWords]] = []
         alive: list[Tensors] = []
@@ -160,7 +176,9 @@ class SolutionHandler:
                     self.setting = request.settings[number]
                     tensors = self.place(request.case.calls[number], alive[-1] if same_memory and alive else {})
                     alive.append(tensors)
-                    outputs = self.launch(**tensors, **request.case.calls[number].dims)
+                    with OperationCounter() as counter:
+                        outputs = self.launch(**tensors, **request.case.calls[number].dims)
+                    operations.append(counter.count)
                     self.backend.synchronize()
                     words.append(as_words(outputs))
                     counts.append(log.count - sum(counts))
@@ -171,8 +189,9 @@ class SolutionHandler:
         except Exception as error:
             return SolutionReport(_failure_outcome(error, self.backend), tuple(words))
         return SolutionReport(
-            Returned(()), tuple(words), conduct=tuple(find_changed(kept)), step_launches=tuple(counts)
-        )
+            Returned(()), tuple(words), conduct=tuple(find_changed(kept)), step_launches=tuple(counts),
+            step_operations=tuple(operations),
+        )  # fmt: skip
 
     def place(self, call: Call, earlier: Tensors) -> dict[str, torch.Tensor]:
         """A call's tensors: in the memory of earlier ones where they are given and fit, else in their own."""

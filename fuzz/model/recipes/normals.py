@@ -15,9 +15,9 @@ def normal(g: Grid) -> Array:
 
 def uniform_values(g: Grid) -> Array:
     bits, scale = g.bits(), 2.0 ** g["exponent"]
-    if g["signed"]:
+    if g["signed"] == 1:
         return g.round(g.xp.real(bits >> 10) * (scale * 2.0**-53))
-    return g.round(uniform(bits, g.xp) * scale)
+    return g.round(uniform(bits, g.xp) * (-scale if g["signed"] else scale))
 
 
 def rows_constant(g: Grid) -> Array:

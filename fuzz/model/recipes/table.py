@@ -103,9 +103,9 @@ _KINDS = (
     _kind(
         "uniform",
         normals.uniform_values,
-        "uniform below 2^exponent, from 0 or, signed, from its negative",
+        "uniform from 0 to 2^exponent, with signed 1 from its negative on, with signed -1 from its negative to 0",
         exponent=_SCALE,
-        signed=(0, 1, 1),
+        signed=(-1, 1, 1),
     ),
     _kind(
         "exponents",

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import islice
 
-from fuzz.oracles.diagnosis.bit_patterns import match_truncated, match_unwritten, match_zero
+from fuzz.oracles.diagnosis.bit_patterns import match_narrow, match_truncated, match_unwritten, match_zero
 from fuzz.oracles.diagnosis.context import DiagnosisContext, Pattern, make_context
 from fuzz.oracles.diagnosis.factors import match_factor, match_negated
 from fuzz.oracles.diagnosis.misplaced import match_earlier_call, match_swapped, match_transposed
@@ -17,6 +17,7 @@ PATTERNS: tuple[Pattern, ...] = (
     match_earlier_call,
     match_zero,
     match_truncated,
+    match_narrow,
     match_factor,
     match_input_interval,
     match_rows_or_columns,

@@ -1,4 +1,4 @@
-"""Recognises wrong elements by their bits: nobody wrote them, they are 0, or they were truncated instead of rounded."""
+"""Recognises wrong elements by their bits: nobody wrote them, they are 0, truncated instead of rounded, or narrower."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import torch
 
 from fuzz.backends.memory import read_words
 from fuzz.backends.poison import POISON
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.oracles.diagnosis.context import DiagnosisContext
+
+NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Formats of 16 bits, and how far apart their values are in proportion."""
 
 
 def match_unwritten(context: DiagnosisContext, output: str) -> str:
@@ -43,4 +47,20 @@ def match_truncated(context: DiagnosisContext, output: str) -> str:
     same = (got == cut) | ~finite
     if bool((wrong & finite).any()) and int(away.sum()) >= 2 and bool(same.all()):
         return f"{output} is truncated instead of rounded to {kind.name}"
+    return ""
+
+
+def match_narrow(context: DiagnosisContext, output: str) -> str:
+    """Elements of a wider format that all fit one of 16 bits, in which they are right."""
+    kind = context.kind(output)
+    want, got, wrong = context.want[output], context.got[output], context.wrong[output]
+    finite = want.isfinite() & got.isfinite() & (got != 0)
+    if kind.bits <= 16 or int((wrong & finite).sum()) < 2:
+        return ""
+    for name, apart in NARROW.items():
+        narrow = named_dtype(name)
+        kept = torch.from_numpy(np.asarray(from_bits(to_bits(got.numpy(), narrow), narrow), dtype=np.float64))
+        near = (got - want).abs() <= apart * want.abs()
+        if bool(((kept == got) & near | ~finite).all()):
+            return f"{output} is rounded to {name}, and it is {kind.name}"
     return ""

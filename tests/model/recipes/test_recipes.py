@@ -141,6 +141,7 @@ def test_normal_and_uniform() -> None:
     assert abs(y.mean()) < 0.03 and -4 <= y.min() < -3.99 and 3.99 < y.max() <= 4
     z = values("uniform", (500, 400), exponent=2, signed=0)
     assert abs(z.mean() - 2) < 0.01 and 0 <= z.min()
+    assert (values("uniform", (500, 400), exponent=2, signed=-1) == -z).all()
     assert (values("normal", (500,), exponent=3) == 64 * values("normal", (500,), exponent=-3)).all()
 
 

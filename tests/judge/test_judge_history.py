@@ -1,0 +1,85 @@
+"""Solutions of PyTorch's operations alone that keep what they have computed, and honest ones that prepare something."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.judge.formats.options import JudgeOptions
+from fuzz.judge.judgement import CHEAT, RIGHT, Judgement
+from fuzz.judge.referee import judge
+from tests.judge.problems import write
+
+SOFTMAX = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, 1)
+
+
+rows = 6
+width = 8
+
+
+def get_inputs():
+    return [torch.randn(rows, width)]
+
+
+def get_init_inputs():
+    return []
+"""
+SOLUTION = """
+import torch
+import torch.nn as nn
+
+kept = {}
+calls = []
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        BODY
+
+
+def compute(x):
+    exponentials = torch.exp(x - x.amax(1, keepdim=True))
+    return exponentials / exponentials.sum(1, keepdim=True)
+"""
+BY_KEY = """key = KEY
+        if key not in kept:
+            kept[key] = compute(x)
+        return kept[key].clone()"""
+PREPARES = """if x.shape not in kept:
+            kept[x.shape] = torch.ones_like(x) * 2 - 1
+        return compute(x) * kept[x.shape]"""
+BRANCHES = """found = compute(x)
+        return found + 0 * found.sort(1).values if float(x.sum()) > 0 else found"""
+
+
+def judged(folder: Path, body: str) -> Judgement:
+    paths = write(folder, "softmax", SOFTMAX), write(folder, "solution", SOLUTION.replace("BODY", body))
+    return judge(JudgeOptions(*paths, backend="cpu", seconds=0.0))
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("(x.data_ptr(), x.shape)", "stale"),
+        ("(x.shape, x.numpy().tobytes())", "kept"),
+        ("(x.shape, tuple(x.flatten().tolist()))", "kept"),
+    ],
+)
+def test_what_keeps_results_is_a_cheat(tmp_path: Path, key: str, code: str) -> None:
+    found = judged(tmp_path, BY_KEY.replace("KEY", key))
+    assert found.verdict == CHEAT, found.reason
+    assert [(one.oracle, one.symptom) for one in found.evidence] == [("history", code)]
+
+
+@pytest.mark.parametrize("body", [PREPARES, BRANCHES])
+def test_what_prepares_something_or_branches_on_values_is_right(tmp_path: Path, body: str) -> None:
+    found = judged(tmp_path, body)
+    assert (found.verdict, found.evidence) == (RIGHT, []), found.reason
