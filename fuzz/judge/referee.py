@@ -59,7 +59,7 @@ from fuzz.target.spec import FLOATS, Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.protocol import Report
+from fuzz.worker.protocol import Diagnose, Report
 
 FIRST_SECONDS = 20.0
 """Seconds that a solution may take for the first case, before smaller dims are tried."""
@@ -359,11 +359,18 @@ class Referee:
         evidence = Evidence(
             finding.oracle, finding.outputs, finding.symptom, finding.message, bug.grade.severity,
             Plans(self.description).name_class(bug.grade), bug.case, bug.grade, rate,
-            bug.least.verdict.name, bug.least.verdict.reason, details=bug.least.diagnosis,
+            bug.least.verdict.name, bug.least.verdict.reason, details=self.describe(bug),
         )  # fmt: skip
         self.judgement.evidence.append(evidence)
         if evidence.counts:
             raise Stop
+
+    def describe(self, bug: Bug) -> tuple[str, ...]:
+        """What is wrong in words; of the typical case where the first one is too large, and the least too small."""
+        typical = bug.grade.typical if bug.grade is not None else None
+        if bug.least.diagnosis or typical is None or bug.least.verdict.name == "reference":
+            return bug.least.diagnosis
+        return self.worker.diagnose(Diagnose(typical.case, typical.case, bug.finding.oracle))
 
     def conclude(self) -> None:
         """Sets the verdict by what was found."""

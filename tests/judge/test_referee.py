@@ -226,3 +226,11 @@ def test_the_cause_of_wrong_values_is_named(tmp_path: Path) -> None:
     found = judged(tmp_path, LOG_SOFTMAX, narrow)
     assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
     assert "out is rounded to bfloat16, and it is float32" in "; ".join(found.evidence[-1].details)
+
+
+def test_the_cause_is_named_where_the_first_case_is_large_and_the_least_has_one_element(tmp_path: Path) -> None:
+    large = RELU.replace("N = 37", "N = 40000")
+    found = judged(tmp_path, large, as_solution(large).replace("torch.relu(x)", "torch.relu(x).bfloat16().float()"))
+    assert found.verdict == WRONG and found.evidence[-1].least is not None, found.reason
+    assert found.evidence[-1].least.elements() == 1
+    assert "out is rounded to bfloat16, and it is float32" in found.evidence[-1].details

@@ -60,7 +60,7 @@ def match_narrow(context: DiagnosisContext, output: str) -> str:
     for name, apart in NARROW.items():
         narrow = named_dtype(name)
         kept = torch.from_numpy(np.asarray(from_bits(to_bits(got.numpy(), narrow), narrow), dtype=np.float64))
-        near = (got - want).abs() <= apart * want.abs()
+        near = (got - want).abs() <= apart * want.abs() + context.bound[output]
         if bool(((kept == got) & near | ~finite).all()):
             return f"{output} is rounded to {name}, and it is {kind.name}"
     return ""
