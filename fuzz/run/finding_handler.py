@@ -286,7 +286,7 @@ class FindingHandler:
 
     def _shrink_budget(self) -> Budget:
         """What shrinking one more bug may take: what is left of half the run's time, 10 s at least, but no more than
-        leaves time to verify the shrunk case before the deadline.
+        leaves as much time to verify the shrunk case and to grade it before the deadline.
 
         Without a limit of time shrinking ends by itself, so that it does not depend on the machine's speed.
         """
@@ -295,7 +295,7 @@ class FindingHandler:
         share = SHRINK_SHARE * self.options.time_limit
         seconds = max(share - self.seconds, min(share, 10.0))
         verifying = min(VERIFY_SECONDS, VERIFY_SHARE * self.options.time_limit)
-        return Budget(seconds=min(seconds, self.deadline.seconds_left - verifying))
+        return Budget(seconds=min(seconds, SHRINK_SHARE * (self.deadline.seconds_left - verifying)))
 
     def _grading_budget(self) -> Budget:
         """What grading one bug may take."""

@@ -269,8 +269,8 @@ def test_an_entry_whose_shrinking_is_cut_off_again_stays_as_it_was(
     assert corpus.read(path).case.key == two_cases[1].key and run.bugs[0].hits == 1
 
 
-@pytest.mark.parametrize(("limit", "left"), [(60.0, 1.0), (4.0, 2.6)])
-def test_shrinking_leaves_time_to_verify_before_the_deadline(
+@pytest.mark.parametrize(("limit", "left"), [(60.0, 0.5), (4.0, 1.3)])
+def test_shrinking_leaves_time_to_verify_and_to_grade_before_the_deadline(
     layernorm: Target, tmp_path: Path, limit: float, left: float
 ) -> None:
     handler = make_handler(layernorm, tmp_path, deadline=Deadline(3.0, clock := ManualClock()))
