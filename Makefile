@@ -16,8 +16,9 @@ fuzz: $(if $(TARGET),$(STAMP))
 	@$(if $(TARGET),,$(error name a target, such as make fuzz TARGET=layernorm_bw; make list shows all))
 	@$(VENV)/bin/fuzz run $(TARGET) $(ARGS)
 
+# Tests wait for processes and deadlines too: one worker more than there are processors.
 test: $(STAMP)
-	@$(VENV)/bin/python -m pytest -q --numprocesses auto --dist loadfile --max-worker-restart 1 $(ARGS)
+	@$(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 1 )) --dist loadfile --max-worker-restart 1 $(ARGS)
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .

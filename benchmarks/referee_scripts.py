@@ -23,7 +23,8 @@ from benchmarks.referee_sources import STORE, TRITONBENCH, fetch
 from fuzz.cli.judge import format_line
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
-from fuzz.judge.batch.task import SCRIPT, JudgeTask, TaskOptions
+from fuzz.judge.batch.task import JudgeTask, TaskOptions
+from fuzz.judge.formats import SCRIPT
 from fuzz.judge.judgement import UNSUPPORTED, WRONG
 from fuzz.worker.system import total_memory
 

@@ -130,6 +130,8 @@ def describe_inputs(grade: Grade) -> str:
     if typical is None:
         return f"no drawn input shows it; its own is {grade.input_class}"
     call, rate = typical.case.last, typical.rate
+    if not rate.disagreements:
+        return f"its own input is {grade.input_class}; none of {rate.runs} drawn like it shows it"
     recipes = {
         (value.values.name, *value.values.params)
         for value in call.tensors.values()

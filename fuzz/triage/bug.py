@@ -32,7 +32,7 @@ class Example:
     case: Case
     finding: Finding
     also: tuple[Finding, ...] = ()
-    verdict: Verdict = Verdict("unadjudicated", "accuracy alone is adjudicated")
+    verdict: Verdict = Verdict("unadjudicated", "the check itself is the evidence")
     oracle_symptom: str = ""
     diagnosis: tuple[str, ...] = ()
     cross_checks: Mapping[str, str] = field(default_factory=dict)

@@ -68,6 +68,9 @@ def test_the_screen_tells_the_severity_beside_the_typical_case(entry: Entry, cas
     scaled = case.with_call(0, replace(randn.last, arguments=ones))
     grade = replace(grade, input_class="special", typical=TypicalCase(scaled, entry.finding, Rate(1, 60)))
     assert "2 % of special inputs" in format_entry(replace(entry, grade=grade), "p.yaml", "")
+    alone = replace(grade, typical=TypicalCase(scaled, entry.finding, Rate(0, 60)))
+    said = "severity low: its own input is special; none of 60 drawn like it shows it"
+    assert said in format_entry(replace(entry, grade=alone), "p.yaml", "")
     assert "no drawn input shows it" in format_entry(replace(entry, grade=replace(grade, typical=None)), "p.yaml", "")
 
 
