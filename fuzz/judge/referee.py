@@ -128,6 +128,7 @@ class Referee:
     start: float
     targets: dict[tuple[tuple[str, ...], bool], Target] = field(default_factory=dict)
     low: list[Finding] = field(default_factory=list)
+    undecided: list[Finding] = field(default_factory=list)
 
     def run(self) -> None:
         """All stages in turn, as long as nothing counts against the solution."""
@@ -325,6 +326,9 @@ class Referee:
         """Confirms, shrinks and grades a finding. Raises Stop where it counts."""
         if any(finding.shows_symptom_of(known) for known in self.low) or self.is_excused(finding):
             return
+        # What could not be decided takes as long again, and is not decided where it is hardly larger.
+        if any(finding.shows_symptom_of(known) and finding.ratio <= 2 * known.ratio for known in self.undecided):
+            return
         bug = self.triage.confirm(case, finding, ())
         if bug is None:
             # It agrees in a process that has run nothing before.
@@ -337,6 +341,7 @@ class Referee:
         self.triage.shrink(bug, Budget(seconds=SHRINK_SECONDS))
         self.triage.explain(bug)
         if bug.is_undecided or bug.least.verdict.name == "reference" or self.is_unproven(bug, finding):
+            self.undecided.append(finding)
             return
         bug.grade = grade(bug, case, self.triage, self.description, Budget(seconds=GRADE_SECONDS))
         self.file(bug)

@@ -206,7 +206,8 @@ class Triage:
         bug.least = replace(bug.least, finding=finding, also=tuple(also))
 
     def adjudicate(self, bug: Bug) -> None:
-        """Sets the bug's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then.
+        """Sets the bug's verdict. Where the least case is undecided, the unshrunk one may tell, and is kept then,
+        also where it has no exact value and is beyond doubt.
 
         A step of shrinking may lead to where kernel and reference differ by no more than either may.
         """
@@ -215,7 +216,7 @@ class Triage:
         case, verdict = bug.case, self.request_verdict(bug, bug.case)
         if verdict.name == "undecided" and case.key != bug.origin.case.key:
             first = self.request_verdict(bug, bug.origin.case)
-            if first.name in ("kernel", "reference"):
+            if first.name != "undecided" and first.finding is not None:
                 case, verdict = bug.origin.case, first
         finding, symptom = verdict.finding or bug.finding, bug.finding.symptom
         bug.least = replace(bug.least, case=case, finding=finding, verdict=verdict, oracle_symptom=symptom)

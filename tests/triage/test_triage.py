@@ -172,6 +172,23 @@ def test_shrinking_that_its_budget_ends_is_cut_off_and_explained_all_the_same(
     assert (bug.cut_off, bug.least.verdict.name) == (cut_off, "kernel")
 
 
+@pytest.mark.parametrize(
+    ("unshrunk", "is_kept"), [("kernel", True), ("unadjudicated", True), ("undecided", False), ("agrees", False)]
+)
+def test_an_undecided_least_case_gives_way_to_the_unshrunk_one_where_that_is_beyond_doubt(
+    two_cases: tuple[Case, Case], layernorm: Target, monkeypatch: pytest.MonkeyPatch, unshrunk: str, is_kept: bool
+) -> None:
+    least, large = two_cases
+    bug = make_bug(large, "dx", rate=Rate(10, 10))
+    bug.least = replace(bug.least, case=least)
+    far = Verdict("unadjudicated") if unshrunk == "agrees" else Verdict(unshrunk, finding=bug.finding)
+    triage = Triage(layernorm, Worker("nowhere", None, 1 << 30, 1.0), ())
+    verdicts = {least.key: Verdict("undecided", finding=bug.finding), large.key: far}
+    monkeypatch.setattr(triage, "request_verdict", lambda bug, case: verdicts[case.key])
+    triage.adjudicate(bug)
+    assert (bug.case.key, bug.least.verdict) == ((large.key, far) if is_kept else (least.key, verdicts[least.key]))
+
+
 def test_without_strides_there_is_nothing_that_a_layout_could_change(
     two_cases: tuple[Case, Case], layernorm: Target
 ) -> None:
