@@ -156,7 +156,7 @@ def recorded(cases: tuple[Case, Case]) -> Bug:
     return Bug(Example(least, finding), Sighting(first, "value"))
 
 
-@pytest.mark.parametrize("first", ["kernel", "reference"])
+@pytest.mark.parametrize("first", ["kernel", "reference", "unadjudicated"])
 def test_where_shrinking_led_to_a_close_call_the_first_case_is_kept(
     first: str, cases: tuple[Case, Case], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,11 +164,10 @@ def test_where_shrinking_led_to_a_close_call_the_first_case_is_kept(
     assert (bug.least.verdict.name, bug.case.key, bug.finding.message) == (first, cases[1].key, first)
 
 
-@pytest.mark.parametrize("first", ["undecided", "unadjudicated"])
 def test_what_is_too_close_to_call_is_no_finding(
-    first: str, cases: tuple[Case, Case], gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cases: tuple[Case, Case], gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bug = appealing(recorded(cases), "undecided", first, monkeypatch)
+    bug = appealing(recorded(cases), "undecided", "undecided", monkeypatch)
     assert bug.least.verdict.name == "undecided" and bug.case.key == cases[0].key
     told: list[str] = []
     watcher: Any = SimpleNamespace(on_unconfirmed=lambda finding, index, why: told.append(why))
