@@ -13,14 +13,13 @@ from itertools import islice
 import pytest
 
 from fuzz.backends import BACKENDS
-from fuzz.backends.base import ReplicaLimits
+from fuzz.backends.base import FIRST_PLANS, ReplicaLimits
 from fuzz.model.case import SEED_STRIDE, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import digest
 from fuzz.model.layout import KINDS
 from fuzz.model.recipes import CURRENT, Recipe
 from fuzz.search.engines import EngineScheduler, RandomEngine
-from fuzz.search.engines.random import FIRST_PLANS
 from fuzz.search.statistics import LARGE
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
@@ -170,6 +169,23 @@ def test_the_first_plans_have_one_replica_or_few_and_later_ones_as_many_as_are_s
     assert all(size == 1 or size * plan.elements() <= limits.elements for plan, size in groups)
     large = sum(size for plan, size in groups[FIRST_PLANS:] if plan.elements() > 1 << 16)
     assert large >= 0.01 * sum(size for _, size in groups[FIRST_PLANS:])
+
+
+def test_later_plans_have_up_to_four_times_as_many_replicas(built_in: Target) -> None:
+    limits = BACKENDS["cpu"].replica_limits(guided=False)
+    engine = RandomEngine(built_in, 0, limits=limits)
+    most = []
+    for first in (FIRST_PLANS, 2 * FIRST_PLANS, 4 * FIRST_PLANS):
+        engine.first = first
+        proposals = [engine.propose() for _ in range(100)]
+        assert all(
+            each.replica_count * each.plan.elements() <= 4 * limits.elements
+            for each in proposals
+            if each.replica_count > 1
+        )
+        most.append(max(each.replica_count for each in proposals))
+    assert most == [limits.replicas, 2 * limits.replicas, 4 * limits.replicas]
+    assert limits.at(100 * FIRST_PLANS) == limits.at(4 * FIRST_PLANS) and limits.at(0) == limits
 
 
 def test_replicas_differ_in_their_seeds_alone(built_in: Target) -> None:

@@ -87,7 +87,7 @@ class EvolveEngine:
         plan = self._initial_case() if age < INITIAL else self._child()
         plan = self.launches.draw(plan, f"{self.name} {self.seed}/{self._plans}")
         self._plans += 1
-        return Proposal(plan, count_guided_replicas(plan, self.limits))
+        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._plans)))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Keeps the replicas that did something new or came nearer to their bound than others of their cell.

@@ -16,7 +16,7 @@ from random import Random
 
 from hypothesis import HealthCheck, given, settings
 
-from fuzz.backends.base import Backend, ReplicaLimits
+from fuzz.backends.base import FIRST_PLANS, Backend, ReplicaLimits
 from fuzz.model.case import Case
 from fuzz.search.engines.base import Proposal
 from fuzz.search.engines.dictionary import Dictionary
@@ -29,8 +29,6 @@ from fuzz.worker.protocol import Report
 
 BYTES = 768
 """Bytes of choices that one plan may use; a plan that would need more is drawn again."""
-FIRST_PLANS = 256
-"""Plans at the start that have one replica each, or few."""
 MUTATED = 8
 """One plan in so many is mutated to hold numbers of the kernel's code."""
 
@@ -82,7 +80,8 @@ class RandomEngine:
     def count_replicas(self, number: int, plan: Case) -> int:
         """How many replicas plan `number` has."""
         is_first = number < FIRST_PLANS
-        return count_replicas(plan, self.limits._replace(replicas=self.limits.first) if is_first else self.limits)
+        limits = self.limits._replace(replicas=self.limits.first) if is_first else self.limits.at(number)
+        return count_replicas(plan, limits)
 
 
 def make_drawer(target: Target, budgets: Budgets) -> Callable[[bytes], Case | None]:

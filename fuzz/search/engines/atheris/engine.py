@@ -72,6 +72,7 @@ class AtherisEngine:
     _process: LibFuzzerProcess | None = None
     _requested: int = 0
     _replacements: int = 0
+    _proposed: int = 0
     _folder: tempfile.TemporaryDirectory[str] = field(default_factory=lambda: tempfile.TemporaryDirectory("-fuzz"))
 
     def __post_init__(self) -> None:
@@ -88,7 +89,8 @@ class AtherisEngine:
         if not isinstance(plan, Case):
             self._replacements += 1
             plan = self.random.case(self._replacements)
-        return Proposal(plan, count_guided_replicas(plan, self.limits))
+        self._proposed += 1
+        return Proposal(plan, count_guided_replicas(plan, self.limits.at(self._proposed)))
 
     def learn(self, proposal: Proposal, reports: Sequence[Report]) -> None:
         """Starts the process with the first report; libFuzzer learns from what its own process sees."""
