@@ -74,7 +74,7 @@ def run(
     try:
         for call in calls:
             call_run = launch(target, launcher, call, backend, order, words or {}, computation)
-            results.append(observe(target, call_run))
+            results.append(observe(target, call, call_run))
             if completed is not None:
                 completed.append(call_run)
         return Returned(tuple(results))
@@ -113,10 +113,10 @@ def launch(
         raise InputsDoNotFit(NotRun(message) if external else Rejected(message)) from None
     inputs = {name: buffers[name].tensor for name in call.arguments}
     cotangents = {name: buffers[f"grad {name}"].tensor for name in call.cotangents}
-    scalars = target.scalars(call)
+    scalars, writable = target.scalars(call), target.writable(call)
 
     def launch_with(tensors: Mapping[str, torch.Tensor]) -> Mapping[str, torch.Tensor]:
-        return check_outputs(target, launcher(**make_writable(tensors, target.in_place), **scalars))
+        return check_outputs(target, launcher(**make_writable(tensors, writable), **scalars))
 
     compute = computation or (gradients if target.differentiable else forward)
     reported = knobs.set(**call.launch.as_dict()) if call.launch else nullcontext()
@@ -126,13 +126,13 @@ def launch(
     return CompletedCall(buffers, outputs, allocations, session)
 
 
-def observe(target: Target, call_run: CompletedCall) -> CallResult:
+def observe(target: Target, call: Call, call_run: CompletedCall) -> CallResult:
     """The outputs of a call, and what it did to memory beside them."""
-    writes, accesses = [], call_run.session.accesses()
+    writes, accesses, writable = [], call_run.session.accesses(), target.writable(call)
     for buffer in call_run.buffers.values():
         changed, outside = buffer.inspect()
         accesses += outside
-        writes += [] if buffer.name in target.in_place else changed
+        writes += [] if buffer.name in writable else changed
     outputs = call_run.outputs
     accesses += call_run.allocations.outside_writes({output.data_ptr(): name for name, output in outputs.items()})
     storages = {buffer.device_base.untyped_storage().data_ptr(): buffer.name for buffer in call_run.buffers.values()}
@@ -150,7 +150,7 @@ def observe(target: Target, call_run: CompletedCall) -> CallResult:
         accesses=tuple(accesses),
         writes=tuple(writes),
         unwritten=unwritten,
-        aliases=tuple(pair for pair in aliases if pair[1] not in target.in_place),
+        aliases=tuple(pair for pair in aliases if pair[1] not in writable),
         kernels=tuple(call_run.session.kernels()),
         counted=call_run.session.read_counters(),
     )

@@ -86,8 +86,8 @@ def make_target(
 
     return Target(
         description.name, launcher or refuse, Path(description.name), description.sizes, tensors, {},
-        {name: name for name in dims}, reference, in_place=description.in_place, layout="envelope", dot=dot,
-        accumulate=accumulate, cotangents=cotangents,
+        {name: name for name in dims}, reference, layout="envelope", dot=dot,
+        in_place=dict.fromkeys(description.in_place, ""), accumulate=accumulate, cotangents=cotangents,
         timeout=20.0,
     )  # fmt: skip
 

@@ -40,6 +40,7 @@ def check_graph(alone, compute, wanted):
     """Compares the launcher's results in a graph with those without one, and what the other operations compute."""
     got = run_call(compute=compute)
     places = [name[4:] for name in got if name.startswith("due_") and name[4:] in got]
+    places = [name for name in places if name.replace("after_", "after_grad ").partition("_")[2] not in REQUESTED]
     for name in places:
         if not equal_values(got[name], got["due_" + name]):
             yield f"{name} is {got[name].tolist()}, should be {got['due_' + name].tolist()}"
@@ -118,7 +119,7 @@ class Autograd(CaseOracle):
     def check_case(self, exam: Examination) -> Finding | None:
         baseline = Baseline(exam)
         finding = check_missing_gradients(baseline)
-        for context in () if finding else graph_contexts(exam.case):
+        for context in () if finding else graph_contexts(exam.target, exam.case):
             finding = check_context(baseline, context)
             if finding:
                 break
@@ -129,16 +130,18 @@ class Autograd(CaseOracle):
         if finding.symptom == "missing":
             return ScriptCheck(FIND_MISSING, {"OUTPUTS": list(finding.outputs)})
         contexts = [
-            context for context in graph_contexts(saved.entry.case) if finding.symptom in (context.symptom, "raised")
+            context
+            for context in graph_contexts(saved.target, saved.entry.case)
+            if finding.symptom in (context.symptom, "raised")
         ]
         graphs = [(context.function, context.argument, context.wanted) for context in contexts]
-        return ScriptCheck(
-            FAILURE + RUN_IN_GRAPHS, {"OUTPUTS": list(finding.outputs)}, graphs=tuple(graphs), values=True
-        )
+        requested = saved.target.requested_writes(saved.entry.case.last)
+        constants = {"OUTPUTS": list(finding.outputs), "REQUESTED": list(requested)}
+        return ScriptCheck(FAILURE + RUN_IN_GRAPHS, constants, graphs=tuple(graphs), values=True)
 
 
-def graph_contexts(case: Case) -> Iterator[GraphContext]:
-    """The graphs in which the kernel runs, one after the other."""
+def graph_contexts(target: Target, case: Case) -> Iterator[GraphContext]:
+    """The graphs in which the kernel runs, one after the other. A backward that was told to write runs once only."""
     graphs = autograd_graphs
     floats = [name for name, value in case.last.arguments.items() if value.is_float]
     for names in graphs.list_subsets(floats):
@@ -154,7 +157,8 @@ def graph_contexts(case: Case) -> Iterator[GraphContext]:
     yield GraphContext("beside", circumstance, graphs.run_beside_consumers, adjacent_op=adjacent_op)
     adjacent_op = "other term added to {}"
     yield GraphContext("after", "with a sum after each output", graphs.run_before_sums, adjacent_op=adjacent_op)
-    yield GraphContext("twice", "when the backward runs again", graphs.run_backward_twice)
+    if not target.requested_writes(case.last):
+        yield GraphContext("twice", "when the backward runs again", graphs.run_backward_twice)
     yield GraphContext(
         "saved", "when inputs and outputs are written over before the backward", graphs.overwrite_before_backward
     )
@@ -189,8 +193,13 @@ def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
 
 
 def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:
-    """What an operation beside the kernel computes wrongly."""
-    pairs = {name: pair for name, pair in autograd_graphs.pair_expected_gradients(got).items() if len(unequal(*pair))}
+    """What an operation beside the kernel computes wrongly; not of tensors that the call was told to write."""
+    requested = exam.target.requested_writes(exam.case.last)
+    pairs = {
+        name: pair
+        for name, pair in autograd_graphs.pair_expected_gradients(got).items()
+        if kept_tensor(name) not in requested and len(unequal(*pair))
+    }
     if not pairs:
         return None
     place, _, name = next(iter(pairs)).partition("_")
@@ -203,6 +212,11 @@ def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) ->
     if place == "after":
         return disagreement(pairs, context.symptom, problem, f"the backward wrote over the gradient of {name}")
     return disagreement(pairs, context.symptom, problem, explain_overwritten(exam, got, name))
+
+
+def kept_tensor(gradient: str) -> str:
+    """The tensor that the operation keeps or shares whose gradient this is: `before_x`, `after_y`, .."""
+    return gradient.replace("after_", "after_grad ").partition("_")[2]
 
 
 def explain_overwritten(exam: Examination, got: Outputs, name: str) -> str:

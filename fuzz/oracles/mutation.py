@@ -67,7 +67,8 @@ class Mutation(CaseOracle):
         return None
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
-        return ScriptCheck(COMPARE_INPUTS, {"IN_PLACE": list(saved.target.in_place)})
+        call = saved.entry.case.calls[saved.finding.call]
+        return ScriptCheck(COMPARE_INPUTS, {"IN_PLACE": list(saved.target.writable(call))})
 
 
 def _element(exam: Examination, call: int, write: Write) -> Element:

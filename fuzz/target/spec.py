@@ -60,7 +60,7 @@ class Target:
     dot: str = "ieee"
     deterministic: bool = True
     nondeterminism: str = ""
-    in_place: tuple[str, ...] = ()
+    in_place: Mapping[str, str] = field(default_factory=dict)
     nonfinite: Mapping[str, int] = field(default_factory=dict)
     large: bool = False
     as_good_as: str = ""
@@ -108,7 +108,8 @@ class Target:
         parts += [f"linear in {name}" for name in self.linear]
         parts += ["tensors of 2^31 elements and more"] if self.large else []
         parts += [f"the same when {name} is shifted" for name in self.shifts]
-        parts.append(f"writes over {', '.join(self.in_place)}" if self.in_place else "no input is written")
+        written = [f"{name} where {option} is on" if option else name for name, option in self.in_place.items()]
+        parts.append(f"writes over {', '.join(written)}" if written else "no input is written")
         parts += [f"refuses {name.replace('_', ' ')}" for name in self.rejects]
         return "; ".join(parts)
 
@@ -129,6 +130,14 @@ class Target:
         """What the launcher is called with beside a call's tensors: options, sizes, None for tensors that it lacks."""
         sizes = {name: call.dims[dim] for name, dim in self.passed_sizes.items()}
         return {**call.options, **sizes, **{name: None for name in self.tensors if name not in call.arguments}}
+
+    def writable(self, call: Call) -> tuple[str, ...]:
+        """The tensors that the launcher may write in a call: those that say so, or whose option is on."""
+        return tuple(name for name, option in self.in_place.items() if not option or call.options.get(option))
+
+    def requested_writes(self, call: Call) -> tuple[str, ...]:
+        """The tensors that an option of the call tells the launcher to write."""
+        return tuple(name for name, option in self.in_place.items() if option and call.options.get(option))
 
     def planted(
         self,
@@ -192,7 +201,7 @@ def declare(
     accumulate: str = "float32",
     dot: str = "ieee",
     deterministic: bool | str = True,
-    in_place: Iterable[str] = (),
+    in_place: Iterable[str] | Mapping[str, str] = (),
     nonfinite: Iterable[str] | Mapping[str, str | Iterable[str]] = (),
     large: bool = False,
     as_good_as: str = "",
@@ -227,7 +236,7 @@ def declare(
         accumulate=accumulate, dot=dot,
         deterministic=deterministic is True,
         nondeterminism=deterministic if isinstance(deterministic, str) else "",
-        in_place=tuple(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
+        in_place=_options_of(in_place), nonfinite=parse_nonfinite(nonfinite), large=large, as_good_as=as_good_as,
         rejects=rejects or {}, constants=tuple(constants), timeout=timeout, seeds=seeds or {},
         unreached=unreached or {}, assumed_dtypes=_assumed_dtypes(arguments) if dtypes is None else frozenset(),
     )  # fmt: skip
@@ -240,6 +249,11 @@ def _dim_name(keyword: str, dim: object) -> str:
     if not isinstance(dim, Size):
         raise TargetError(f'{keyword} takes a dim, as in M = size("M", 1, 64), and not {dim!r}')
     return dim.name
+
+
+def _options_of(in_place: Iterable[str] | Mapping[str, str]) -> dict[str, str]:
+    """The tensors that may be written, each with the option that asks for it, or none."""
+    return dict(in_place) if isinstance(in_place, Mapping) else dict.fromkeys(in_place, "")
 
 
 def _tensors(arguments: Mapping[str, object], plain: tuple[str, ...]) -> dict[str, TensorArgument]:
@@ -315,6 +329,10 @@ def _check_names(target: Target, where: str) -> None:
         written = key in target.in_place and key.removeprefix("grad ") in target.cotangents
         if key not in target.tensors and not written:
             raise TargetError(f"{where}: {key!r} is no tensor argument; there are {', '.join(target.tensors)}")
+    for option in filter(None, target.in_place.values()):
+        if option not in target.options:
+            there_are = ", ".join(target.options) or "none"
+            raise TargetError(f"{where}: in_place= names {option!r}, which is no option; there are {there_are}")
     known = {dim.name for dim in target.sizes}
     for dim in [*filter(None, [target.batch]), *target.rows.values()]:
         if dim not in known:

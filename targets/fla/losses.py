@@ -42,7 +42,7 @@ OPTIONS = dict(smoothing=option(0.0, 0.1), scale=option(1.0, 0.5), cap=option(No
 
 
 @flash(
-    logits=tensor(M, V), labels=LABELS, square=option(0.0, 1e-4, 0.1), inplace=option(False, True), in_place=("logits",),
+    logits=tensor(M, V), labels=LABELS, square=option(0.0, 1e-4, 0.1), inplace=option(False, True), in_place={"logits": "inplace"},
     accumulate="inputs", rows=dict(losses=M), reference=cross_entropy_reference,
     differentiable=dict(losses=tensor(M)), **OPTIONS,
 )  # fmt: skip

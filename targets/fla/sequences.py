@@ -70,7 +70,7 @@ def relu_square_reference(x, inplace):
     return dict(y=RectifiedSquare.apply(x))
 
 
-@flash(x=tensor(T, D), inplace=option(True, False), in_place=("x",), reference=relu_square_reference)
+@flash(x=tensor(T, D), inplace=option(True, False), in_place={"x": "inplace"}, reference=relu_square_reference)
 def fla_rwkv_relu_square(x, inplace):
     """The square of what is positive, which RWKV7's channel mixing puts in its input's place."""
     return dict(y=found("ops.rwkv7.channel_mixing:rwkv_relu_and_square_fwd")(x, inplace=inplace))

@@ -41,7 +41,7 @@ def gate_up_reference(y, inplace):
     y=tensor(M, S, 2 * N),
     inplace=option(False, True),
     dims=(N,),
-    in_place=("y",),
+    in_place={"y": "inplace"},
     accumulate="inputs",
     reference=gate_up_reference,
     differentiable=dict(z=tensor(M, S, N)),

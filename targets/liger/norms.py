@@ -65,7 +65,7 @@ def scaled(x, weight, eps, offset):
 
 RMS = dict(
     eps=option(1e-6, 1e-5, 1e-1), offset=option(0.0, 1.0), mode=option("llama", "gemma", "none"),
-    inplace=option(False, True), module=option(False, True), accumulate="inputs", in_place=("grad y",),
+    inplace=option(False, True), module=option(False, True), accumulate="inputs", in_place={"grad y": "inplace"},
     differentiable=dict(y=ROWS),
 )  # fmt: skip
 
@@ -198,7 +198,7 @@ def poly_norm_reference(x, weight, bias, eps, inplace, module):
 
 @liger(
     x=ROWS, weight=tensor(3), bias=tensor(), eps=option(1e-6, 1e-5, 1e-1), inplace=option(False, True),
-    module=option(False, True), accumulate="inputs", in_place=("grad y",), reference=poly_norm_reference,
+    module=option(False, True), accumulate="inputs", in_place={"grad y": "inplace"}, reference=poly_norm_reference,
     differentiable=dict(y=ROWS),
 )  # fmt: skip
 def liger_poly_norm(x, weight, bias, eps, inplace, module):

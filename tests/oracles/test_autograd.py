@@ -20,7 +20,7 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
-from fuzz.target.arguments import size, tensor
+from fuzz.target.arguments import option, size, tensor
 from fuzz.target.loader import load, load_planted
 from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Launcher, Target, declare
@@ -176,6 +176,39 @@ def test_each_company_shows_its_mistake(
 ) -> None:
     found = asked(launcher, **more)
     assert found and (found.symptom, found.outputs) == (symptom, outputs), found
+
+
+def asked_with_option(forward: Callable[..., Any], backward: Callable[..., Any], on: bool, written: Any) -> Any:
+    """What the oracle says where the option `inplace` is on or off, and the names of the inputs that were written."""
+    product = function(forward, backward)
+    target = declare(
+        lambda x, weight, inplace: product(x, weight), name="product", x=tensor(M, N), weight=tensor(N),
+        inplace=option(False, True), dtypes=("float32",), differentiable={"y": tensor(M, N)}, in_place=written,
+        reference=lambda x, weight, inplace: dict(y=x * weight),
+    )  # fmt: skip
+    x, dy = (Argument(("M", "N"), "float32", recipe("normal", seed)) for seed in (1, 2))
+    weight = Argument(("N",), "float32", recipe("normal", 3))
+    call = Call({"M": 3, "N": 4}, {"x": x, "weight": weight}, {"inplace": on}, {"y": dy})
+    exam = examination(target, target.launcher, Case(target.name, (call,)))
+    return Autograd().check_case(exam), [write.argument for write in exam.returned.calls[0].writes]
+
+
+@pytest.mark.parametrize(
+    ("methods", "name"), [((over_input, backward), "x"), ((forward, over_cotangent), "grad y")]
+)  # fmt: skip
+def test_a_write_that_an_option_asks_for_is_silent_and_any_other_is_found(methods: Any, name: str) -> None:
+    assert asked_with_option(*methods, on=True, written={name: "inplace"}) == (None, [])
+    found, written = asked_with_option(*methods, on=False, written={name: "inplace"})
+    assert found and written == [name]
+    found, written = asked_with_option(*methods, on=True, written=(name,))
+    assert found and found.outputs == ("before_x" if name == "x" else "after_y",) and written == []
+
+
+def test_other_mistakes_of_a_launcher_that_writes_when_asked_to_are_found() -> None:
+    found, _ = asked_with_option(over_input, forgets_weight, on=True, written={"x": "inplace"})
+    assert found and found.symptom == "missing"
+    found, written = asked_with_option(over_input, over_cotangent, on=True, written={"x": "inplace"})
+    assert found and found.outputs == ("after_y",) and written == ["grad y"]
 
 
 def test_a_square_beside_an_input_that_is_written_over_is_wrong() -> None:

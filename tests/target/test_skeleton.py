@@ -87,7 +87,7 @@ def test_annotations_defaults_and_names_say_what_is_drawn(tmp_path: Path) -> Non
 
 def test_the_schema_of_an_operator_says_what_it_writes(tmp_path: Path) -> None:
     target = written(tmp_path, "add_")
-    assert target.in_place == ("x",) and target.passed_sizes == {"n": "N"}
+    assert tuple(target.in_place) == ("x",) and target.passed_sizes == {"n": "N"}
 
 
 def test_an_autograd_function_is_differentiable(tmp_path: Path) -> None:

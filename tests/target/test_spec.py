@@ -55,6 +55,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x": tensor(N), "batch": M}, "'M' is no dim of its arguments; there are N"),
     ({"x": tensor(N), "rows": {"y": M}}, "'M' is no dim"),
     ({"x": tensor(N), "in_place": ("w",)}, "'w' is no tensor argument; there are x"),
+    ({"x": tensor(N), "in_place": {"x": "fast"}}, "in_place= names 'fast', which is no option"),
     ({"x": tensor(N), "nonfinite": ("w",)}, "'w' is no tensor argument"),
     ({"x": tensor(N), "accumulate": "float8"}, "accumulate is one of"),
     ({"x": tensor(N), "dot": "tf64"}, "dot is 'ieee' or 'tf32'"),

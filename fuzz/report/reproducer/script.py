@@ -76,7 +76,7 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     check_names(names, RESERVED | check.constants.keys() | functions.keys())
     compute = "gradients" if target.differentiable else "forward"
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
-    written = target.in_place if target.differentiable else ()
+    written = target.writable(entry.case.last) if target.differentiable else ()
     shown = last if finding.symptom == "bits" else finding.call
     values = expected_values(saved) if check.values else {}
     parts = [
