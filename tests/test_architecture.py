@@ -153,6 +153,13 @@ def test_the_document_of_the_map_names_every_folder() -> None:
     assert [folder for folder in sorted(folders) if f"`{folder}`" not in document] == []
 
 
+def test_a_class_has_a_name_of_its_own() -> None:
+    """The public `fuzz.Target` alone has that of its base: what a user's file calls and what is known of it are one."""
+    classes = (node for path in modules().values() for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef))
+    names = Counter(node.name for node in classes)
+    assert {name for name, count in names.items() if count > 1} == {"Target"}
+
+
 def test_every_module_says_what_it_is() -> None:
     assert [str(path) for path in sources() if not ast.get_docstring(tree(path))] == []
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from fuzz.coverage_report.protocol import Function
+from fuzz.coverage_report.protocol import SourceFunction
 
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 IMPORT = (ast.Import, ast.ImportFrom)
 
 
-def digest(functions: Iterable[Function], release: Path) -> str:
+def digest(functions: Iterable[SourceFunction], release: Path) -> str:
     """The digest of the release's functions among these, without comments and docstrings, wherever they stand.
 
     A function counts with the class or function around it, and with what its module computes when it is imported.

@@ -24,7 +24,7 @@ from typing import Any
 
 from fuzz.campaign.config import CampaignConfig, parse_config
 from fuzz.campaign.hosts.ray_hosts import RayHosts
-from fuzz.campaign.protocol import Event, Progress, Request, RequestEnded, Slice
+from fuzz.campaign.protocol import HostEvent, Progress, Request, RequestEnded, Slice
 from fuzz.campaign.runner import run_campaign
 
 COLUMNS = ("GPUs", "workers", "cases/s", "ratio to the first row", "plans/s", "seconds to start", "plans judged before")
@@ -62,7 +62,7 @@ class MeasuredHosts(RayHosts):
     def send(self, number: int, request: Request) -> None:
         super().send(number, replace(request, plan=PLAN) if isinstance(request, Slice) else request)
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         for number, event in super().collect(seconds):
             if type(event) is Progress and event.cases:
                 self.now[number] = WorkerProgress(event.plans, event.cases)

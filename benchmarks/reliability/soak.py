@@ -21,7 +21,7 @@ from pathlib import Path
 
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
-from fuzz.campaign.protocol import Beat, Event, Progress, Ready, Request, Slice, SliceDone, Started
+from fuzz.campaign.protocol import Beat, HostEvent, Progress, Ready, Request, Slice, SliceDone, Started
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.store import Store
 from fuzz.errors import FuzzError
@@ -137,7 +137,7 @@ class SimulatedHosts(Hosts):
     total: float
     name: str = "simulated"
     requests: dict[int, tuple[Slice, float]] = field(default_factory=dict)
-    waiting: list[tuple[int, Event]] = field(default_factory=list)
+    waiting: list[tuple[int, HostEvent]] = field(default_factory=list)
 
     def start(self, number: int) -> None:
         self.waiting.append((number, Ready()))
@@ -147,7 +147,7 @@ class SimulatedHosts(Hosts):
         self.requests[number] = request, self.clock.monotonic()
         self.waiting.append((number, Started(400)))
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         self.clock.now[0] += seconds
         events, self.waiting = self.waiting, []
         yield from events
@@ -157,7 +157,7 @@ class SimulatedHosts(Hosts):
         if self.clock.now[0] % 60 < seconds:
             self.samples.samples.append((self.clock.now[0] / self.total, use(os.getpid())))
 
-    def _progress(self, number: int, request: Slice, passed: float) -> Iterator[tuple[int, Event]]:
+    def _progress(self, number: int, request: Slice, passed: float) -> Iterator[tuple[int, HostEvent]]:
         counts = int(passed * 10), int(passed * 100), 0, 0.5, passed, (f"cell {request.plan % 300}",)
         if passed < request.seconds:
             yield number, Progress(*counts)

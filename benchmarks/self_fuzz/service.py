@@ -31,7 +31,7 @@ from schemathesis.checks import CHECKS, load_all_checks
 
 from benchmarks.self_fuzz import SEEDS
 from benchmarks.self_fuzz.crashes import Crashes
-from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
+from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.errors import StoreError
 from fuzz.web.app import make_app
 from fuzz.web.campaign_processes import ConflictError
@@ -147,7 +147,7 @@ def fill_store(store: Store, texts: Sequence[str], random: Random) -> None:
                 with suppress(StoreError):
                     store.save(replace(record, id=number) if isinstance(record, Statistic) else record)
         for _ in range(3):
-            finding = make_record(Finding, texts, random)
+            finding = make_record(FindingRecord, texts, random)
             seen = make_record(Occurrence, texts, random, campaign=made.id, finding=finding.id)
             with suppress(StoreError):
                 store.save_finding(finding, seen)

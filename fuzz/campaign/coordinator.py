@@ -13,7 +13,7 @@ from fuzz.campaign import protocol
 from fuzz.campaign.config import CampaignConfig
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.planner import REPLAYED_TOGETHER, RequestPlanner, WorkerSlot
-from fuzz.campaign.protocol import Event, Replay, Slice
+from fuzz.campaign.protocol import HostEvent, Replay, Slice
 from fuzz.campaign.state import CampaignState, RunningSlice
 from fuzz.campaign.store import Heartbeat
 from fuzz.errors import CorpusError, FuzzError, UsageError
@@ -150,7 +150,7 @@ class Coordinator:
 
     # Events.
 
-    def _handle(self, slot: WorkerSlot, event: Event) -> None:
+    def _handle(self, slot: WorkerSlot, event: HostEvent) -> None:
         """Applies one event; those that are not listed are only signs of life."""
         slot.last_event, slot.last_event_wall = self.state.clock.monotonic(), self.state.clock.wall()
         slot.events += 1

@@ -30,11 +30,11 @@ class Request(Message):
     backend: str
 
 
-class Event(Message):
+class HostEvent(Message):
     """What a host reports."""
 
 
-class SyncEvent(Event):
+class SyncEvent(HostEvent):
     """Keeps the files of a remote host in step with the campaign's, and goes no further."""
 
 
@@ -71,25 +71,25 @@ class Files(Message):
     lock: int = 0
 
 
-class Ready(Event):
+class Ready(HostEvent):
     """The host can take a request; that before it has ended."""
 
 
-class Beat(Event):
+class Beat(HostEvent):
     """A sign of life, every few seconds."""
 
 
-class Waiting(Event):
+class Waiting(HostEvent):
     """The host waits for room in its cluster."""
 
 
-class Started(Event):
+class Started(HostEvent):
     """A slice has loaded its target; `possible` is the number of cells that its cases can visit."""
 
     possible: int
 
 
-class Progress(Event):
+class Progress(HostEvent):
     """Where a slice stands: everything before is judged and kept. `cells` are those visited since the last event."""
 
     plans: int
@@ -107,7 +107,7 @@ class SliceDone(Progress):
     rejection: str = ""
 
 
-class Hit(Event):
+class Hit(HostEvent):
     """A finding that the slice has hit so many times, the first time with this case; sent when the slice ends."""
 
     path: str
@@ -130,25 +130,25 @@ class EntrySaved(Hit):
     removed: tuple[str, ...] = ()
 
 
-class CoverageMeasured(Event):
+class CoverageMeasured(HostEvent):
     """What the cases of a job have reached, as ``fuzz coverage --json`` prints it."""
 
     report: Mapping[str, Any]
 
 
-class SuspectCleared(Event):
+class SuspectCleared(HostEvent):
     """A suspect has run, and the host is still there."""
 
     path: str
 
 
-class Replaying(Event):
+class Replaying(HostEvent):
     """An entry is about to run again."""
 
     path: str
 
 
-class Replayed(Event):
+class Replayed(HostEvent):
     """An entry has run again. `disagrees` is None where it could not run, and `why` says why."""
 
     path: str
@@ -157,7 +157,7 @@ class Replayed(Event):
     why: str = ""
 
 
-class RequestEnded(Event):
+class RequestEnded(HostEvent):
     """A request or a host has ended otherwise than it should, and `why`."""
 
     why: str

@@ -15,7 +15,7 @@ from fuzz.campaign.journal import Suspects
 from fuzz.campaign.protocol import EntrySaved, Hit, Progress, Replayed, Slice, SliceDone
 from fuzz.campaign.recorder import Recorder
 from fuzz.campaign.schedule import FINDING_CELLS, average_discoveries
-from fuzz.campaign.store import Campaign, Coverage, Finding, Job, Occurrence, Statistic, Store
+from fuzz.campaign.store import Campaign, Coverage, FindingRecord, Job, Occurrence, Statistic, Store
 from fuzz.campaign.store.rebuild import finding_of
 from fuzz.errors import CorpusError
 from fuzz.text import shell_quote
@@ -104,7 +104,7 @@ class CampaignState:
         for index in range(len(self.jobs)):
             self.record_suspects(index, blamed=True)
 
-    def adopt(self, findings: Iterable[Finding]) -> None:
+    def adopt(self, findings: Iterable[FindingRecord]) -> None:
         """Takes up findings that an earlier run of this campaign saved, and ended before it could tell the store.
 
         Another campaign's would be in the store, or come there when that one goes on.

@@ -20,7 +20,7 @@ from fuzz.run.replay import load_target_of
 
 if TYPE_CHECKING:
     from fuzz.campaign.state import CampaignState
-    from fuzz.campaign.store import Finding
+    from fuzz.campaign.store import FindingRecord
 
 
 def campaign(
@@ -59,7 +59,7 @@ def campaign(
         return int(any(counts(state.store.finding(name), fail_on) for name in found))
 
 
-def counts(finding: Finding | None, fail_on: str) -> bool:
+def counts(finding: FindingRecord | None, fail_on: str) -> bool:
     """Whether a finding of a campaign is of that severity or above: of a planted bug, any; so is an unknown one."""
     return finding is None or is_at_least(finding.severity or None, "low" if finding.planted else fail_on)
 

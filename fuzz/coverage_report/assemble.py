@@ -12,7 +12,7 @@ from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.definitions import Definition, definition
 from fuzz.coverage_report.kernel_code import count_masks, find_constant_blockers, find_counted_blockers
 from fuzz.coverage_report.parameters import find_configuration_blockers, find_parameter_blockers
-from fuzz.coverage_report.protocol import Function, Observations
+from fuzz.coverage_report.protocol import Observations, SourceFunction
 from fuzz.coverage_report.python_code import Measured, find_python_blockers, measure_files, measure_function
 from fuzz.coverage_report.report import CoverageReport, Ran
 from fuzz.search.engines.launch_options import launch_space
@@ -44,9 +44,9 @@ def make_report(target: Target, collected: Collected) -> CoverageReport:
 def _find_blockers(
     target: Target,
     observed: Observations,
-    functions: Mapping[Function, Definition],
-    kernels: Mapping[Function, Definition],
-    measured: Mapping[Function, Measured],
+    functions: Mapping[SourceFunction, Definition],
+    kernels: Mapping[SourceFunction, Definition],
+    measured: Mapping[SourceFunction, Measured],
     collected: Collected,
 ) -> Iterator[Blocker]:
     for function, node in functions.items():
@@ -68,7 +68,7 @@ def _count_python(measured: Measured) -> tuple[Ran, Ran]:
     )
 
 
-def _count_kernel(kernel: Function, node: Definition, blockers: list[Blocker]) -> tuple[Ran, Ran]:
+def _count_kernel(kernel: SourceFunction, node: Definition, blockers: list[Blocker]) -> tuple[Ran, Ran]:
     """Lines of a kernel count as run but for those behind a constant of compilation that had one value only."""
     lines = {part.lineno for part in ast.walk(node) if isinstance(part, ast.stmt) and part is not node}
     inside = [each for each in blockers if each.file == kernel.file and each.line in lines]

@@ -6,13 +6,13 @@ import ast
 from functools import cache
 from pathlib import Path
 
-from fuzz.coverage_report.protocol import Function
+from fuzz.coverage_report.protocol import SourceFunction
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @cache
-def definition(function: Function) -> Definition | None:
+def definition(function: SourceFunction) -> Definition | None:
     """The syntax tree of a function; None where its file has changed since."""
     return _definitions(function.file).get(function.line)
 

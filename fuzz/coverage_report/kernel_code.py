@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition, lines_of
-from fuzz.coverage_report.protocol import Constants, Function, Site
+from fuzz.coverage_report.protocol import Constants, Site, SourceFunction
 from fuzz.coverage_report.report import Ran
 
 PLAIN = (
@@ -69,7 +69,9 @@ def _never(kind: str, outcomes: Mapping[str, bool], has_empty_dims: bool) -> Ite
             yield "the loop never has 2 turns", "a dim longer than the block"
 
 
-def find_constant_blockers(function: Function, node: Definition, compiled: Iterable[Constants]) -> Iterator[Blocker]:
+def find_constant_blockers(
+    function: SourceFunction, node: Definition, compiled: Iterable[Constants]
+) -> Iterator[Blocker]:
     """Conditions on constants of compilation that had one outcome in everything that was compiled of a kernel."""
     values = [dict(constants) for constants in compiled]
     parameters = {each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition
-from fuzz.coverage_report.protocol import Function, TensorKind, Value
+from fuzz.coverage_report.protocol import SourceFunction, TensorKind, Value
 from fuzz.model.case import Case
 from fuzz.target.spec import FLOATS, Target
 
@@ -17,7 +17,7 @@ PLAIN = ("staticmethod", "classmethod")
 
 
 def find_parameter_blockers(
-    function: Function, node: Definition, values: Mapping[tuple[Function, str], Set[Value]]
+    function: SourceFunction, node: Definition, values: Mapping[tuple[SourceFunction, str], Set[Value]]
 ) -> Iterator[Blocker]:
     """Parameters of a function that had one value in every call, and kinds of tensors that they never were.
 

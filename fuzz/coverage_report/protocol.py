@@ -11,7 +11,7 @@ Constants = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True, order=True)
-class Function:
+class SourceFunction:
     """A function: its file, the line where its definition or its first decorator begins, and its qualified name."""
 
     file: str
@@ -52,12 +52,12 @@ class Observations:
     """
 
     arcs: dict[str, set[Arc]] = field(default_factory=dict)
-    constants: dict[Function, set[Constants]] = field(default_factory=dict)
-    values: dict[tuple[Function, str], set[Value]] = field(default_factory=dict)
-    called: set[Function] = field(default_factory=set)
-    referenced: set[Function] = field(default_factory=set)
-    kernels: set[Function] = field(default_factory=set)
-    wrapped: set[Function] = field(default_factory=set)
+    constants: dict[SourceFunction, set[Constants]] = field(default_factory=dict)
+    values: dict[tuple[SourceFunction, str], set[Value]] = field(default_factory=dict)
+    called: set[SourceFunction] = field(default_factory=set)
+    referenced: set[SourceFunction] = field(default_factory=set)
+    kernels: set[SourceFunction] = field(default_factory=set)
+    wrapped: set[SourceFunction] = field(default_factory=set)
     counted: set[Site] = field(default_factory=set)
     happened: set[Site] = field(default_factory=set)
     cases: int = 0

@@ -15,7 +15,7 @@ from coverage import Coverage
 
 from fuzz.coverage_report.blockers import Blocker
 from fuzz.coverage_report.definitions import Definition, last_line, lines_of
-from fuzz.coverage_report.protocol import Arc, Function
+from fuzz.coverage_report.protocol import Arc, SourceFunction
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def measure_function(node: Definition, file: Measured) -> Measured:
     )  # fmt: skip
 
 
-def find_python_blockers(function: Function, node: Definition, measured: Measured) -> Iterator[Blocker]:
+def find_python_blockers(function: SourceFunction, node: Definition, measured: Measured) -> Iterator[Blocker]:
     """The blockers of one function: it was never called, or branches and lines of it never ran."""
     if measured.lines and measured.lines == measured.missing_lines:
         what = f"{function.name} is never called"

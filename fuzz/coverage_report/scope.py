@@ -9,7 +9,7 @@ from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
-from fuzz.coverage_report.protocol import Function
+from fuzz.coverage_report.protocol import SourceFunction
 from fuzz.search.engines.code_numbers import FOREIGN, referenced_values, unwrap
 
 OTHERS = {*FOREIGN, *sys.stdlib_module_names, "coverage"}
@@ -27,12 +27,12 @@ class Scope:
     def __init__(self, target_file: Path) -> None:
         self.folder = str(target_file.resolve().parent)
         self.packages: set[str] = set()
-        self.called: dict[CodeType, Function | None] = {}
-        self.referenced: set[Function] = set()
-        self.kernels: set[Function] = set()
-        self.wrapped: set[Function] = set()
+        self.called: dict[CodeType, SourceFunction | None] = {}
+        self.referenced: set[SourceFunction] = set()
+        self.kernels: set[SourceFunction] = set()
+        self.wrapped: set[SourceFunction] = set()
 
-    def add_call(self, frame: FrameType) -> Function | None:
+    def add_call(self, frame: FrameType) -> SourceFunction | None:
         """Takes in a call; its function where it belongs to the target or its library."""
         code = frame.f_code
         if code not in self.called:
@@ -41,7 +41,7 @@ class Scope:
             self.called[code] = self._add_function(frame)
         return self.called[code]
 
-    def _add_function(self, frame: FrameType) -> Function | None:
+    def _add_function(self, frame: FrameType) -> SourceFunction | None:
         package = _package(frame.f_globals)
         if package in OTHERS or (found := describe(function := _function_of(frame))) is None:
             return None
@@ -105,13 +105,13 @@ def _is_importing(frame: FrameType | None) -> bool:
     return False
 
 
-def describe(function: FunctionType) -> Function | None:
+def describe(function: FunctionType) -> SourceFunction | None:
     """The record of a function; None where it is no `def` in a file that can be read."""
     code = function.__code__
     is_function = code.co_flags & inspect.CO_OPTIMIZED  # The body of a class, which runs as code too, is none.
     if not is_function or code.co_name.startswith("<") or not Path(code.co_filename).is_file():
         return None
-    return Function(code.co_filename, code.co_firstlineno, code.co_qualname)
+    return SourceFunction(code.co_filename, code.co_firstlineno, code.co_qualname)
 
 
 def parameters(code: CodeType) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from fuzz.judge.input_domain import declared_case, ordinary_case
 from fuzz.judge.problem import ProblemDescription
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import Comparison, SolutionReport
+from fuzz.judge.processes.requests import OutputComparison, SolutionReport
 from fuzz.model.case import Case
 from fuzz.model.recipes import recipe
 from fuzz.search.engines.random import RandomEngine
@@ -49,4 +49,4 @@ def has_gradients(worker: IsolatedWorker, case: Case) -> bool:
     if not any(f"d{name}" in ran.outputs[-1] for name in case.last.arguments):
         return False
     compared = worker.compare(case, ran.outputs[-1])
-    return isinstance(compared, Comparison) and not compared.refusal
+    return isinstance(compared, OutputComparison) and not compared.refusal

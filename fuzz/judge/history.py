@@ -13,7 +13,7 @@ from fuzz.judge.input_domain import declared_case, ordinary_case
 from fuzz.judge.judgement import HISTORY, Evidence
 from fuzz.judge.problem import OWN, ProblemDescription
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import Comparison, SolutionReport, same_words
+from fuzz.judge.processes.requests import OutputComparison, SolutionReport, same_words
 from fuzz.model.case import Call, Case
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe
@@ -96,7 +96,7 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
     for index, (step, outputs) in enumerate(zip(steps, ran.outputs, strict=True)):
         single = Case(case.target, (case.calls[step.call],))
         compared = worker.compare(single, outputs)
-        if not isinstance(compared, Comparison) or compared.finding is None or compared.is_excused:
+        if not isinstance(compared, OutputComparison) or compared.finding is None or compared.is_excused:
             continue
         if index == 0:
             return None
@@ -157,4 +157,4 @@ def split_work(steps: Sequence[Step], work: Sequence[int]) -> tuple[list[int], l
 
 def has_finding(worker: IsolatedWorker, case: Case, ran: SolutionReport) -> bool:
     compared = worker.compare(case, ran.outputs[-1])
-    return not isinstance(compared, Comparison) or compared.finding is not None and not compared.is_excused
+    return not isinstance(compared, OutputComparison) or compared.finding is not None and not compared.is_excused

@@ -7,7 +7,7 @@ from fuzz.oracles.base import Oracle
 
 
 def _load(name: str) -> Oracle:
-    oracle: Oracle = getattr(import_module(f"fuzz.oracles.{name}"), name.capitalize())()
+    oracle: Oracle = getattr(import_module(f"fuzz.oracles.{name}"), f"{name.capitalize()}Oracle")()
     return oracle
 
 

@@ -27,7 +27,7 @@ from fuzz.oracles.comparison.bits import MAX_ELEMENTS, compare_bits, make_elemen
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.elements import (
     SYMPTOMS,
-    Comparison,
+    ElementComparison,
     compare_elements,
     half_ulp,
     largest_error,
@@ -60,7 +60,7 @@ def run_twice():
 '''
 
 
-class Accuracy(CaseOracle):
+class AccuracyOracle(CaseOracle):
     spec = oracle_specs.ACCURACY
 
     def applies(self, target: Target, case: Case) -> bool:
@@ -184,7 +184,10 @@ def compare_with_exact_values(exam: Examination, index: int, expected: Mapping[s
 
 
 def make_finding(
-    outputs: Mapping[str, torch.Tensor], expected: Mapping[str, Expected], compared: Mapping[str, Comparison], call: int
+    outputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, Expected],
+    compared: Mapping[str, ElementComparison],
+    call: int,
 ) -> Finding:
     """The finding of what disagrees in one call, with its worst elements."""
     wrong = {name: one for name, one in compared.items() if one.wrong}
@@ -217,7 +220,7 @@ def make_finding(
     )
 
 
-def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared: Comparison) -> list[Element]:
+def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[Element]:
     """The elements of one output that are furthest beyond their bounds."""
     ratio = torch.where(compared.symptom > 0, compared.ratio, -1.0).reshape(-1)
     kind = named_dtype(DTYPE_NAMES[output.dtype])

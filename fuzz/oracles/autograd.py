@@ -110,7 +110,7 @@ class Baseline:
         return expected is not None and compare_elements(value, expected, self.exam.precision, target.contract).wrong
 
 
-class Autograd(CaseOracle):
+class AutogradOracle(CaseOracle):
     spec = oracle_specs.AUTOGRAD
 
     def applies(self, target: Target, case: Case) -> bool:

@@ -50,7 +50,7 @@ def check():
 '''
 
 
-class Bounds(CaseOracle):
+class BoundsOracle(CaseOracle):
     spec = oracle_specs.BOUNDS
 
     def applies(self, target: Target, case: Case) -> bool:

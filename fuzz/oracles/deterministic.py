@@ -39,7 +39,7 @@ def run_twice():
 '''
 
 
-class Deterministic(RerunOracle):
+class DeterministicOracle(RerunOracle):
     spec = oracle_specs.DETERMINISTIC
 
     def applies(self, target: Target, case: Case) -> bool:

@@ -19,7 +19,7 @@ from fuzz.model.case import Call, Case
 from fuzz.model.finding import Finding, Verdict, finding_order
 from fuzz.model.outcome import NotRun, Returned
 from fuzz.oracles import ALWAYS, SAMPLED, find_oracle
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.comparison.screening import screen
@@ -27,8 +27,8 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.invalid_input import find_harm
 from fuzz.oracles.execution.probe import check_precision
 from fuzz.oracles.execution.replicas import CaseRunner, Unattributed
-from fuzz.oracles.invariance import Invariance, split_call
-from fuzz.oracles.layout import Layout, make_contiguous
+from fuzz.oracles.invariance import InvarianceOracle, split_call
+from fuzz.oracles.layout import LayoutOracle, make_contiguous
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
 from fuzz.worker.channel import LastResponse
@@ -157,9 +157,9 @@ def make_compile_handler(config: WorkerConfig) -> Callable[[Case], bool]:
 def calls_to_compile(target: Target, case: Case) -> list[Call]:
     """The calls of a case, and those that its oracles make that may need other specialisations."""
     calls = list(case.calls)
-    if Layout().applies(target, case):
+    if LayoutOracle().applies(target, case):
         calls.append(make_contiguous(case.last))
-    if Invariance().applies(target, case) and (other := split_call(target, case)):
+    if InvarianceOracle().applies(target, case) and (other := split_call(target, case)):
         calls.append(other)
     return calls
 
@@ -168,7 +168,7 @@ def examine_or_adjudicate(exam: Examination, request: Examine | Adjudicate) -> R
     """The report on a case, or the verdict on its accuracy finding."""
     if isinstance(request, Examine):
         return examine(exam, request)
-    finding = Accuracy().check_case(exam) if isinstance(exam.outcome, Returned) else None
+    finding = AccuracyOracle().check_case(exam) if isinstance(exam.outcome, Returned) else None
     if finding is None:
         return Verdict("unadjudicated", "it did not disagree again")
     return adjudicate(exam, finding, request.seconds)
@@ -220,7 +220,7 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     stacked = [exam for exam in exams if exam.stack]
     screen(stacked)
     target = stacked[0].target
-    compares = Accuracy().applies(target, group.plan)
+    compares = AccuracyOracle().applies(target, group.plan)
     suspects = {exam.row for exam in stacked if compares and not exam.cleared}
     backend = stacked[0].backend
     sampled = [oracle for oracle in SAMPLED if oracle.applies(target, group.plan) and oracle.runs_on(backend)]

@@ -46,7 +46,7 @@ def check():
 '''
 
 
-class Fault(CaseOracle):
+class FaultOracle(CaseOracle):
     spec = oracle_specs.FAULT
 
     def applies(self, target: Target, case: Case) -> bool:

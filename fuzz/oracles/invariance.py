@@ -42,7 +42,7 @@ def run_twice():
 '''
 
 
-class Invariance(RerunOracle):
+class InvarianceOracle(RerunOracle):
     spec = oracle_specs.INVARIANCE
 
     def applies(self, target: Target, case: Case) -> bool:

@@ -30,7 +30,7 @@ def run_twice():
 '''
 
 
-class Layout(RerunOracle):
+class LayoutOracle(RerunOracle):
     spec = oracle_specs.LAYOUT
 
     def applies(self, target: Target, case: Case) -> bool:

@@ -46,7 +46,7 @@ def check():
 '''
 
 
-class Mutation(CaseOracle):
+class MutationOracle(CaseOracle):
     spec = oracle_specs.MUTATION
 
     def applies(self, target: Target, case: Case) -> bool:

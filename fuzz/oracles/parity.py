@@ -34,7 +34,7 @@ def run_twice():
 '''
 
 
-class Parity(RerunOracle):
+class ParityOracle(RerunOracle):
     spec = oracle_specs.PARITY
 
     def applies(self, target: Target, case: Case) -> bool:

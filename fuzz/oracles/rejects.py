@@ -33,7 +33,7 @@ def check():
 '''
 
 
-class Rejects(Oracle):
+class RejectsOracle(Oracle):
     spec = oracle_specs.REJECTS
 
     def applies(self, target: Target, case: Case) -> bool:

@@ -74,7 +74,7 @@ def check():
 '''
 
 
-class Scaling(RerunOracle):
+class ScalingOracle(RerunOracle):
     spec = oracle_specs.SCALING
 
     def applies(self, target: Target, case: Case) -> bool:

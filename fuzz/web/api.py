@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
-from fuzz.campaign.store import Campaign, Finding, Occurrence, rebuild
+from fuzz.campaign.store import Campaign, FindingRecord, Occurrence, rebuild
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web import models
@@ -64,14 +64,14 @@ def find_entry(service: TheService, key: FindingKey) -> IndexedEntry:
     return require(entry, "entry in the corpus")
 
 
-def find_finding(service: TheService, key: FindingKey) -> Finding:
+def find_finding(service: TheService, key: FindingKey) -> FindingRecord:
     """The store's finding of that key, which may be a former one. 404 where it has none."""
     return require(service.store.finding(key) or service.store.finding(service.store.current_id(key)), "finding")
 
 
 TheCampaign = Annotated[Campaign, Depends(find_campaign)]
 TheEntry = Annotated[IndexedEntry, Depends(find_entry)]
-TheFinding = Annotated[Finding, Depends(find_finding)]
+TheFinding = Annotated[FindingRecord, Depends(find_finding)]
 
 
 @router.get("/campaigns")
@@ -145,7 +145,7 @@ def findings(service: TheService, filters: Annotated[models.Filters, Query()]) -
 
 
 @router.get("/findings/{key}", responses=NOT_FOUND)
-def finding(finding: TheFinding) -> Finding:
+def finding(finding: TheFinding) -> FindingRecord:
     """One finding."""
     return finding
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Path, Query
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from fuzz.campaign.store import Finding
+from fuzz.campaign.store import FindingRecord
 from fuzz.model.entry import STATUSES
 from fuzz.model.finding import VERDICTS
 from fuzz.model.oracle_specs import ORACLE_NAMES
@@ -114,7 +114,7 @@ class StatisticOut(Model):
 
 class FindingsOut(Model):
     count: int
-    findings: list[Finding]
+    findings: list[FindingRecord]
 
 
 class Filters(Model):

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from fuzz.campaign.store import Campaign, Finding, Store
+from fuzz.campaign.store import Campaign, FindingRecord, Store
 from fuzz.campaign.store.records import JobTotals
 from fuzz.web.campaign_processes import CampaignProcesses, is_alive, is_local
 from fuzz.web.corpus_index import CorpusIndex
@@ -57,7 +57,7 @@ class Overview:
     totals: dict[int, JobTotals]
     counts: dict[int, int]
     findings: int
-    latest: tuple[Finding, ...]
+    latest: tuple[FindingRecord, ...]
     submissions: dict[str, int]
 
 

@@ -11,7 +11,7 @@ from benchmarks.archaeology.code import digest
 from benchmarks.archaeology.plan import Period, draw_third, neighbours, periods, searched, steps
 from benchmarks.archaeology.run import Workshop
 from benchmarks.archaeology.table import describe, repaired
-from fuzz.coverage_report.protocol import Function
+from fuzz.coverage_report.protocol import SourceFunction
 
 RELEASES = ("a==1", "a==2", "a==3", "a==4", "a==5")
 OLD, NEW = Period("x", ("a==1", "a==2")), Period("y", ("a==3",))
@@ -31,7 +31,7 @@ def digest_of(folder: Path, source: str, line: int = 1) -> str:
     """The digest of the function at a line of a library's only module."""
     folder.mkdir()
     (folder / "library.py").write_text(source)
-    return digest([Function(str(folder / "library.py"), line, "f")], folder)
+    return digest([SourceFunction(str(folder / "library.py"), line, "f")], folder)
 
 
 def test_comments_and_other_functions_do_not_change_the_code_that_runs(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from services import Postgres
 from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import Event, Ready, Request, Slice, SliceDone, SuspectCleared
+from fuzz.campaign.protocol import HostEvent, Ready, Request, Slice, SliceDone, SuspectCleared
 from fuzz.campaign.result_table import job_rows
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
@@ -38,7 +38,7 @@ class SimulatedHosts(Hosts):
     clock: ManualClock
     refused: tuple[str, ...] = ()
     name: str = "simulated"
-    events: list[tuple[int, Event]] = field(default_factory=list)
+    events: list[tuple[int, HostEvent]] = field(default_factory=list)
     slices: list[tuple[float, str]] = field(default_factory=list)
 
     def start(self, number: int) -> None:
@@ -52,7 +52,7 @@ class SimulatedHosts(Hosts):
         done = SliceDone(10, 100, rejected, 0.5, request.seconds, (), rejection=why)
         self.events += [(number, done), (number, Ready())]
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         if not self.events:
             self.clock.now[0] += seconds
         events, self.events = self.events, []

@@ -9,7 +9,7 @@ import pytest
 from fuzz.coverage_report.assemble import make_report
 from fuzz.coverage_report.collect import Collected
 from fuzz.coverage_report.kernel_code import count_masks, find_constant_blockers, find_counted_blockers
-from fuzz.coverage_report.protocol import Constants, Function, Observations, Site
+from fuzz.coverage_report.protocol import Constants, Observations, Site, SourceFunction
 from fuzz.coverage_report.report import Ran
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
@@ -26,7 +26,7 @@ def kernel(X, B, N, HAS: tl.constexpr, MODE: tl.constexpr):
     if N > 3:
         e = 5
 """
-FUNCTION = Function("k.py", 2, "kernel")
+FUNCTION = SourceFunction("k.py", 2, "kernel")
 
 
 def sites(kind: str, *outcomes: str) -> set[Site]:

@@ -7,9 +7,9 @@ import ast
 import pytest
 
 from fuzz.coverage_report.parameters import find_parameter_blockers
-from fuzz.coverage_report.protocol import Function, TensorKind, Value
+from fuzz.coverage_report.protocol import SourceFunction, TensorKind, Value
 
-FUNCTION = Function("f.py", 1, "f")
+FUNCTION = SourceFunction("f.py", 1, "f")
 
 
 def find(definition: str, *seen: Value) -> list[str]:

@@ -14,7 +14,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.finding import Finding
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles.autograd import Autograd, Baseline, GraphContext, check_context
+from fuzz.oracles.autograd import AutogradOracle, Baseline, GraphContext, check_context
 from fuzz.oracles.execution import autograd_graphs
 from fuzz.oracles.execution.examination import Examination
 from fuzz.run.fuzzer import Fuzzer
@@ -60,8 +60,8 @@ def asked(launcher: Launcher, layout: Layout | None = None, **more: Any) -> Find
     weight = Argument(("N",), "float32", recipe("normal", 3))
     case = Case(target.name, (Call({"M": 3, "N": 4}, {"x": x, "weight": weight}, {}, {"y": dy}),))
     exam = examination(target, launcher, case)
-    assert Autograd().applies(target, case)
-    return Autograd().check_case(exam)
+    assert AutogradOracle().applies(target, case)
+    return AutogradOracle().check_case(exam)
 
 
 def examination(target: Target, launcher: Launcher, case: Case) -> Examination:
@@ -190,7 +190,7 @@ def asked_with_option(forward: Callable[..., Any], backward: Callable[..., Any],
     weight = Argument(("N",), "float32", recipe("normal", 3))
     call = Call({"M": 3, "N": 4}, {"x": x, "weight": weight}, {"inplace": on}, {"y": dy})
     exam = examination(target, target.launcher, Case(target.name, (call,)))
-    return Autograd().check_case(exam), [write.argument for write in exam.returned.calls[0].writes]
+    return AutogradOracle().check_case(exam), [write.argument for write in exam.returned.calls[0].writes]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import triton.language as tl
 from fuzz.backends import backend, cpu
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
-from fuzz.oracles.deterministic import Deterministic
+from fuzz.oracles.deterministic import DeterministicOracle
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.target.arguments import size, tensor
@@ -61,19 +61,19 @@ def examination(launcher: Launcher) -> Examination:
 
 def test_a_race_is_named_where_results_depend_on_the_order_of_programs() -> None:
     exam = examination(racing)
-    (finding,) = Deterministic().check([exam])
+    (finding,) = DeterministicOracle().check([exam])
     assert finding and finding.outputs == ("y",)
-    sentences = Deterministic().diagnose(exam, exam)
+    sentences = DeterministicOracle().diagnose(exam, exam)
     assert sentences and all("race" in text and "adds_its_left_neighbour" in text for text in sentences)
     assert all("test_deterministic.py:" in text and "program (" in text for text in sentences)
 
 
 def test_races_that_the_least_case_does_not_have_are_said_to_be_of_the_unshrunk_one() -> None:
-    sentences = Deterministic().diagnose(examination(racing), examination(without_races))
+    sentences = DeterministicOracle().diagnose(examination(racing), examination(without_races))
     assert sentences and all(text.startswith("in the unshrunk case (") and "race" in text for text in sentences)
 
 
 def test_no_race_is_named_where_there_is_none_and_races_are_observed_for_a_diagnosis_only() -> None:
     exam = examination(without_races)
-    assert Deterministic().check([exam]) == [None] and Deterministic().diagnose(exam, exam) == ()
+    assert DeterministicOracle().check([exam]) == [None] and DeterministicOracle().diagnose(exam, exam) == ()
     assert examination(racing).returned.calls[-1].accesses == ()

@@ -15,7 +15,7 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.layout import Layout
 from fuzz.model.recipes import recipe
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.diagnosis import DiagnosisContext, diagnose, make_context
 from fuzz.oracles.diagnosis.input_precision import describe_input_precision
 from fuzz.oracles.execution.examination import Examination
@@ -259,4 +259,4 @@ def test_a_value_that_is_stored_in_the_dtype_of_the_inputs_is_named_where_it_exp
     exam = Examination(declaration, declaration.launcher, of, cpu, run(declaration, kernel, of.calls, cpu))
     hint = describe_input_precision(exam, exam)
     assert bool(hint) == hinted
-    assert not hinted or hint in Accuracy().diagnose(exam, exam) and 'accumulate="inputs"' in hint
+    assert not hinted or hint in AccuracyOracle().diagnose(exam, exam) and 'accumulate="inputs"' in hint

@@ -21,7 +21,7 @@ from fuzz.model.finding import Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import recipe
 from fuzz.model.severity import Grade
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.eager import compare_eager
 from fuzz.oracles.execution.examination import Examination
 from fuzz.shrink.shrinker import Budget
@@ -269,7 +269,7 @@ def test_eager_pytorch_is_compared_in_the_working_precision() -> None:
         return dict(y=(x * w).bfloat16().float())
 
     exam = examined(made(wrong_product), case_of("normal"))
-    assert Accuracy().check_case(exam) is not None
+    assert AccuracyOracle().check_case(exam) is not None
     eager = compare_eager(exam, CompareEager(exam.case, 0, ("y",)))
     assert eager is not None and eager.dtype == "float32" and 0 <= eager.ratio <= 1 and not eager.symptom
 
@@ -284,12 +284,12 @@ def test_as_good_as_torch_excuses_what_pytorch_does_as_well(promise: dict[str, A
         return dict(y=y * 1.001 if x.dtype == torch.float32 else y)
 
     kernel = made(overflows, reference=reference, **promise)
-    assert (Accuracy().check_case(examined(kernel, case_of("normal"))) is not None) == found
+    assert (AccuracyOracle().check_case(examined(kernel, case_of("normal"))) is not None) == found
 
 
 def test_as_good_as_torch_does_not_excuse_a_worse_kernel() -> None:
     kernel = made(lambda x, w: dict(y=x * w * 1.001), as_good_as="torch")
-    assert Accuracy().check_case(examined(kernel, case_of("normal"))) is not None
+    assert AccuracyOracle().check_case(examined(kernel, case_of("normal"))) is not None
 
 
 def test_few_examples_that_do_not_hold_are_tried_again() -> None:

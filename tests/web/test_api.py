@@ -19,7 +19,7 @@ from service_files import ServiceFiles
 from sqlalchemy.event import listen
 
 from fuzz import cli, corpus
-from fuzz.campaign.store import Campaign, Finding, Heartbeat, Job, Occurrence, Statistic, Store
+from fuzz.campaign.store import Campaign, FindingRecord, Heartbeat, Job, Occurrence, Statistic, Store
 from fuzz.errors import CorpusError
 from fuzz.model.entry import Entry
 from fuzz.web import campaign_processes, events
@@ -46,10 +46,10 @@ def campaign(store: Store, files: ServiceFiles) -> Campaign:
 
 
 @pytest.fixture
-def hostile(store: Store, campaign: Campaign) -> Finding:
+def hostile(store: Store, campaign: Campaign) -> FindingRecord:
     """A finding of the store whose every text is hostile, and whose path leads elsewhere."""
-    made = Finding(HOSTILE, "/etc", "../etc/passwd", HOSTILE, "accuracy", HOSTILE, "value", HOSTILE, "kernel", "open",
-                   HOSTILE, {HOSTILE: 3}, 3, HOSTILE, 1.0, time.time())  # fmt: skip
+    made = FindingRecord(HOSTILE, "/etc", "../etc/passwd", HOSTILE, "accuracy", HOSTILE, "value", HOSTILE, "kernel",
+                         "open", HOSTILE, {HOSTILE: 3}, 3, HOSTILE, 1.0, time.time())  # fmt: skip
     store.save_finding(
         made, Occurrence(made.id, "k", time.time(), campaign.id, HOSTILE, HOSTILE, 1, 2, 3, seen={"a": HOSTILE})
     )
@@ -139,7 +139,7 @@ def test_a_file_that_is_no_entry_is_told(client: TestClient, files: ServiceFiles
 
 
 def test_pages_hold_hostile_names_as_text(
-    client: TestClient, hostile: Finding, campaign: Campaign, files: ServiceFiles
+    client: TestClient, hostile: FindingRecord, campaign: Campaign, files: ServiceFiles
 ) -> None:
     pages = ["/", "/findings", f"/campaigns/{campaign.id}", "/corpus", f"/findings/{files.key}", "/help"]
     pages += [
@@ -345,7 +345,7 @@ def test_events_tell_of_a_new_finding(service: Service, store: Store, campaign: 
     before = events.snapshot(service)
     assert before == events.snapshot(service)
     store.save_finding(
-        Finding("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0)
+        FindingRecord("new", "", "", "t", "accuracy", "y", "value", "", "kernel", "open", "", {}, 1, "", 1.0, 2.0)
     )
     after = events.snapshot(service)
     assert after["findings"] == before["findings"] + 1 and "new" in [key for key, *_ in after["latest"]]

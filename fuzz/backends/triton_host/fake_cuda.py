@@ -57,7 +57,7 @@ def get_device_properties(device: Any = None) -> DeviceProperties:
     )
 
 
-class Stream:
+class FakeStream:
     """The only stream: launches have ended when they return."""
 
     cuda_stream = 0
@@ -68,14 +68,14 @@ class Stream:
     def __init__(self, *_: Any, **__: Any) -> None:
         self.device = torch.device("cpu")
 
-    def __enter__(self) -> Stream:
+    def __enter__(self) -> FakeStream:
         return self
 
     def __exit__(self, *_: Any) -> None:
         """Nothing to leave."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream)
+        return isinstance(other, FakeStream)
 
     def __hash__(self) -> int:
         return 0
@@ -83,8 +83,8 @@ class Stream:
     def query(self) -> bool:
         return True
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
+    def record_event(self, event: FakeEvent | None = None) -> FakeEvent:
+        event = event or FakeEvent()
         event.record()
         return event
 
@@ -94,7 +94,7 @@ class Stream:
     wait_event = wait_stream = synchronize
 
 
-class Event:
+class FakeEvent:
     """A point in time."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -103,7 +103,7 @@ class Event:
     def record(self, stream: Any = None) -> None:
         self.time = time.perf_counter()
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: FakeEvent) -> float:
         """Milliseconds."""
         return 1e3 * (end.time - self.time)
 
@@ -135,7 +135,7 @@ class DeviceContext:
         """The device was current before."""
 
 
-class Graph:
+class FakeGraph:
     """`torch.cuda.CUDAGraph`: a recording of launches, which is refused."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
@@ -177,13 +177,13 @@ REPLACEMENTS: dict[str, Any] = {
     "device_of": DeviceContext,
     "_exchange_device": lambda device: 0,
     "_maybe_exchange_device": lambda device: 0,
-    "CUDAGraph": Graph,
+    "CUDAGraph": FakeGraph,
     "stream": null_context,
     "set_stream": do_nothing,
-    "Stream": Stream,
-    "Event": Event,
-    "current_stream": Stream,
-    "default_stream": Stream,
+    "Stream": FakeStream,
+    "Event": FakeEvent,
+    "current_stream": FakeStream,
+    "default_stream": FakeStream,
     **generators.REPLACEMENTS,
 }
 PATCHES = [

@@ -17,7 +17,7 @@ from typing import Any
 
 from fuzz import corpus
 from fuzz.campaign import protocol
-from fuzz.campaign.protocol import EntrySaved, Event, Files, Folders, Request, decode, encode
+from fuzz.campaign.protocol import EntrySaved, Files, Folders, HostEvent, Request, decode, encode
 
 
 @dataclass
@@ -30,7 +30,7 @@ class HostChannel:
     _locks: int = 0
     _writing: Any = field(default_factory=threading.Lock)
 
-    def send(self, event: Event) -> None:
+    def send(self, event: HostEvent) -> None:
         if self.root is not None and isinstance(event, EntrySaved):
             text, removed = self._changes(Path(event.path))
             event = replace(event, text=text, removed=removed)

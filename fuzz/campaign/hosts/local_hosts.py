@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import IO, Any
 
-from fuzz.campaign.protocol import Event, HostDied, Message, Request, decode, encode
+from fuzz.campaign.protocol import HostDied, HostEvent, Message, Request, decode, encode
 
 HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
 """Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
@@ -74,7 +74,7 @@ class Hosts(ABC):
     @abstractmethod
     def write(self, number: int, *messages: Message) -> None: ...
     @abstractmethod
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         """(host, event) for all that have come; waits for the first one at most so long."""
 
     @abstractmethod
@@ -92,7 +92,7 @@ class Hosts(ABC):
     def send(self, number: int, request: Request) -> None:
         self.write(number, request)
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         """(host, event) for all that the campaign is to know of; waits as `receive` does."""
         return self.receive(seconds)
 
@@ -131,7 +131,7 @@ class LocalHosts(Hosts):
             for message in messages:
                 self._pipes[number].send_bytes(encode(message))
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         outputs = {number: output.fileno() for number, output in self._output.items()}
         ready = wait([*self._pipes.values(), *outputs.values()], seconds)
         for number in [number for number, output in outputs.items() if output in ready]:

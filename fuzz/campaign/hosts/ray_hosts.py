@@ -20,7 +20,7 @@ from typing import Any
 
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.protocol import Beat, Event, HostDied, Message, Waiting
+from fuzz.campaign.protocol import Beat, HostDied, HostEvent, Message, Waiting
 from fuzz.errors import UsageError, one_line
 from fuzz.files import lock_folder
 from fuzz.text import clean_text
@@ -52,7 +52,7 @@ class HostActor:
         self.hosts.start(0)
         return self.hosts.pid(0)
 
-    def read(self) -> tuple[list[Event], bytes]:
+    def read(self) -> tuple[list[HostEvent], bytes]:
         """Events of the host, as soon as there is one, and what it has written to standard error."""
         events = [event for _, event in self.hosts.receive(READ_SECONDS)]
         return events, self.hosts.log(0).take()
@@ -120,7 +120,7 @@ class RayHosts(RemoteHosts):
     _pids: dict[int, int] = field(default_factory=dict)
     _pending: dict[Any, tuple[int, str]] = field(default_factory=dict)
     """Result of a call that runs -> (host, method)."""
-    _events: deque[tuple[int, Event]] = field(default_factory=deque)
+    _events: deque[tuple[int, HostEvent]] = field(default_factory=deque)
     _started: dict[int, float] = field(default_factory=dict)
     _last_beat: float = 0.0
 
@@ -151,7 +151,7 @@ class RayHosts(RemoteHosts):
         if number in self._actors:
             self._actors[number].write.options(concurrency_group="write").remote(*messages)
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         """As of all hosts; a host that waits for a node shows a sign of life."""
         if not self._events:
             self._wait(seconds)

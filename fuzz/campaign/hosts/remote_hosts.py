@@ -18,7 +18,7 @@ from fuzz import corpus
 from fuzz.campaign import protocol
 from fuzz.campaign.hosts.local_hosts import Hosts
 from fuzz.campaign.journal import Journal
-from fuzz.campaign.protocol import EntrySaved, Event, Files, Message, Replay, Request, Slice
+from fuzz.campaign.protocol import EntrySaved, Files, HostEvent, Message, Replay, Request, Slice
 from fuzz.campaign.state import target_name
 from fuzz.corpus import codec
 from fuzz.errors import CorpusError, UsageError
@@ -62,7 +62,7 @@ class RemoteHosts(Hosts):
     _requests: dict[int, Request] = field(init=False, default_factory=dict)
     _journals: dict[int, Journal] = field(init=False, default_factory=dict)
     _sources: dict[int, dict[str, dict[str, str]]] = field(init=False, default_factory=dict)
-    _refused: deque[tuple[int, Event]] = field(init=False, default_factory=deque)
+    _refused: deque[tuple[int, HostEvent]] = field(init=False, default_factory=deque)
 
     def __post_init__(self) -> None:
         self._locks = LockQueue(self._grant_lock)
@@ -93,7 +93,7 @@ class RemoteHosts(Hosts):
             target = f"{file}:{name}" if name else str(file)
         return Files(folders), replace(request, target=target)
 
-    def collect(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def collect(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         while self._refused:
             yield self._refused.popleft()
         for number, event in self.receive(seconds):
@@ -104,7 +104,7 @@ class RemoteHosts(Hosts):
             if event_of_campaign is not None:
                 yield number, event_of_campaign
 
-    def _keep_files(self, number: int, event: Event) -> Event | None:
+    def _keep_files(self, number: int, event: HostEvent) -> HostEvent | None:
         """Writes what an event brings; the event for the campaign, if it is one."""
         request = self._requests.get(number)
         if isinstance(event, protocol.HostDied):

@@ -4,9 +4,19 @@
 """
 
 from fuzz.campaign.store.rebuild import rebuild
-from fuzz.campaign.store.records import Campaign, Coverage, Finding, Heartbeat, Job, Occurrence, Statistic, Submission
+from fuzz.campaign.store.records import (
+    Campaign,
+    Coverage,
+    FindingRecord,
+    Heartbeat,
+    Job,
+    Occurrence,
+    Statistic,
+    Submission,
+)
 from fuzz.campaign.store.store import Store
 
 __all__ = [
-    "Campaign", "Coverage", "Finding", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "Submission", "rebuild",
+    "Campaign", "Coverage", "FindingRecord", "Heartbeat", "Job", "Occurrence", "Statistic", "Store", "Submission",
+    "rebuild",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fuzz import corpus
-from fuzz.campaign.store.records import Finding, Occurrence
+from fuzz.campaign.store.records import FindingRecord, Occurrence
 from fuzz.campaign.store.store import Store
 from fuzz.errors import CorpusError, RefusedWrite
 from fuzz.model.entry import Entry
@@ -24,16 +24,16 @@ class RebuildResult:
     """
 
     findings: int
-    added: tuple[Finding, ...]
+    added: tuple[FindingRecord, ...]
     forgotten: int
     unreadable: tuple[str, ...]
 
 
-def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> Finding:
+def finding_of(entry: Entry, path: Path, folder: Path, wall: float) -> FindingRecord:
     """The record of an entry, which must have a finding; `wall` is when it was seen, in seconds since 1970."""
     finding = entry.finding
     assert finding is not None
-    return Finding(
+    return FindingRecord(
         id=path.name.removesuffix(".yaml"),
         corpus=str(folder.resolve()),
         path=path.relative_to(folder).as_posix(),

@@ -178,7 +178,7 @@ class Coverage(Moment):
 
 
 @dataclass(frozen=True)
-class Finding(Record):
+class FindingRecord(Record):
     """One finding. `id` is its entry's name without the ending, `path` its file below the folder `corpus`.
 
     `replayed` is what came of replaying its entry last: nothing yet, ``disagrees`` or ``agrees``. `severity` and

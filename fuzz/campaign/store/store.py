@@ -20,7 +20,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 from fuzz.campaign.store.records import (
     Campaign,
     Coverage,
-    Finding,
+    FindingRecord,
     FormerId,
     Heartbeat,
     Job,
@@ -37,7 +37,7 @@ from fuzz.errors import RefusedWrite, StoreError, one_line
 CAMPAIGN_LOCK = 0x66757A7B
 """Key of the locks of campaigns in PostgreSQL, beside the campaign's number."""
 CAMPAIGNS, JOBS, HEARTBEATS = TABLES[Campaign], TABLES[Job], TABLES[Heartbeat]
-FINDINGS, OCCURRENCES = TABLES[Finding], TABLES[Occurrence]
+FINDINGS, OCCURRENCES = TABLES[FindingRecord], TABLES[Occurrence]
 FORMER_IDS, SUBMISSIONS = TABLES[FormerId], TABLES[Submission]
 Condition = sa.ColumnElement[bool]
 
@@ -85,7 +85,7 @@ class Store:
         here = HEARTBEATS.c.campaign == campaign, HEARTBEATS.c.worker == worker
         self._execute(sa.delete(HEARTBEATS).where(*here))
 
-    def save_finding(self, finding: Finding, occurrence: Occurrence | None = None, replaces: str = "") -> None:
+    def save_finding(self, finding: FindingRecord, occurrence: Occurrence | None = None, replaces: str = "") -> None:
         """Writes a finding, and one time that it was seen. `replaces` is the id of a larger case of the same cause."""
         renamed = replaces not in ("", finding.id)
         with self._transaction() as connection:
@@ -173,13 +173,13 @@ class Store:
 
     def findings(
         self, *, campaign: int | None = None, text: str = "", limit: int = 1000, offset: int = 0, **equal: str
-    ) -> list[Finding]:
+    ) -> list[FindingRecord]:
         """Findings, the one seen last first. `text` stands in id, message or diagnosis; `campaign` saw them.
 
         `equal` may be any of corpus, target, oracle, output, symptom, severity, verdict, status, planted, replayed.
         """
         where = _matching(campaign, text, equal)
-        return self._read(Finding, *where, order=["-last_seen", "id"], limit=limit, offset=offset)
+        return self._read(FindingRecord, *where, order=["-last_seen", "id"], limit=limit, offset=offset)
 
     def count_findings(self, *, campaign: int | None = None, text: str = "", **equal: str) -> int:
         """How many `findings` there are."""
@@ -192,8 +192,8 @@ class Store:
         query = sa.select(campaign, sa.func.count(OCCURRENCES.c.finding.distinct())).where(campaign.is_not(None))
         return {int(number): int(count) for number, count in self._rows(query.group_by(campaign))}
 
-    def finding(self, name: str) -> Finding | None:
-        return self._find(Finding, name)
+    def finding(self, name: str) -> FindingRecord | None:
+        return self._find(FindingRecord, name)
 
     def current_id(self, former: str) -> str:
         """The id of the finding that had another one until a smaller case replaced its entry; empty where none had."""

@@ -20,9 +20,9 @@ from fuzz.judge.processes.requests import (
     SOLUTION_HANDLER,
     AdjudicateOutputs,
     Compare,
-    Comparison,
     DiagnoseOutputs,
     GetSetting,
+    OutputComparison,
     Outputs,
     ProblemConfig,
     Refusal,
@@ -129,7 +129,7 @@ class IsolatedWorker:
     solution: Worker
     description: ProblemDescription
     log: RunLog = field(default_factory=RunLog)
-    last: Comparison = Comparison(None)
+    last: OutputComparison = OutputComparison(None)
 
     @property
     def timeout(self) -> float:
@@ -204,14 +204,14 @@ class IsolatedWorker:
         findings.sort(key=finding_order)
         return Report("returned", False, tuple(findings), (), compared.worst)
 
-    def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> Comparison | Refusal:
+    def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> OutputComparison | Refusal:
         """What the reference says of outputs."""
-        self.last = Comparison(None)
+        self.last = OutputComparison(None)
         answer = self.problem.call(Compare(case, outputs, by_own_rule))
-        if isinstance(answer, Comparison):
+        if isinstance(answer, OutputComparison):
             self.last = answer
             self.log.worst = max(self.log.worst, answer.worst if answer.finding is None else 0.0)
-        assert isinstance(answer, Comparison | Refusal)
+        assert isinstance(answer, OutputComparison | Refusal)
         return answer
 
 

@@ -20,11 +20,11 @@ from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.requests import (
     AdjudicateOutputs,
     Compare,
-    Comparison,
     Describe,
     DiagnoseOutputs,
     GetSetting,
     MakeValues,
+    OutputComparison,
     Outputs,
     ProblemConfig,
     Refusal,
@@ -39,7 +39,7 @@ from fuzz.model.finding import Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes.torch_values import from_bits
-from fuzz.oracles.accuracy import Accuracy, check_call
+from fuzz.oracles.accuracy import AccuracyOracle, check_call
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.expected import reference_inputs
 from fuzz.oracles.execution.examination import Examination
@@ -141,21 +141,23 @@ class ProblemHandler:
         returned = Returned((CallResult(outputs),))
         return Examination(target, target.launcher, case, self.backend, returned)
 
-    def compare(self, request: Compare) -> Comparison:
+    def compare(self, request: Compare) -> OutputComparison:
         outputs = {name: as_tensor(value) for name, value in request.outputs.items()}
         exam = self.examination(request.case, outputs)
         eager = without_missing_gradients(self.eager_outputs(exam), outputs, request.case.last)
         own_rule = self.problem.own_rule(outputs, eager) if request.by_own_rule and set(outputs) == set(eager) else None
         if reason := differing_form(outputs, eager):
             own_rule = False if request.by_own_rule else None
-            return Comparison(Finding(ACCURACY.name, tuple(eager), "value", reason, ratio=torch.inf), own_rule=own_rule)
+            return OutputComparison(
+                Finding(ACCURACY.name, tuple(eager), "value", reason, ratio=torch.inf), own_rule=own_rule
+            )
         try:
             finding = check_call(exam, 0)
         except TargetError as error:
             if isinstance(error.__cause__, NoRule) and not request.case.last.cotangents:
                 raise NotComparable(str(error.__cause__)) from None
-            return Comparison(None, own_rule=own_rule, refusal=str(error))
-        return Comparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
+            return OutputComparison(None, own_rule=own_rule, refusal=str(error))
+        return OutputComparison(finding, exam.worst, self.eager_error(request.case, eager, finding), own_rule)
 
     def eager_outputs(self, exam: Examination) -> dict[str, torch.Tensor]:
         """The outputs of the problem's own code in the dtypes of the case."""
@@ -189,7 +191,7 @@ class ProblemHandler:
             self.examination(case, {name: as_tensor(value) for name, value in outputs.items()})
             for case, outputs in pairs
         )
-        return Accuracy().diagnose(unshrunk, least)
+        return AccuracyOracle().diagnose(unshrunk, least)
 
     def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
         exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})

@@ -107,7 +107,7 @@ def same_words(first: Outputs, other: Outputs) -> bool:
 
 @dataclass(frozen=True)
 class Compare:
-    """To the problem: compare the outputs of a case's last call with the reference. The response is a Comparison."""
+    """To the problem: compare the outputs of a case's last call with the reference, to an OutputComparison."""
 
     case: Case
     outputs: Outputs
@@ -115,7 +115,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class OutputComparison:
     """What the reference says of outputs: the finding, if any, and the worst error over its bound.
 
     `eager` is the error of the problem's own code in the same dtype, where it is wrong in one of the outputs as well.

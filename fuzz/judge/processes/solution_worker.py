@@ -38,9 +38,9 @@ from fuzz.judge.processes.script_worker import as_finding
 from fuzz.judge.target import make_target
 from fuzz.model.case import Call
 from fuzz.model.outcome import Returned
-from fuzz.oracles.bounds import Bounds
+from fuzz.oracles.bounds import BoundsOracle
 from fuzz.oracles.execution.examination import Examination
-from fuzz.oracles.mutation import Mutation
+from fuzz.oracles.mutation import MutationOracle
 from fuzz.worker.channel import LastResponse
 
 Tensors = Mapping[str, torch.Tensor]
@@ -157,7 +157,7 @@ class SolutionHandler:
         if request.races:
             return SolutionReport(Returned(()), findings=tuple(as_finding(one) for one in outcome.calls[-1].accesses))
         exam = Examination(target, self.launch, request.case, self.backend, without_conflicts(outcome))
-        findings = [oracle.check_case(exam) for oracle in (Bounds(), Mutation())] if request.launch else []
+        findings = [oracle.check_case(exam) for oracle in (BoundsOracle(), MutationOracle())] if request.launch else []
         outputs = tuple(as_words(call.outputs) for call in outcome.calls)
         plain = Returned(tuple(replace(call, outputs={}, accesses=()) for call in outcome.calls))
         return SolutionReport(plain, outputs, tuple(one for one in findings if one is not None))

@@ -24,7 +24,7 @@ SYMPTOMS = ("nonfinite", "sign", "value")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ElementComparison:
     """Element by element: which symptom (0 none, else 1 + its index in SYMPTOMS), the bound, and error over bound."""
 
     symptom: torch.Tensor
@@ -47,20 +47,20 @@ class Comparison:
 
 def compare_elements(
     output: torch.Tensor, expected: Expected, precision: Precision, contract: Contract = ENVELOPE
-) -> Comparison:
+) -> ElementComparison:
     """Compares one output with its reference, element by element; the rules are those of the module's docstring."""
     value = expected.value
     out = output.to(value.device)
     if not out.is_floating_point():
         wrong = (out != value) & (expected.spread == 0)
-        return Comparison(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
+        return ElementComparison(wrong * 3, torch.zeros_like(expected.spread), torch.where(wrong, torch.inf, 0.0))
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     out = out.double()
     value, slack, bound = error_bounds(expected, kind, precision, contract)
     error = (out - value).abs()
     if bool((error <= bound).all()):
         ratio = torch.where(torch.isfinite(bound) & (error > 0), error / bound, 0.0)
-        return Comparison(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
+        return ElementComparison(torch.zeros_like(bound, dtype=torch.int8), bound, ratio)
     unbounded = ~torch.isfinite(bound) & torch.isfinite(value)
     nonfinite = _nonfinite(out, expected.value, slack, kind)
     over = (error > bound) & torch.isfinite(out) & torch.isfinite(value)
@@ -68,7 +68,7 @@ def compare_elements(
     symptom = torch.where(nonfinite, 1, torch.where(sign, 2, torch.where(over, 3, 0)))
     symptom = torch.where(unbounded, 0, symptom)
     ratio = torch.nan_to_num(error / bound, nan=0.0, posinf=0.0)
-    return Comparison(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
+    return ElementComparison(symptom, bound, torch.where(nonfinite & ~unbounded, torch.inf, ratio))
 
 
 def error_bounds(
@@ -110,7 +110,7 @@ def _nonfinite(out: torch.Tensor, value: torch.Tensor, slack: torch.Tensor, kind
     return unexpected | missing | other_inf
 
 
-def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: Comparison) -> list[str]:
+def symptoms_by_cause(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[str]:
     """The symptoms that an output's elements show, without overflows of one side where there are others.
 
     A factor that is wrong moves what is near the edge of the range beyond it.
@@ -133,7 +133,7 @@ def largest_error(output: torch.Tensor, expected: Expected) -> float:
     return min(error / scale, 1e300) if scale else 1e300 * (error > 0)
 
 
-def largest_wrong(output: torch.Tensor, expected: Expected, compared: Comparison) -> float:
+def largest_wrong(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> float:
     """The largest magnitude that a wrong element of an output has, or should have, where both are finite; else 0."""
     value = expected.value
     out = output.to(value.device).double()

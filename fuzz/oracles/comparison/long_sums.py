@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.oracles.comparison.elements import Comparison, compare_elements
+from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
     STAGES,
@@ -30,10 +30,10 @@ class ShiftedOutput:
 
     shift: Shift
     expected: Expected
-    compared: Comparison
+    compared: ElementComparison
 
 
-def may_have_shifts(outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, Comparison]) -> bool:
+def may_have_shifts(outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]) -> bool:
     """Whether some output may be shifted; `compared` are with bounds of few members that hold no walks."""
     return any(
         may_be_shifted(relative_errors(outputs[name], one, compared[name]), one.value) for name, one in expected.items()

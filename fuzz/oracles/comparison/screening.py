@@ -9,7 +9,7 @@ import torch
 from fuzz.model.outcome import Returned
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.oracles.comparison.elements import Comparison, compare_elements
+from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
     STAGES,
@@ -68,7 +68,9 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
     return cleared
 
 
-def is_shifted(row: int, outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, Comparison]) -> bool:
+def is_shifted(
+    row: int, outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]
+) -> bool:
     """Whether errors of one replica may have one sign in all its elements: it is examined alone."""
     return any(
         may_be_shifted(relative_errors(outputs[name], one, compared[name])[row], one.value[row])
@@ -84,7 +86,7 @@ def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[
     return [int(row) for row in rows.nonzero().flatten()]
 
 
-def disagreeing_rows(compared: Sequence[Comparison], pending: Sequence[Examination]) -> list[int]:
+def disagreeing_rows(compared: Sequence[ElementComparison], pending: Sequence[Examination]) -> list[int]:
     """Rows in which an element of some output disagrees; sets the worst ratio of the others."""
     count = len(pending)
     symptoms = torch.cat([one.symptom.reshape(count, one.symptom.numel() // count) for one in compared], 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from fuzz.oracles.comparison.elements import Comparison
+from fuzz.oracles.comparison.elements import ElementComparison
 from fuzz.reference.envelope import SAFETY, Expected
 
 __all__ = ["GROUPS", "Shift", "find_shift", "may_be_shifted", "relative_errors"]
@@ -39,7 +39,7 @@ class Shift:
     by_size: bool
 
 
-def relative_errors(output: torch.Tensor, expected: Expected, compared: Comparison) -> torch.Tensor:
+def relative_errors(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> torch.Tensor:
     """Error over bound of each element, with its sign; 0 where there is no bound, and in what is no float."""
     value = expected.value
     if not output.is_floating_point():

@@ -19,7 +19,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.outcome import Access, CallResult, Returned
 from fuzz.model.recipes import recipe
-from fuzz.oracles.bounds import Bounds
+from fuzz.oracles.bounds import BoundsOracle
 from fuzz.oracles.execution.examination import Examination
 from fuzz.target.arguments import size, tensor
 from fuzz.target.spec import declare
@@ -97,7 +97,7 @@ def test_what_kernels_do_inside_of_their_buffers(
     case = Case("t", (Call({"N": 16}, {"x": Argument(("N",), "float32", recipe("normal", 1))}),))
     returned = run(target, launcher, case.calls, BACKENDS["cpu"])
     assert isinstance(returned, Returned)
-    finding = Bounds().check_case(Examination(target, launcher, case, BACKENDS["cpu"], returned))
+    finding = BoundsOracle().check_case(Examination(target, launcher, case, BACKENDS["cpu"], returned))
     if not symptom:
         assert finding is None
         return
@@ -111,7 +111,7 @@ def test_a_case_is_shown_as_what_may_be_the_cause(monkeypatch: pytest.MonkeyPatc
     shown = []
     while kinds:
         result = CallResult({}, accesses=tuple(Access(kind, kind, kind, kind) for kind in kinds))
-        finding = Bounds().check_case(SimpleNamespace(returned=Returned((result,))))  # type: ignore[arg-type]
+        finding = BoundsOracle().check_case(SimpleNamespace(returned=Returned((result,))))  # type: ignore[arg-type]
         assert finding is not None and finding.symptom in SYMPTOMS["bounds"] and finding.disagreeing == len(kinds)
         shown.append(finding.source_line)
         kinds.remove(finding.source_line)

@@ -23,7 +23,7 @@ from fuzz.model.outcome import Returned
 from fuzz.oracles import examine
 from fuzz.oracles.execution.examination import Examination
 from fuzz.oracles.execution.replicas import CaseRunner
-from fuzz.oracles.rejects import Rejects
+from fuzz.oracles.rejects import RejectsOracle
 from fuzz.search.engines import RandomEngine
 from fuzz.target.loader import load, load_planted
 from fuzz.target.spec import Launcher, Target
@@ -170,5 +170,5 @@ def test_what_must_be_refused_is_tried_once_where_no_value_decides(reads: bool) 
         Examination(declared(launcher), launcher, plan.replica(number), backend("cpu"), Returned(()))
         for number in range(COUNT)
     ]
-    assert Rejects().check(exams) == [None] * COUNT
+    assert RejectsOracle().check(exams) == [None] * COUNT
     assert len(refused) == (COUNT if reads else 1)

@@ -10,7 +10,7 @@ import pytest
 
 from fuzz.campaign.hosts import local_hosts
 from fuzz.campaign.hosts.local_hosts import HostLog, LocalHosts
-from fuzz.campaign.protocol import Event, HostDied, Ready
+from fuzz.campaign.protocol import HostDied, HostEvent, Ready
 
 SENDS_READY = """
 from multiprocessing.connection import Connection
@@ -20,9 +20,9 @@ pipe.send_bytes(encode(Ready()))
 """
 
 
-def events_until_death(hosts: LocalHosts) -> list[Event]:
+def events_until_death(hosts: LocalHosts) -> list[HostEvent]:
     """What the hosts send until one ends."""
-    events: list[Event] = []
+    events: list[HostEvent] = []
     until = time.monotonic() + 120
     while not any(isinstance(event, HostDied) for event in events):
         assert time.monotonic() < until

@@ -17,7 +17,7 @@ from fuzz.campaign.config import parse_config
 from fuzz.campaign.hosts import remote_hosts
 from fuzz.campaign.hosts.local_hosts import LocalHosts
 from fuzz.campaign.hosts.remote_hosts import RemoteHosts
-from fuzz.campaign.protocol import EntrySaved, Event, Message, Slice, SuspectCleared
+from fuzz.campaign.protocol import EntrySaved, HostEvent, Message, Slice, SuspectCleared
 from fuzz.campaign.runner import run_campaign
 from fuzz.campaign.state import CampaignState
 from fuzz.corpus import codec
@@ -134,11 +134,11 @@ def test_a_target_that_cannot_be_sent_costs_its_job(tmp_path: Path, monkeypatch:
 class ScriptedHosts(RemoteHosts, LocalHosts):
     """One host, which sends fixed events and reads nothing."""
 
-    events: tuple[Event, ...] = ()
+    events: tuple[HostEvent, ...] = ()
 
     def write(self, number: int, *messages: Message) -> None: ...
 
-    def receive(self, seconds: float) -> Iterator[tuple[int, Event]]:
+    def receive(self, seconds: float) -> Iterator[tuple[int, HostEvent]]:
         yield from ((0, event) for event in self.events)
 
 

@@ -21,7 +21,7 @@ from fuzz import corpus
 from fuzz.campaign.store import (
     Campaign,
     Coverage,
-    Finding,
+    FindingRecord,
     Heartbeat,
     Job,
     Occurrence,
@@ -38,7 +38,7 @@ from fuzz.model.case import Case
 from fuzz.model.entry import Entry
 from fuzz.model.severity import Grade
 
-FINDING = Finding(
+FINDING = FindingRecord(
     "dx-sign-1", "corpus", "t/dx-sign-1.yaml", "t", "accuracy", "dx", "sign", "dx: wrong", "kernel", "open", "",
     {"N": 3}, 6, "sign flipped", 10.0, 10.0,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from fuzz.model.finding import VERDICTS, Finding, Verdict
 from fuzz.model.oracle_specs import SYMPTOMS
 from fuzz.model.provenance import Provenance
 from fuzz.model.recipes import Exact, recipe
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate, evaluate_exact_outputs, find_faults
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
@@ -93,10 +93,10 @@ def unstable(x: torch.Tensor) -> Outputs:
 
 
 def test_an_output_that_float64_cannot_confirm_is_settled_by_its_exact_value() -> None:
-    found = Accuracy().check_case(examined(stable, unstable, *words(-6.5, 1.0)))
+    found = AccuracyOracle().check_case(examined(stable, unstable, *words(-6.5, 1.0)))
     assert found is not None and (found.symptom, found.elements[0].index, found.disagreeing) == ("reference", (0,), 1)
-    assert Accuracy().check_case(examined(stable, stable, *words(-6.5, 1.0))) is None
-    assert Accuracy().check_case(examined(unstable, unstable, *words(-6.5, 1.0))) is None
+    assert AccuracyOracle().check_case(examined(stable, stable, *words(-6.5, 1.0))) is None
+    assert AccuracyOracle().check_case(examined(unstable, unstable, *words(-6.5, 1.0))) is None
 
 
 def test_replicas_in_doubt_are_not_cleared_together() -> None:
@@ -116,7 +116,7 @@ def test_a_sum_that_cancels_is_nobodys_fault() -> None:
 
     exam = examined(inward, in_order, *words(2.0**100, 1.0, 0.0, 0.0, -(2.0**100)))
     assert float(exam.returned.calls[0].outputs["y"]) == 1
-    assert Accuracy().check_case(exam) is None
+    assert AccuracyOracle().check_case(exam) is None
 
 
 def test_the_exact_value_of_a_target_may_be_its_own() -> None:
@@ -126,7 +126,7 @@ def test_the_exact_value_of_a_target_may_be_its_own() -> None:
         return dict(y=x * mp.erfc(-x))
 
     exam = examined(stable, lambda x: dict(y=x), *words(2.0), exact=exact)
-    found = Accuracy().check_case(exam)
+    found = AccuracyOracle().check_case(exam)
     assert found is not None and found.symptom == "value"
     verdict = adjudicate(exam, found, 10.0)
     assert verdict.name == "reference" and verdict.finding is not None
@@ -138,7 +138,7 @@ def test_an_output_of_which_the_reference_is_right_is_not_counted() -> None:
         return dict(stable(x), h=x * 1)
 
     exam = examined(launcher, lambda x: dict(y=x, h=x), *words(2.0), exact=lambda x: dict(y=x * mp.erfc(-x), h=x))
-    found = Accuracy().check_case(exam)
+    found = AccuracyOracle().check_case(exam)
     assert found is not None and found.message.startswith("y: 1 of 1 elements wrong")
     wrong = adjudicate(exam, found, 10.0).finding
     assert wrong is not None and (wrong.symptom, wrong.disagreeing, wrong.compared) == ("reference", 1, 1)
@@ -157,7 +157,7 @@ def test_a_promise_of_ulps_is_adjudicated_by_it() -> None:
         return dict(y=torch.exp(x) * (1 + 2.0**-22))
 
     exam = examined(rough, lambda x: dict(y=torch.exp(x)), *words(2.0), contract=ulps(2))
-    found = Accuracy().check_case(exam)
+    found = AccuracyOracle().check_case(exam)
     assert found is not None and adjudicate(exam, found, 10.0).name == "kernel"
 
 
@@ -220,7 +220,7 @@ def test_of_a_large_call_the_rows_that_disagree_are_adjudicated_alone(monkeypatc
     x = Argument(("R", "C"), "float32", recipe("normal", 1))
     case = Case("t", (Call({"R": 400, "C": 100}, {"x": x}),))
     exam = Examination(target, softmax, case, BACKENDS["cpu"], run(target, softmax, case.calls, BACKENDS["cpu"]))
-    found = Accuracy().check_case(exam)
+    found = AccuracyOracle().check_case(exam)
     assert found is not None and [element.index for element in found.elements] == [(300, 2)]
     seen: list[int] = []
 

@@ -15,7 +15,7 @@ from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.screening import screen
@@ -146,7 +146,7 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
         Examination(made, rows_added_up, one, cpu, run(made, rows_added_up, one.calls, cpu))
         for one in (case, case.replica(1))
     ]
-    found = Accuracy().check_case(replicas[0])
+    found = AccuracyOracle().check_case(replicas[0])
     screen(replicas)
     if factor == 1:
         assert found is None and all(one.cleared for one in replicas)

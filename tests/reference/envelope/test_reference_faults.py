@@ -15,7 +15,7 @@ from fuzz.backends import BACKENDS
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import CallResult, Returned
 from fuzz.model.recipes import Exact
-from fuzz.oracles.accuracy import Accuracy
+from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.execution.examination import Examination
 from fuzz.target.arguments import tensor
@@ -52,7 +52,7 @@ def test_honest_kernels_blame_no_reference(kind: str, draw: Callable[..., Tensor
         if exam is None:
             continue
         seen += 1
-        found = Accuracy().check_case(exam)
+        found = AccuracyOracle().check_case(exam)
         if found is not None:
             verdict = adjudicate(exam, found, 10.0)
             assert found.symptom != "reference" and verdict.name in ("kernel", "unadjudicated"), (name, verdict)
@@ -85,5 +85,5 @@ def test_an_unstable_reference_is_blamed_by_a_stable_kernel(name: str) -> None:
     case = Case("t", (Call({}, {"x": argument(x)}),))
     outcome = Returned((CallResult(dict(y=stable(x))),))
     exam = Examination(target, target.launcher, case, BACKENDS["cpu"], outcome)
-    found = Accuracy().check_case(exam)
+    found = AccuracyOracle().check_case(exam)
     assert found is not None and adjudicate(exam, found, 10.0).name == "reference"

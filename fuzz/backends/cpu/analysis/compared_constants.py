@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 from fuzz.backends.cpu.analysis.provenance import has_many_values
-from fuzz.backends.cpu.frontend.ir import Function, Op, Value, walk
+from fuzz.backends.cpu.frontend.ir import FuncOp, Op, Value, walk
 from fuzz.backends.cpu.frontend.literals import from_bits
 from fuzz.backends.cpu.frontend.types import Type
 
@@ -61,7 +61,7 @@ ALONE: dict[str, Callable[[Number], Number]] = {
 """What `x` is where `op x` is c."""
 
 
-def compared_numbers(function: Function) -> list[Number]:
+def compared_numbers(function: FuncOp) -> list[Number]:
     """Numbers at which a comparison, a minimum or a maximum of the kernel may turn, in order, each once; all finite."""
     producers = {result: op for _, op in walk(function.blocks) for result in op.results}
     numbers: set[Number] = set()

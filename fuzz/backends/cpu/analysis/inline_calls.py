@@ -8,17 +8,17 @@ from __future__ import annotations
 import copy
 
 from fuzz.backends.cpu.errors import UnsupportedOperation
-from fuzz.backends.cpu.frontend.ir import Function, walk
+from fuzz.backends.cpu.frontend.ir import FuncOp, walk
 
 
-def inline_calls(functions: list[Function]) -> Function:
+def inline_calls(functions: list[FuncOp]) -> FuncOp:
     """The kernel of a module; its calls hold the blocks of what they call as their region."""
     kernel = next(function for function in functions if function.public)
     inline_into(kernel, {function.name: function for function in functions}, (kernel.name,))
     return kernel
 
 
-def inline_into(function: Function, known: dict[str, Function], path: tuple[str, ...]) -> None:
+def inline_into(function: FuncOp, known: dict[str, FuncOp], path: tuple[str, ...]) -> None:
     """Give every call in the function its callee's blocks, and those the same. Recursion is refused."""
     calls = [op for _, op in walk(function.blocks) if op.name == "tt.call"]
     for op in calls:

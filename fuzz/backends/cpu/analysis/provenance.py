@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.backends.cpu.frontend.ir import Block, Function, Op, Value, walk
+from fuzz.backends.cpu.frontend.ir import Block, FuncOp, Op, Value, walk
 from fuzz.backends.cpu.ops.definition import Flow
 
 MEMORY = -1
 """The provenance of a pointer that comes from memory or from an integer, besides numbers of parameters."""
 
 
-def trace_provenance(function: Function) -> None:
+def trace_provenance(function: FuncOp) -> None:
     """Fills `Value.provenance` of every address in the function."""
     for index, parameter in enumerate(function.parameters):
         if parameter.type.is_pointer:

@@ -13,7 +13,7 @@ from fuzz.backends.cpu.codegen.index import Index, IndexFunction, current_index,
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.codegen.operands import Lane, LoopNest, Operand, Statement, Uniform, indexed_view
 from fuzz.backends.cpu.errors import UnsupportedOperation
-from fuzz.backends.cpu.frontend.ir import Block, Function, Location, Op, Value, walk
+from fuzz.backends.cpu.frontend.ir import Block, FuncOp, Location, Op, Value, walk
 from fuzz.backends.cpu.frontend.types import Type
 from fuzz.backends.cpu.instruments import PLAIN, Instruments
 
@@ -29,7 +29,7 @@ class Lowering:
 
     affine: AffineAnalysis
 
-    def __init__(self, function: Function, instruments: Instruments = PLAIN) -> None:
+    def __init__(self, function: FuncOp, instruments: Instruments = PLAIN) -> None:
         self.function = function
         self.instruments = instruments
         self.producers = producers(function)
@@ -247,7 +247,7 @@ class Lowering:
         self.values[result] = indexed_view(result.type, source, function)
 
 
-def producers(function: Function) -> dict[Value, Op]:
+def producers(function: FuncOp) -> dict[Value, Op]:
     """The operation that each value is the result of; an argument of a call has the producer of the caller's value."""
     by_result = {result: op for _, op in walk(function.blocks) for result in op.results}
     for _, op in walk(function.blocks):

@@ -87,7 +87,7 @@ class Op:
 
 
 @dataclass(eq=False, slots=True)
-class Function:
+class FuncOp:
     """One `tt.func`."""
 
     name: str

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 from fuzz.backends.cpu.errors import MalformedIR, UnsupportedOperation
-from fuzz.backends.cpu.frontend.ir import Attribute, Block, Function, Location, Op, Value
+from fuzz.backends.cpu.frontend.ir import Attribute, Block, FuncOp, Location, Op, Value
 from fuzz.backends.cpu.frontend.source_locations import Locations
 from fuzz.backends.cpu.frontend.tokens import Tokens, parse_integer, parse_number
 from fuzz.backends.cpu.frontend.types import SIZES, Type
@@ -22,7 +22,7 @@ MAX_RESULTS = 1 << 10
 Scope = dict[str, Value]
 
 
-def parse(text: str, definitions: Mapping[str, OpDef]) -> list[Function]:
+def parse(text: str, definitions: Mapping[str, OpDef]) -> list[FuncOp]:
     """The functions of a module, as `str(module)` prints it (with locations). `definitions` are known operations."""
     return Parser(text, definitions).module()
 
@@ -56,7 +56,7 @@ class Parser:
         self.depth = 0
         self.kernel = "?"
 
-    def module(self) -> list[Function]:
+    def module(self) -> list[FuncOp]:
         tokens = self.tokens
         tokens.expect("module")
         if tokens.accept("attributes"):
@@ -69,7 +69,7 @@ class Parser:
         tokens.expect_end()
         return functions
 
-    def function(self) -> Function:
+    def function(self) -> FuncOp:
         tokens = self.tokens
         tokens.expect("tt.func")
         public = not tokens.accept("private")
@@ -86,7 +86,7 @@ class Parser:
         if tokens.accept("attributes"):
             tokens.balanced("{", "}")
         blocks = self.region(parameters, own_scope=False)
-        return Function(self.kernel, blocks, self.location(), public)
+        return FuncOp(self.kernel, blocks, self.location(), public)
 
     # names
 
