@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import torch
 
@@ -24,6 +25,9 @@ from fuzz.reference.envelope import Divergence
 
 SUSPECTS = 1
 """Replicas of a plan whose suspect reference is checked by exact values: it is the same reference for all of them."""
+
+SHIFTED = 2
+"""Replicas of a plan that are examined alone because their errors may have one sign: all run the same steps."""
 
 
 def screen(exams: Sequence[Examination]) -> None:
@@ -62,7 +66,8 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         kept = {*wrong, *suspect, *shifted}
         cleared += [exam for row, exam in enumerate(pending) if row not in kept]
         if stage == BEFORE_THOROUGH:
-            shifted = {number for number, row in enumerate(wrong) if is_shifted(row, outputs, expected, compared)}
+            found = (number for number, row in enumerate(wrong) if is_shifted(row, outputs, expected, compared))
+            shifted = set(islice(found, SHIFTED))
         pending = [pending[row] for row in wrong]
         expected = {name: select_expected(one, wrong) for name, one in expected.items()}
     return cleared

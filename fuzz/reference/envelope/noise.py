@@ -191,7 +191,7 @@ class MemberNoise:
         Members go up and down in turn, so that a tie within the bound is met by one of them. Where all are the same
         nothing changes: the rounding rule holds there.
         """
-        steps = self._step_rows()
+        steps = self.step_rows
         if not t.is_floating_point() or not steps:
             return t
         wide = t.clone()
@@ -206,7 +206,7 @@ class MemberNoise:
 
     def from_other_members(self, t: Tensor) -> Tensor:
         """What is computed a second time: each member that perturbs steps takes the value of the next such member."""
-        steps = self._step_rows()
+        steps = self.step_rows
         if len(steps) < 2:
             return t
         stack, members = self.by_replica(t.clone()), 1 if self.replicas > 1 else 0
@@ -214,7 +214,8 @@ class MemberNoise:
         stack.index_copy_(members, places, stack.index_select(members, places.roll(1)))
         return stack.view_as(t)
 
-    def _step_rows(self) -> list[int]:
+    @property
+    def step_rows(self) -> list[int]:
         """The members at working precision that perturb steps, not inputs."""
         return [row for row, i in enumerate(self.ids, 1) if i > 0 and row not in self.input_rows]
 

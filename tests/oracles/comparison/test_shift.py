@@ -131,8 +131,9 @@ def test_few_elements_integers_and_outputs_without_bounds_are_not_asked() -> Non
     assert not may_be_shifted(2 * ones[:8], ones[:8]) and not may_be_shifted(2 * ones, ones.long())
 
 
-@pytest.mark.parametrize("factor", [1.0, 1 + 2.0**-18])
-def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_not_clear(factor: float) -> None:
+def examine_sums(factor: float) -> list[Examination]:
+    """Three replicas of a plan whose rows are added up in sequence, times a factor."""
+
     def rows_added_up(x: torch.Tensor) -> dict[str, torch.Tensor]:
         sums = np.add.accumulate(x.numpy(), axis=1, dtype=F)[:, -1]
         return {"y": torch.from_numpy(sums) * F(factor)}
@@ -142,10 +143,15 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
     made = target(x=x, dtypes=("float32",), reference=lambda x: {"y": total(x)})(rows_added_up)
     values = recipe("uniform", 1, exponent=0, signed=0)
     case, cpu = Case("rows_added_up", (Call(dims, {"x": Argument(("M", "N"), "float32", values)}),)), backend("cpu")
-    replicas = [
+    return [
         Examination(made, rows_added_up, one, cpu, run(made, rows_added_up, one.calls, cpu))
-        for one in (case, case.replica(1))
+        for one in map(case.replica, range(3))
     ]
+
+
+@pytest.mark.parametrize("factor", [1.0, 1 + 2.0**-18])
+def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_not_clear(factor: float) -> None:
+    replicas = examine_sums(factor)
     found = AccuracyOracle().check_case(replicas[0])
     screen(replicas)
     if factor == 1:
@@ -154,3 +160,10 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
         assert found is not None and "all 40 of y are too large in size" in found.message
         assert adjudicate(replicas[0], found, 600.0).name == "kernel"
         assert not any(one.cleared for one in replicas)
+
+
+def test_of_replicas_whose_errors_may_have_one_sign_two_are_examined_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.oracles.comparison.screening.may_be_shifted", lambda errors, value: True)
+    replicas = examine_sums(1.0)
+    screen(replicas)
+    assert [one.cleared for one in replicas] == [False, False, True]

@@ -11,6 +11,7 @@ from fuzz.reference.envelope.rules import (
     linear,
     losses,
     movement,
+    ordering,
     reductions,
     rewritings,
     sampling,
@@ -18,7 +19,19 @@ from fuzz.reference.envelope.rules import (
 
 __all__ = ["RULES"]
 
-MODULES = (rewritings, elementwise, reductions, linear, movement, indexing, factories, composites, losses, sampling)
+MODULES = (
+    rewritings,
+    elementwise,
+    reductions,
+    ordering,
+    linear,
+    movement,
+    indexing,
+    factories,
+    composites,
+    losses,
+    sampling,
+)
 """In order: the first rule that is stated for an operation holds."""
 for module in MODULES:
     module.register()

@@ -1,4 +1,4 @@
-"""Defines rules of reductions: sums are perturbed by what orders of their terms may lose; selections are exact."""
+"""Defines rules of reductions: sums are perturbed by what orders of their terms may lose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
-from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, map_members, wrap, wrap_all
+from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
 from fuzz.reference.envelope.summation import tree_steps
 
@@ -194,25 +194,6 @@ def logcumsumexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kw
     return wrap(mode, noise.round_function_(t, None, noise.precision.error("log")))
 
 
-def selection(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """amax, any, argmax, sort, topk, ...: member by member, nothing is rounded. One dim argument at most."""
-    x, rank, schema = args[0], args[0].dim(), func._schema.arguments
-    given = {a.name: a.default_value for a in schema if a.name == "dim" and a.has_default_value()}
-    given |= {**dict(zip([a.name for a in schema], args, strict=False)), **kwargs}
-    if rank == 0 or given.get("dim") is None:
-        return wrap_all(mode, map_members(mode, func, args, kwargs))
-    dims = inner_dims(given["dim"], rank)
-    given |= {"self": x.stacked, "dim": dims[0] if isinstance(given["dim"], int) else dims}
-    return wrap_all(mode, func(**given))
-
-
-SELECTIONS = (
-    "amax amin aminmax max.default max.dim min.default min.dim argmax argmin any.default any.dim any.dims all.default "
-    "all.dim all.dims sort.default sort.stable topk argsort kthvalue median nanmedian mode cummax cummin count_nonzero "
-    "msort unique_consecutive"
-)
-
-
 def register() -> None:
     """State the rules of this module."""
     RULES.register(sum_, "sum.default", "sum.dim_IntList")
@@ -224,7 +205,6 @@ def register() -> None:
     RULES.register(logsumexp, "logsumexp.default")
     RULES.register(cumulative, "cumsum.default", "cumprod.default")
     RULES.register(logcumsumexp, "logcumsumexp.default")
-    RULES.register(selection, *SELECTIONS.split())
     for root, name in enumerate(("var", "std")):
         RULES.register(moments(bool(root), False), f"{name}.correction")
         RULES.register(moments(bool(root), True), f"{name}_mean.correction")

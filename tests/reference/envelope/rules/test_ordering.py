@@ -1,0 +1,77 @@
+"""Ties: where torch promises which of equal elements it takes, members agree; where it does not, both ends are met."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from fuzz.reference.envelope import evaluate, evaluate_backward, make_precision
+
+CPU = make_precision("libm")
+Formula = Callable[[Tensor], Tensor]
+TIED, DISTINCT = torch.tensor([[0.0, 3.0, 0.0, 3.0, 3.0, 0.0]]), torch.tensor([[5.0, 3.0, 0.0, 4.0, 2.0, 1.0]])
+FREE: Mapping[str, Formula] = {
+    "topk": lambda x: x.topk(2, -1).indices,
+    "smallest": lambda x: x.topk(2, -1, largest=False).indices,
+    "sort": lambda x: x.sort(-1).indices,
+    "argsort": lambda x: x.argsort(-1, descending=True),
+    "kthvalue": lambda x: x.kthvalue(2, -1).indices,
+    "median": lambda x: x.median(-1).indices,
+    "nanmedian": lambda x: x.nanmedian(-1, True).indices,
+}
+PROMISED: Mapping[str, Formula] = {
+    "argmax": lambda x: x.argmax(-1),
+    "max": lambda x: x.max(-1).indices,
+    "min": lambda x: x.min(-1).indices,
+    "stable": lambda x: x.sort(stable=True).indices,
+}
+
+
+def spread(formula: Formula, x: Tensor, **options: int) -> Tensor:
+    return evaluate(lambda x: {"y": formula(x)}, {"x": x}, CPU, **options)["y"].spread
+
+
+@pytest.mark.parametrize("name", FREE)
+def test_what_torch_does_not_promise_may_be_any_of_equal_elements(name: str) -> None:
+    assert bool(spread(FREE[name], TIED).isinf().any())
+    assert not bool(spread(FREE[name], DISTINCT).any())
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_what_torch_promises_is_the_same_in_all_members(name: str) -> None:
+    assert not bool(spread(PROMISED[name], TIED).any())
+
+
+@pytest.mark.parametrize("formula", [lambda x: x.topk(3, -1).values, lambda x: x.sort(-1).values])
+def test_values_are_the_same_whichever_is_taken(formula: Formula) -> None:
+    assert not bool(spread(formula, TIED).any())
+
+
+def gate(x: Tensor) -> Tensor:
+    """The weights of the two best of six experts."""
+    top, index = x.topk(2, -1)
+    return torch.zeros_like(x).scatter(-1, index, top.softmax(-1))
+
+
+@pytest.mark.parametrize("members", [8, 20])
+def test_a_gate_may_choose_the_first_of_equal_experts_or_the_last(members: int) -> None:
+    expected = evaluate(lambda x: {"y": gate(x)}, {"x": torch.zeros(3, 6)}, CPU, members=members)["y"]
+    for chosen in ((0, 1), (4, 5)):
+        other = torch.zeros(3, 6, dtype=torch.float64)
+        other[:, chosen] = 0.5
+        assert bool(((other - expected.value).abs() <= expected.spread + 1e-6).all())
+
+
+def test_a_gradient_goes_to_any_of_equal_elements() -> None:
+    cotangent = torch.ones(1, 1)
+    expected = evaluate_backward(lambda x: {"y": x.topk(1, -1).values}, {"x": TIED}, {"y": cotangent}, ["x"], CPU)["dx"]
+    assert expected.spread[0, [1, 4]].tolist() == [1.0, 1.0] and not bool(expected.spread[0, [0, 2, 5]].any())
+
+
+def test_replicas_have_their_own_ties() -> None:
+    both = evaluate(lambda x: {"y": gate(x)}, {"x": torch.stack([torch.zeros(3, 6), torch.arange(18.0).view(3, 6)])},
+                    CPU, replicas=2)["y"]  # fmt: skip
+    assert bool((both.spread[0] > 0.4).any()) and float(both.spread[1].max()) < 1e-5
