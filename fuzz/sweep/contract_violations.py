@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.model.dtypes import Bits, decimal
-from fuzz.model.recipes.torch_values import to_bits
+from fuzz.model.dtypes import Bits, DType, from_bits
 from fuzz.oracles.accuracy import NARROW_LARGE
 from fuzz.oracles.comparison.batch_rows import select_expected
 from fuzz.oracles.comparison.elements import SYMPTOMS, compare_elements
@@ -17,8 +17,7 @@ from fuzz.oracles.comparison.expected import STAGES, stage_options
 from fuzz.reference.envelope import merge_members
 from fuzz.sweep.count_errors import ComparedValues, find_regions
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.sweep_counts import WORST, WrongValue
-from fuzz.sweep.ulps import ordinals, ulps
+from fuzz.sweep.sweep_counts import WrongValue
 
 
 @dataclass(frozen=True)
@@ -65,30 +64,14 @@ def find_violations(kernel: SweptKernel, compared: ComparedValues) -> Violations
     return Violations(indices[wrong].cpu(), symptoms[wrong].cpu(), ratios[wrong].cpu())
 
 
-def worst_values(
-    kernel: SweptKernel, compared: ComparedValues, bits: tuple[Bits, ...], violations: Violations, part: int
-) -> list[WrongValue]:
-    """The worst of each region and symptom. `compared` is on the host; `bits` are those of the swept arguments."""
-    kind, indices = kernel.plan.kind, violations.indices
-    x = compared.inputs[kernel.plan.swept[0]][indices].nan_to_num()
-    regions = find_regions(x, kind.smallest_normal).numpy()
-    symptoms, ratios = violations.symptoms.numpy(), violations.ratios.numpy()
-    worst = []
-    for region, symptom in np.unique(np.stack([regions, symptoms], 1), axis=0):
-        group = np.flatnonzero((regions == region) & (symptoms == symptom))
-        for i in group[np.argsort(-ratios[group], kind="stable")[:WORST]]:
-            index = int(indices[i])
-            patterns = tuple(int(swept[index]) for swept in bits)
-            texts = describe_value(compared, index)
-            inputs = tuple(decimal(pattern, kind) for pattern in patterns)
-            name, ratio = SYMPTOMS[int(symptom) - 1], float(ratios[i])
-            worst.append(WrongValue(part, int(region), name, patterns, inputs, *texts, ratio))
-    return worst
-
-
-def describe_value(compared: ComparedValues, index: int) -> tuple[str, str, float, int]:
-    """(result, what is due, error in units in the last place, in ordinals) of one value."""
-    got, want, kind = compared.output[index : index + 1], compared.want[index : index + 1], compared.kind
-    rounded = want.to(got.dtype)
-    texts = decimal(int(to_bits(got)[0]), kind), decimal(int(to_bits(rounded)[0]), kind)
-    return *texts, float(ulps(got.double(), want, kind)), int((ordinals(got) - ordinals(rounded)).abs())
+def worst_values(kind: DType, bits: Sequence[Bits], violations: Violations, part: int) -> list[WrongValue]:
+    """The worst value of each region and symptom. `bits` are those of the swept arguments at the violations."""
+    x = torch.from_numpy(from_bits(bits[0], kind)).nan_to_num()
+    regions, symptoms = find_regions(x, kind.smallest_normal).numpy(), violations.symptoms.numpy()
+    ratios = violations.ratios.numpy()
+    order = np.argsort(-ratios, kind="stable")
+    _, first = np.unique(np.stack([regions, symptoms], 1)[order], axis=0, return_index=True)
+    return [
+        WrongValue(part, int(regions[i]), SYMPTOMS[symptoms[i] - 1], tuple(int(words[i]) for words in bits), ratio)
+        for i, ratio in zip(order[first].tolist(), ratios[order[first]].tolist(), strict=True)
+    ]

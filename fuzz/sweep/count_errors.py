@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fuzz.model.dtypes import DType
+from fuzz.model.dtypes import Doubles, DType
 from fuzz.reference.envelope import Precision
 from fuzz.sweep.correct_rounding import Inputs
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, REGIONS, Doubles, SweepCounts
+from fuzz.sweep.sweep_counts import BINS, BOUNDS, NEAR, OVER, REGIONS, SweepCounts
 from fuzz.sweep.ulps import ordinals, ulps
 
 TABLE = ("values", "ulp_sum", "ulp_max", "ordinal_sum", "ordinal_max")

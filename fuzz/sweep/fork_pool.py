@@ -28,7 +28,6 @@ class ForkPool:
     """
 
     def __init__(self, function: Callable[[Any], Any], count: int) -> None:
-        self.count = count
         # A worker is a daemon, to which multiprocessing would give no processes of its own.
         vars(current_process())["_config"]["daemon"] = False
         self.executor = ProcessPoolExecutor(count, get_context("fork"), _start, (function,))

@@ -11,7 +11,7 @@ import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import UsageError, one_line
-from fuzz.model.dtypes import Bits
+from fuzz.model.dtypes import Bits, Doubles
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.sweep.contract_violations import find_violations, worst_values
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
@@ -19,7 +19,7 @@ from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import SweepPlan
 from fuzz.sweep.ranks import rank_of
-from fuzz.sweep.sweep_counts import Doubles, SweepCounts, find_runs
+from fuzz.sweep.sweep_counts import SweepCounts, find_runs
 from fuzz.worker.channel import LastResponse
 
 
@@ -48,7 +48,8 @@ def measure_part(kernel: SweptKernel, part: int) -> SweepCounts | LastResponse:
     counts.other["decided"] = decided_count
     violations = find_violations(kernel, compared)
     counts.symptoms = Counter(violations.names)
-    counts.worst = worst_values(kernel, compared, bits, violations, part)
+    wrong = [words[violations.indices.numpy()] for words in bits]
+    counts.worst = worst_values(kernel.plan.kind, wrong, violations, part)
     return counts
 
 

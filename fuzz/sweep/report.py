@@ -10,7 +10,7 @@ import numpy as np
 from fuzz.model.dtypes import decimal, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.report.json import finding_json
-from fuzz.report.plots.plot_data import Line, Marker, Plot, height
+from fuzz.report.plots.plot_data import Line, Marker, Plot, height, shown_legend
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_ulps
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
@@ -151,10 +151,9 @@ def _plot(bins: np.ndarray, x_label: str, x_ticks: Ticks, guides: Ticks) -> Plot
     """The largest error of each bin, of values with the right and with the wrong sign."""
     y = scale_of_ulps(bins[~np.isnan(bins)].tolist())
     markers = [marker for (kind, _), values in zip(KINDS, bins, strict=True) for marker in _markers(y, kind, values)]
-    kinds = {marker.kind for marker in markers}
     lines = [Line("guide", ((0.0, y.position(1.0)), (1.0, y.position(1.0))))]
     lines += [Line("guide", ((x, 0.0), (x, 1.0))) for x, _ in guides]
-    legend = tuple(item for item in KINDS if item[0] in kinds)
+    legend = shown_legend(KINDS, markers)
     return Plot("", "", x_label, "largest error, ULP", x_ticks, y.ticks, tuple(markers), tuple(lines), legend)
 
 
@@ -167,5 +166,5 @@ def _rank_ticks(plan: SweepPlan) -> Ticks:
     """Ticks at every sixteenth of the order of values, but for what is not finite."""
     shares = np.arange(16) / 16
     values = from_bits(bits_at((shares * (1 << plan.kind.bits)).astype(np.uint64), plan.kind), plan.kind)
-    pairs = zip(shares.tolist(), values.astype(np.float64).tolist(), strict=True)
+    pairs = zip(shares.tolist(), values.tolist(), strict=True)
     return tuple((share, format_tick(float(f"{value:.0e}"))) for share, value in pairs if np.isfinite(value))

@@ -8,7 +8,7 @@ from fuzz.model.case import Case
 from fuzz.model.outcome import describe
 from fuzz.run.result import Result
 from fuzz.sweep.plan import SweepPlan
-from fuzz.sweep.sweep_counts import SweepCounts, WrongValue
+from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.worker.process import Worker, WorkerCrash
 
 HANDLER = "fuzz.sweep.measure:make_handler"
@@ -45,11 +45,8 @@ def run_sweep(plan: SweepPlan, memory: int, timeout: float, on_part: Callable[[S
 
 def make_cases(plan: SweepPlan, counts: SweepCounts) -> list[Case]:
     """Of each region and symptom the worst value as a case of its own; parts in which the kernel failed as a whole."""
-    worst: dict[tuple[int, str], WrongValue] = {}
-    for value in counts.worst:
-        worst.setdefault((value.region, value.symptom), value)
-    values = list(worst.values())[:MAX_CASES]
-    single = [plan.case({name: (bits,) for name, bits in zip(plan.swept, value.bits, strict=True)}) for value in values]
+    bits = [value.bits for value in counts.worst[:MAX_CASES]]
+    single = [plan.case({name: (word,) for name, word in zip(plan.swept, words, strict=True)}) for words in bits]
     return [*single, *(part_case(plan, part * plan.parts // plan.requests) for part, _ in counts.failed[:1])]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fuzz.model.dtypes import Doubles
 from fuzz.model.oracle_specs import ACCURACY
 
 BOUNDS = (-5.0, -2.0, -0.5, 0.5, 2.0, 5.0)
@@ -21,17 +22,14 @@ RANGES = ("x < -5", "[-5, -2)", "[-2, -0.5)", "[-0.5, 0.5)", "[0.5, 2)", "[2, 5)
 OVER = (1, 10, 100, 1000)
 """Errors in units in the last place, beyond each of which values are counted."""
 SYMPTOM_NAMES = ACCURACY.symptoms[:3]
-WORST = 4
-"""Wrong values kept of each region and symptom, the worst ones."""
 BINS = 1024
 NEAR = 8.0
 """The near view of the plot goes from -NEAR to NEAR."""
-Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class WrongValue:
-    """A value at which the contract is broken: bits of the swept arguments, and as text inputs, result and what is due.
+    """A value at which the contract is broken, by the bits of the swept arguments.
 
     `part` is the part of the plan that it came from; `ratio` is error over bound.
     """
@@ -40,11 +38,6 @@ class WrongValue:
     region: int
     symptom: str
     bits: tuple[int, ...]
-    inputs: tuple[str, ...]
-    got: str
-    want: str
-    ulps: float
-    ordinals: int
     ratio: float
 
     @property
@@ -64,10 +57,10 @@ class SweepCounts:
     By region: `values`, and of their errors in units in the last place and in ordinals (steps in the order of values)
     sum and maximum. `over` is by limit, `other` by name. `sign_runs` are maximal runs of swept values whose result has
     the wrong sign; `first_open` and `last_open` say whether the first and the last run touch the ends of what was
-    counted. `worst` holds a few values that break the contract, `failed` the parts in which the kernel did not return,
-    with the reason. `bins`, of shape (view, kind, BINS), are the plot's: the largest error in each bin, NaN where none
-    is. Views: all values by their rank in the order of values, and -NEAR to NEAR by value. Kinds: values whose sign is
-    right, and those whose sign is wrong.
+    counted. `worst` holds the worst value of each region and symptom that breaks the contract, `failed` the parts in
+    which the kernel did not return, with the reason. `bins`, of shape (view, kind, BINS), are the plot's: the largest
+    error in each bin, NaN where none is. Views: all values by their rank in the order of values, and -NEAR to NEAR by
+    value. Kinds: values whose sign is right, and those whose sign is wrong.
     """
 
     count: int = 0
@@ -142,13 +135,10 @@ class SweepCounts:
 
 def keep_worst(wrong: list[WrongValue]) -> list[WrongValue]:
     """The worst of each region and symptom, the worst of all first."""
-    seen: Counter[tuple[int, str]] = Counter()
-    worst = []
+    worst: dict[tuple[int, str], WrongValue] = {}
     for value in sorted(wrong, key=lambda value: value.rank):
-        seen[value.region, value.symptom] += 1
-        if seen[value.region, value.symptom] <= WORST:
-            worst.append(value)
-    return worst
+        worst.setdefault((value.region, value.symptom), value)
+    return list(worst.values())
 
 
 def find_runs(x: Doubles, wrong: NDArray[np.bool_]) -> list[tuple[float, float]]:

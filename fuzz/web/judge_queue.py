@@ -86,8 +86,8 @@ class JudgeQueue:
         except Stopped:
             self.store.release_submission(taken.id, self.owner)
             return True
-        text = json.dumps(judgement)
-        self.store.finish_submission(taken.id, self.owner, judgement["verdict"], text, time.time())
+        result = {"verdict": judgement["verdict"], "judgement": json.dumps(judgement), "updated": time.time()}
+        self.store.update_submission(taken.id, self.owner, state="judged", **result)
         return True
 
     def _judge(self, host: JudgeHost, taken: Submission) -> Mapping[str, Any]:
@@ -105,7 +105,7 @@ class JudgeQueue:
         """Whether to stop; now and then a sign of life."""
         if time.monotonic() - last[0] > BEAT_SECONDS:
             last[0] = time.monotonic()
-            self.store.beat_submission(key, self.owner, time.time())
+            self.store.update_submission(key, self.owner, updated=time.time())
         return self.stopped.is_set()
 
     def release_lost(self) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits
+from fuzz.model.dtypes import from_bits, to_bits
+from fuzz.sweep.contract_violations import Violations, worst_values
 from fuzz.sweep.count_errors import find_regions
 from fuzz.sweep.sweep_counts import REGIONS, SweepCounts, find_runs
 
@@ -31,3 +32,20 @@ def test_runs_join_across_parts_only_where_both_touch_the_seam() -> None:
     assert total.sign_runs == [(0.0, 1.0), (3.0, 5.0)] and not total.last_open
     total.add(SweepCounts(sign_runs=[(8.0, 9.0)], first_open=True))
     assert total.sign_runs[-1] == (8.0, 9.0) and Fraction(len(total.sign_runs)) == 3
+
+
+def test_of_each_region_and_symptom_the_worst_value_is_kept_over_all_parts() -> None:
+    kind = named_dtype("float32")
+
+    def part_of(number: int, x: list[float], symptoms: list[int], ratios: list[float]) -> SweepCounts:
+        violations = Violations(torch.arange(len(x)), torch.tensor(symptoms), torch.tensor(ratios))
+        return SweepCounts(worst=worst_values(kind, [to_bits(np.array(x), kind)], violations, number))
+
+    total = SweepCounts()
+    total.add(part_of(0, [3.0, 4.0, 4.5, -9.0], [1, 2, 2, 2], [2.0, 5.0, 7.0, 3.0]))
+    total.add(part_of(1, [4.75, -8.0, np.nan], [2, 2, 2], [6.0, 4.0, np.inf]))
+    total.add(part_of(2, [], [], []))
+    kept = [(value.symptom, value.part, value.ratio, from_bits(value.bits[0], kind)) for value in total.worst]
+    near_zero, *others = sorted(kept, key=lambda value: -value[2])
+    assert near_zero[:3] == ("sign", 1, np.inf) and np.isnan(near_zero[3])
+    assert others == [("sign", 0, 7.0, 4.5), ("sign", 1, 4.0, -8.0), ("nonfinite", 0, 2.0, 3.0)]

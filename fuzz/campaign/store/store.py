@@ -237,19 +237,12 @@ class Store:
                 connection.execute(sa.update(SUBMISSIONS).where(column.id == key).values(**taken))
         return self.submission(key) if key is not None else None
 
-    def beat_submission(self, key: str, owner: str, wall: float) -> None:
-        """A sign of life of the process that judges a submission."""
-        self._change_submission(key, owner, updated=wall)
-
     def release_submission(self, key: str, owner: str) -> None:
         """Has a submission judged by somebody else."""
-        self._change_submission(key, owner, state="queued", owner="")
+        self.update_submission(key, owner, state="queued", owner="")
 
-    def finish_submission(self, key: str, owner: str, verdict: str, judgement: str, wall: float) -> None:
-        """Writes the judgement of a submission, unless it is somebody else's by now."""
-        self._change_submission(key, owner, state="judged", verdict=verdict, judgement=judgement, updated=wall)
-
-    def _change_submission(self, key: str, holder: str, /, **values: Any) -> None:
+    def update_submission(self, key: str, holder: str, /, **values: Any) -> None:
+        """Changes these fields of a submission, unless it is somebody else's by now, or nobody's."""
         here = SUBMISSIONS.c.id == key, SUBMISSIONS.c.owner == holder, SUBMISSIONS.c.state == "running"
         self._execute(sa.update(SUBMISSIONS).where(*here).values(**values))
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fuzz.report.plots.scales import Scale, Ticks
 
 Point = tuple[float, float]
+Legend = tuple[tuple[str, str], ...]
+"""(kind of marker or line, what it stands for) of each."""
 NOT_FINITE = 1.06
 """Where on the y axis a value lies that is not finite: above all others."""
 
@@ -35,7 +37,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Plot:
-    """`legend` names the kinds of markers and lines; ticks are (share of the axis, label)."""
+    """Ticks are (share of the axis, label)."""
 
     title: str
     note: str
@@ -45,12 +47,18 @@ class Plot:
     y_ticks: Ticks
     markers: tuple[Marker, ...] = ()
     lines: tuple[Line, ...] = ()
-    legend: tuple[tuple[str, str], ...] = ()
+    legend: Legend = ()
 
     @property
     def stems(self) -> bool:
         """Whether the markers are few enough to stand on stems."""
         return len(self.markers) <= 48
+
+
+def shown_legend(legend: Legend, markers: Iterable[Marker]) -> Legend:
+    """The items of a legend whose kind is among the markers."""
+    kinds = {marker.kind for marker in markers}
+    return tuple(item for item in legend if item[0] in kinds)
 
 
 def height(scale: Scale, value: float) -> float:

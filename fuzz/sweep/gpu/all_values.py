@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.model.dtypes import DType, from_bits
+from fuzz.model.dtypes import Doubles, DType, from_bits
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.sweep.contract_violations import Violations, find_violations, worst_values
+from fuzz.sweep.contract_violations import find_violations, worst_values
 from fuzz.sweep.correct_rounding import CERTAIN, rounded_bounds
 from fuzz.sweep.count_errors import ComparedValues, bin_errors, count_values
 from fuzz.sweep.gpu import compiled_functions as compiled
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.plan import PART
 from fuzz.sweep.ranks import bits_at, rank_of
-from fuzz.sweep.sweep_counts import Doubles, SweepCounts
+from fuzz.sweep.sweep_counts import SweepCounts
 
 SIZE = 1 << 24
 """Values, or pairs, of a part."""
@@ -162,16 +162,14 @@ class GpuSweep:
             number = torch.full((1,), part, dtype=torch.int64, device=allowance.device)
             tensors = self.parts.tensors(self._function("inputs", lambda: compiled.input_function(self.parts))(number))
             output = self.kernel.launch(tensors).contiguous()
-            classify = self._classify(named_dtype(DTYPE_NAMES[output.dtype]))
-            classified = classify(number, output, allowance)
+            kind = named_dtype(DTYPE_NAMES[output.dtype])
+            make_classify = partial(compiled.classify_function, self.parts, self.kernel.rounding, kind)
+            classified = self._function(kind.name, make_classify)(number, output, allowance)
             sums_of = self._function("sums", lambda: compiled.sum_function(self.parts))
             measured.append((output, classified[0], *sums_of(*classified)))
         outputs, flags, counts, sums = zip(*measured, strict=True)
         stretches = compiled.by_stretch(self.parts, torch.cat(counts, 1), torch.cat(sums, 1))
         return Strip(start * self.size, torch.cat(outputs), torch.cat(flags), *stretches)
-
-    def _classify(self, kind: DType) -> Callable[..., Any]:
-        return self._function(kind.name, lambda: compiled.classify_function(self.parts, self.kernel.rounding, kind))
 
     def _find_doubtful(self, strip: Strip) -> tuple[Tensor, Tensor, Runs]:
         """Doubtful values to decide; those of parts with too many; and runs of wrong signs."""
@@ -206,7 +204,7 @@ class GpuSweep:
             else:
                 joined.append((first, last))
         bits = bits_at(np.array(joined, dtype=np.uint64).reshape(-1), self.parts.kind)
-        values = from_bits(bits, self.parts.kind).astype(np.float64).tolist()
+        values = from_bits(bits, self.parts.kind).tolist()
         total.sign_runs = list(zip(values[::2], values[1::2], strict=True))
         total.first_open = bool(joined) and joined[0][0] == low
         total.last_open = bool(joined) and joined[-1][1] == high
@@ -249,12 +247,9 @@ class GpuSweep:
         violations = find_violations(self.kernel, ComparedValues(inputs, tops.output, low, high, tops.kind))
         total.other["judged"] = len(tops.flat)
         total.symptoms = Counter(violations.names)
-        at, kind = violations.indices.to(low.device), self.parts.kind
-        flat, broken = tops.flat[at].cpu(), {name: values[at].cpu() for name, values in inputs.items()}
-        compared = ComparedValues(broken, tops.output[at].cpu(), low[at].cpu(), high[at].cpu(), tops.kind)
-        bits = tuple(bits_at(ranks.numpy().astype(np.uint64), kind) for ranks in self.parts.ranks(flat))
-        selected = Violations(torch.arange(len(flat)), violations.symptoms, violations.ratios)
-        worst = worst_values(self.kernel, compared, bits, selected, 0)
+        flat, kind = tops.flat.cpu()[violations.indices], self.parts.kind
+        bits = [bits_at(ranks.numpy().astype(np.uint64), kind) for ranks in self.parts.ranks(flat)]
+        worst = worst_values(kind, bits, violations, 0)
         shift = 0 if self.parts.pairs else PART.bit_length() - 1
         ranks = rank_of(np.array([value.bits[0] for value in worst], dtype=bits[0].dtype), kind)
         total.worst = [replace(value, part=int(rank) >> shift) for value, rank in zip(worst, ranks, strict=True)]

@@ -16,7 +16,7 @@ from fuzz.model.finding import Element
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.report.plots.plot_data import Plot
 from fuzz.report.text import case_lines, severity_lines, ulps_text, verdict_lines
-from fuzz.text import shell_quote
+from fuzz.report.typical import script_command
 from fuzz.web.plots.error_plots import make_plots
 from fuzz.web.plots.protocol import PlotResult
 
@@ -64,7 +64,7 @@ class EntryView:
     @property
     def typical_command(self) -> str:
         """The command that prints the program of the typical case."""
-        return f"fuzz show --script --typical {shell_quote(self.path)}"
+        return script_command(self.path)
 
     @property
     def is_accuracy(self) -> bool:

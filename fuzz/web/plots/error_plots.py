@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from fuzz.report.plots.plot_data import Line, Marker, Plot, height, y_ticks
+from fuzz.report.plots.plot_data import Line, Marker, Plot, height, shown_legend, y_ticks
 from fuzz.report.plots.scales import Linear, Scale, Ticks, format_tick, scale_of_errors, scale_of_ulps, scale_of_values
 from fuzz.web.plots.protocol import ErrorCurve, OutputErrors, PlotResult
 
@@ -42,12 +42,12 @@ def plot_elements(output: OutputErrors) -> Plot:
     scale = scale_of_errors([*output.errors, *output.bound])
     count = len(output.indices)
     steps = [((i + side) / count, height(scale, bound)) for i, bound in enumerate(output.bound) for side in (0, 1)]
+    markers = tuple(_element_markers(output, scale))
     return Plot(
         f"{output.output}: error by element",
         f"{output.dtype} {'x'.join(map(str, output.shape)) or 'scalar'}" + _share(output),
         "element", "|got - want|", _index_ticks(output), y_ticks(scale, output.errors),
-        tuple(_element_markers(output, scale)), (Line("bound", tuple(steps), filled=True),),
-        (*_legend(LEGEND, output.wrong), ("bound", "bound")),
+        markers, (Line("bound", tuple(steps), filled=True),), (*shown_legend(LEGEND, markers), ("bound", "bound")),
     )  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def plot_along_input(output: OutputErrors, name: str) -> Plot:
     markers = [_marker(x, y, value, error, wrong, name) for value, error, wrong in rows if math.isfinite(value)]
     return Plot(
         f"{output.output}: ULP against {name}", f"{output.dtype}{_share(output)}", name, "error, ULP",
-        _inside(x.ticks), y_ticks(y, output.ulps), tuple(markers), legend=_legend(LEGEND, output.wrong),
+        _inside(x.ticks), y_ticks(y, output.ulps), tuple(markers), legend=shown_legend(LEGEND, markers),
     )  # fmt: skip
 
 
@@ -77,12 +77,11 @@ def plot_curve(curve: ErrorCurve, outputs: Sequence[OutputErrors]) -> Plot:
     markers = [_marker(x, y, value, error, wrong, curve.argument) for value, error, wrong in rows]
     markers += [_marker(x, y, value, error, None, curve.argument) for value, error in own]
     held = ", ".join(f"{name} = {text}" for name, text in curve.fixed.items())
-    kinds = {marker.kind for marker in markers}
     return Plot(
         f"{curve.output}: ULP against {curve.argument}",
         f"{curve.dtype}, {len(curve.x)} values" + (held and f", {held}"),
         curve.argument, "error, ULP", _inside(x.ticks), y_ticks(y, curve.ulps), tuple(markers),
-        legend=tuple(item for item in CURVE_LEGEND if item[0] in kinds),
+        legend=shown_legend(CURVE_LEGEND, markers),
     )  # fmt: skip
 
 
@@ -123,8 +122,3 @@ def unravel(flat: int, shape: Sequence[int]) -> tuple[int, ...]:
 def _share(output: OutputErrors) -> str:
     drawn = len(output.indices)
     return f", {drawn} of {output.total} elements drawn" if drawn < output.total else ""
-
-
-def _legend(legend: tuple[tuple[str, str], ...], wrong: Sequence[bool]) -> tuple[tuple[str, str], ...]:
-    kinds = {"wrong" if is_wrong else "right" for is_wrong in wrong}
-    return tuple(item for item in legend if item[0] in kinds)

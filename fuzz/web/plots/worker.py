@@ -148,7 +148,7 @@ class PlotWorker:
         inputs = {name: tensor.cpu().double() for name, tensor in tensors.items()}
         want, kind = kernel.rounding.expected(inputs, members=1).value, named_dtype(DTYPE_NAMES[got.dtype])
         error, wrong_sign = ulps(got.double(), want, kind), got.double() * want.sign() < 0
-        x = from_bits(bits, plan.kind).astype(np.float64)
+        x = from_bits(bits, plan.kind)
         return ErrorCurve(output, swept, dtype, settings, floats(x), floats(error.numpy()), tuple(wrong_sign.tolist()))
 
 

@@ -364,15 +364,15 @@ def test_a_submission_is_judged_once_by_whoever_takes_it(store: Store) -> None:
     assert store.add_submission(replace(first, name="again", created=9.0)) == first
     taken = store.take_submission("me", 7.0)
     assert taken == replace(first, state="running", owner="me", updated=7.0, tries=1)
-    store.beat_submission("a", "me", 8.0)
+    store.update_submission("a", "me", updated=8.0)
     store.release_submission("a", "somebody")
-    store.finish_submission("a", "somebody", "RIGHT", "{}", 9.0)
+    store.update_submission("a", "somebody", state="judged", judgement="{}", updated=9.0)
     still = replace(taken, updated=8.0)
     assert store.submission("a") == still and store.submissions("running") == [still]
     store.release_submission("a", "me")
     again = store.take_submission("you", 10.0)
     assert again is not None and (again.id, again.tries, again.owner) == ("a", 2, "you")
-    store.finish_submission("a", "you", "RIGHT", '{"score": 1.0}', 11.0)
+    store.update_submission("a", "you", state="judged", judgement='{"score": 1.0}', updated=11.0)
     assert store.count_submissions() == {"judged": 1, "queued": 1}
     assert [one.id for one in store.submissions()] == ["b", "a"]
     assert [one.id for one in store.submissions(limit=1, offset=1)] == ["a"]
