@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,10 +19,13 @@ from fuzz.report.result_files import check_result_path, write_result
 from fuzz.report.text import replay_command
 from fuzz.run.environment import fuzz_version
 from fuzz.run.setup import choose_backend
-from fuzz.web.pages.render import Table, render_report
+from fuzz.web.pages.render import render_report
 from fuzz.web.pages.views import EntryView, read_coverage_file
 from fuzz.web.plots.client import run_plots
 from fuzz.web.plots.protocol import PlotConfig, PlotRequest
+
+if TYPE_CHECKING:
+    from fuzz.campaign.store import Job
 
 
 def report(
@@ -42,7 +45,7 @@ def report(
     check_result_path(out, "--out")
     path = Path(what)
     campaign_facts: Mapping[str, str] = {}
-    tables: tuple[Table, ...] = ()
+    jobs: Sequence[Job] = ()
     covered = read_coverage_file(coverage) if coverage else None
     if os.path.exists(path) or "/" in what or what.endswith(".yaml") or what == "corpus":
         paths, title = tuple(corpus.entry_files([path])), "" if path.is_file() else f"Findings in {path}"
@@ -51,14 +54,14 @@ def report(
         from fuzz.web.pages.campaign_report import read_campaign
 
         campaign = read_campaign(what, store)
-        title, paths, campaign_facts, tables = campaign.title, campaign.paths, campaign.facts, campaign.tables
+        title, paths, campaign_facts, jobs = campaign.title, campaign.paths, campaign.facts, campaign.jobs
         covered = covered or campaign.coverage
     requests = [PlotRequest(path, corpus.read(path), replay_command(path, target)) for path in paths]
     config = PlotConfig(choose_backend(backend), target, search_parents=True) if plots and requests else None
     views = make_views(requests, config)
     # One entry gives the report its own title.
     title = title or f"{views[0].entry.case.target}: {views[0].title}, {views[0].size}"
-    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, tables, covered))
+    write_result(out, render_report(title, views, {**campaign_facts, **report_facts(views)}, jobs, covered))
     put(str(out))
     return 0
 

@@ -1,7 +1,8 @@
 """How a stand-alone script repeats the check of an oracle, and the texts that several oracles share.
 
-A text defines `check()`, which yields what is wrong. It may use what the script defines (report/reproducer/harness.py):
-`run_call`, `every_tensor`, `refilled`, `equal_values`, `equal_bits`, DEVICE, and EXPECTED and `off` with `values`.
+A text defines `check()`, which yields what is wrong. It may use what the script defines
+(report/reproducer/program.py.jinja): `run_call`, `every_tensor`, `refilled`, `equal_values`, `equal_bits`, DEVICE, and
+EXPECTED and `off` with `values`.
 """
 
 from __future__ import annotations

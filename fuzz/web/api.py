@@ -8,7 +8,7 @@ from fastapi import APIRouter, Body, Depends, HTTPException, Query, Request
 from fastapi.responses import PlainTextResponse
 
 from fuzz import corpus
-from fuzz.campaign.store import Campaign, FindingRecord, Occurrence, rebuild
+from fuzz.campaign.store import Campaign, FindingRecord, Job, Occurrence, rebuild
 from fuzz.corpus.codec import strict
 from fuzz.errors import CorpusError, UsageError, one_line
 from fuzz.web import models
@@ -93,16 +93,14 @@ def start(service: TheService, request: models.StartRequest) -> models.StartedOu
 @router.get("/campaigns/{number}", responses=NOT_FOUND)
 def campaign(service: TheService, campaign: TheCampaign) -> models.CampaignOut:
     """One campaign with its lanes and workers."""
+    lanes = map(models.JobOut.model_validate, list_jobs(service, campaign))
     workers = map(models.WorkerOut.model_validate, service.store.heartbeats(campaign.id))
-    return models.CampaignOut(
-        summary=service.summary(campaign), lanes=list_jobs(service, campaign), workers=list(workers)
-    )
+    return models.CampaignOut(summary=service.summary(campaign), lanes=list(lanes), workers=list(workers))
 
 
-def list_jobs(service: Service, campaign: Campaign) -> list[models.JobOut]:
+def list_jobs(service: Service, campaign: Campaign) -> list[Job]:
     """The jobs of a campaign, those with findings and most cases first."""
-    jobs = map(models.JobOut.model_validate, service.store.jobs(campaign.id))
-    return sorted(jobs, key=lambda job: (-job.new, -job.known, -job.cases))
+    return sorted(service.store.jobs(campaign.id), key=lambda job: (-job.new, -job.known, -job.cases))
 
 
 @router.get("/campaigns/{number}/statistics", responses=NOT_FOUND)

@@ -8,53 +8,36 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Template
+
 from fuzz.errors import UsageError
-from fuzz.model.case import LaunchOptions
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles import find_oracle
-from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size
+from fuzz.oracles.script_check import Graph, SavedFinding, ScriptCheck, check_size
 from fuzz.report.reproducer.embedded_files import embed
 from fuzz.report.reproducer.expected_values import expected_values
-from fuzz.report.reproducer.harness import RESERVED, harness
-from fuzz.report.reproducer.inputs import TENSOR_HELPER, call_lines
-from fuzz.report.reproducer.source import PACKAGE, SourceCollector, defines, futures, lambda_at
+from fuzz.report.reproducer.inputs import call_texts
+from fuzz.report.reproducer.source import PACKAGE, PREFIX, SourceCollector, defines, futures, lambda_at
 from fuzz.target.loader import variant_source
 from fuzz.target.spec import PlantedBug, Target
 from fuzz.text import printable
 
+TEMPLATE = Path(__file__).with_name("program.py.jinja")
 AUTODIFF, GRAPHS = PACKAGE / "backends" / "autodiff.py", PACKAGE / "oracles" / "execution" / "autograd_graphs.py"
-DEVICES = {False: '"cuda" if torch.cuda.is_available() else "cpu"', True: '"cpu"'}
-START = """
-DEVICE = {device}
-# Memory that nobody wrote is NaN, not what happens to lie there.
-torch.use_deterministic_algorithms(True, warn_only=True)
-if DEVICE == "cpu":
-    from fuzz.backends import cpu
-
-    cpu.activate()
-"""
-
-CONFIGURATION = """
-# Autotuners take one configuration, by its index among those that pruning leaves.
-from triton.runtime.autotuner import Autotuner
-
-prune_configs = Autotuner.prune_configs
-
-
-def prune_to_one(tuner, *arguments, **keywords):
-    kept = prune_configs(tuner, *arguments, **keywords)
-    return [kept[{config} % len(kept)]]
-
-
-Autotuner.prune_configs = prune_to_one
-"""
+RESERVED = set(
+    "CALLS SHOWN_CALL LAUNCHER COMPUTE DEVICE EXPECTED GRAPHS tensor lazily_mapped copied run_call every_tensor "
+    "refilled equal_values equal_bits off close check check_graph run_twice words failure "
+    "prune_configs prune_to_one".split()
+)
+"""Names that a script uses itself, beside the constants of its check."""
 
 
 def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat: str) -> str:
@@ -77,21 +60,33 @@ def script(entry: Entry, target: Target, planted_bug: PlantedBug | None, repeat:
     compute = "gradients" if target.differentiable else "forward"
     calls = [*entry.case.calls, *([check.other_call] if check.other_call else [])]
     written = target.writable(entry.case.last) if target.differentiable else ()
-    shown = last if finding.symptom == "bits" else finding.call
-    values = expected_values(saved) if check.values else {}
-    parts = [
-        docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}") + "\n",
-        "\n".join([*futures(main), "import sys", "", "import torch"]),
-        "\n".join([START.strip("\n").format(device=DEVICES[check.cpu_only]), *launch_lines(entry.case.last.launch)]),
-        *embed(sources.embedded()),
-        *group_lines(text for text in body if text != "import torch"),
-        *helpers([compute, *(["make_writable"] if written else [])], check),
-        TENSOR_HELPER.strip("\n"),
-        "\n".join(call_lines(calls, target)),
-        *(f"{name} = {text}" for name, text in functions.items()),
-        *harness(check, launcher, compute, len(calls), shown, values, written),
-    ]
-    return "\n\n".join(parts).rstrip() + "\n"
+    launch = entry.case.last.launch
+    rows = ", ".join(f"(arguments_{index}, cotangents_{index}, options_{index})" for index in range(len(calls)))
+    template = Template(TEMPLATE.read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True)
+    text: str = template.render(
+        docstring=docstring(f"{entry.case.target}: {finding.message}", "", f"repeat   {repeat}"),
+        futures=futures(main),
+        check=check,
+        launch=launch.as_dict() if launch else {},
+        pieces=[
+            *embed(sources.embedded()),
+            *group_lines(text for text in body if text != "import torch"),
+            *helpers([compute, *(["make_writable"] if written else [])], check),
+        ],
+        calls=[call_texts(call, target) for call in calls],
+        functions=functions,
+        constants={
+            "CALLS": f"[{rows}]",
+            "SHOWN_CALL": last if finding.symptom == "bits" else finding.call,
+            "LAUNCHER": launcher,
+            "COMPUTE": PREFIX + compute,
+            **{name: repr(value) for name, value in check.constants.items()},
+            **({"EXPECTED": json.dumps(expected_values(saved))} if check.values else {}),
+            **({"GRAPHS": f"[{', '.join(map(graph_text, check.graphs))}]"} if check.graphs else {}),
+        },
+        passed=f"{PREFIX}make_writable(tensors, {tuple(written)!r})" if written else "tensors",
+    )
+    return text.rstrip() + "\n"
 
 
 def script_check(saved: SavedFinding) -> ScriptCheck:
@@ -103,15 +98,6 @@ def script_check(saved: SavedFinding) -> ScriptCheck:
     for call in case.calls:
         check_size(call)
     return find_oracle(finding.oracle).script_check(saved)
-
-
-def launch_lines(launch: LaunchOptions | None) -> Iterator[str]:
-    """What makes the device and the autotuners answer as they did where the finding was seen."""
-    for name, value in (launch.as_dict() if launch else {}).items():
-        if name != "config":
-            yield f"    cpu.knobs.{name} = {value}"
-    if launch and launch.config is not None:
-        yield CONFIGURATION.format(config=launch.config).rstrip("\n")
 
 
 def docstring(*lines: str) -> str:
@@ -141,6 +127,15 @@ def helpers(functions: Sequence[str], check: ScriptCheck) -> Iterator[str]:
     for function, argument, _ in check.graphs:
         sources.require(GRAPHS, [function.__name__, *([argument.__name__] if callable(argument) else [])])
     yield from sources.pieces()
+
+
+def graph_text(graph: Graph) -> str:
+    """(computation, inputs that need a gradient) as an expression."""
+    function, argument, wanted = graph
+    text = PREFIX + function.__name__
+    if argument is not None:
+        text += f"({PREFIX + argument.__name__ if callable(argument) else repr(argument)})"
+    return f"({text}, {wanted!r})"
 
 
 def expression(sources: SourceCollector, target: Target, function: Callable[..., Any]) -> str:

@@ -11,12 +11,8 @@ from fuzz.campaign.store import Coverage, Job, Store
 from fuzz.coverage_report.report import CoverageReport, Ran, read_blockers
 from fuzz.errors import UsageError
 from fuzz.web import formatting
-from fuzz.web.pages.render import Table
 from fuzz.web.pages.views import CoverageView
 from fuzz.web.plots.trend_plots import plot_coverage_trends
-
-COLUMNS = ("target", "backend", "engine", "cases", "cases/s", "new", "known", "fixed", "error/bound", "visited")
-NUMERIC = frozenset(range(3, len(COLUMNS)))
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class CampaignReport:
     title: str
     paths: tuple[Path, ...]
     facts: Mapping[str, str]
-    tables: tuple[Table, ...]
+    jobs: Sequence[Job]
     coverage: CoverageView | None
 
 
@@ -38,7 +34,7 @@ def read_campaign(name: str, url: str) -> CampaignReport:
         if campaign is None:
             raise UsageError(f"{name} is neither a file, a folder nor a campaign in {store.name}")
         paths = [Path(finding.corpus) / finding.path for finding in store.findings(campaign=campaign.id, limit=10_000)]
-        rows = tuple(map(format_row, store.jobs(campaign.id)))
+        jobs = store.jobs(campaign.id)
         coverage = view_coverages(store.coverages(campaign.id))
     facts = {
         "state": campaign.state,
@@ -49,14 +45,7 @@ def read_campaign(name: str, url: str) -> CampaignReport:
     }
     existing = tuple(path for path in paths if path.is_file())
     title = f"Campaign {campaign.name} #{campaign.id}"
-    return CampaignReport(title, existing, facts, (Table("Targets", COLUMNS, rows, NUMERIC),), coverage)
-
-
-def format_row(job: Job) -> tuple[str, ...]:
-    name = job.target + (f" with {job.planted}" if job.planted else "")
-    counts = (str(job.new), str(job.known), str(job.fixed))
-    rest = (formatting.ratio(job.worst), formatting.percent(job.share))
-    return name, job.backend, job.engine, formatting.count(job.cases), formatting.rate(job.rate), *counts, *rest
+    return CampaignReport(title, existing, facts, jobs, coverage)
 
 
 def view_coverages(coverages: Sequence[Coverage]) -> CoverageView | None:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fuzz.errors import UsageError
+from fuzz.web import formatting
 from fuzz.web.pages.views import CoverageView, EntryView
+
+if TYPE_CHECKING:
+    from fuzz.campaign.store import Job
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under named columns; those of `numeric`, by their index, are aligned to the right."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    numeric: frozenset[int] = frozenset()
 
 
 @cache
@@ -52,13 +45,16 @@ def render_report(
     title: str,
     views: Sequence[EntryView],
     facts: Mapping[str, str],
-    tables: Sequence[Table] = (),
+    jobs: Sequence[Job] = (),
     coverage: CoverageView | None = None,
 ) -> str:
-    """The whole report. Its policy allows its own style and script and nothing else, from nowhere."""
+    """The whole report; `jobs` are those of a campaign.
+
+    Its policy allows its own style and script and nothing else, from nowhere.
+    """
     style, script = read_static("fuzz.css"), read_static("copy.js")
     return render(
-        "report.html", title=title, views=views, facts=facts, tables=tables, coverage=coverage,
+        "report.html", title=title, views=views, facts=facts, jobs=jobs, coverage=coverage, fmt=formatting,
         style=style, script=script, style_hash=csp_hash(style), script_hash=csp_hash(script),
     )  # fmt: skip
 

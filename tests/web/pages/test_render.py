@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from fuzz import cli, corpus
+from fuzz.campaign.store import Job
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
@@ -106,7 +107,9 @@ def test_names_from_entries_stay_text(entry: Entry) -> None:
     hostile = replace(entry, finding=finding, why=HOSTILE, planted=HOSTILE, also=(HOSTILE,), provenance=seen)
     hostile = replace(hostile, case=replace(entry.case, target=HOSTILE))
     study = PlotResult(why=HOSTILE, script=HOSTILE, no_script=HOSTILE)
-    made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE})
+    job = Job(1, HOSTILE, HOSTILE, HOSTILE, HOSTILE, 7, cases=1234, new=2, note=HOSTILE)
+    made = render_report(HOSTILE, [EntryView(hostile, HOSTILE, HOSTILE, study)] * 2, {HOSTILE: HOSTILE}, [job])
+    assert "<h2>Targets</h2>" in made and "1\u2009234" in made and "seed 7" in made
     found = read(made)
     assert found.tags.count("script") == 1 and "img" not in found.tags and found.handlers == []
     assert "49" not in re.sub(r"sha256-\S+", "", made).replace("#", "") or "{{ 7 * 7 }}" in made
