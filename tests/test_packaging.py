@@ -20,8 +20,8 @@ OPTIONAL = {"pytest", "ziglang", "mypy", "matplotlib", "atheris", "ray"}
 """Imported, if at all, inside a function or by the pytest plugin alone."""
 SERVICE = {
     "campaign": {"sqlalchemy", "alembic", "pydantic"},
-    "web": {"fastapi", "jinja2", "prometheus_client", "pydantic", "starlette", "uvicorn"},
-    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "jinja2", "prometheus_client", "uvicorn"},
+    "web": {"fastapi", "prometheus_client", "pydantic", "starlette", "uvicorn"},
+    "cli": {"sqlalchemy", "alembic", "pydantic", "fastapi", "prometheus_client", "uvicorn"},
 }
 """Packages of the extra `service`, by the part of fuzz/ that may import them."""
 PAGES = ROOT / "fuzz" / "web" / "pages"
@@ -65,7 +65,8 @@ def test_the_wheel_holds_every_module_the_prelude_and_the_targets(wheel: Path) -
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "fuzz").rglob("*.py")}
     targets = {f"fuzz/targets/{path.name}" for path in (ROOT / "targets").glob("*.py")}
     pages = {str(path.relative_to(ROOT)) for name in ("templates", "static") for path in PAGES.joinpath(name).iterdir()}
-    assert modules | targets | pages | {"fuzz/backends/cpu/codegen/prelude.c"} <= inside
+    texts = {"fuzz/backends/cpu/codegen/prelude.c", "fuzz/report/reproducer/program.py.jinja"}
+    assert modules | targets | pages | texts <= inside
     assert {name.split("/")[0] for name in inside} == {"fuzz", wheel.name.split("-py3")[0] + ".dist-info"}
 
 

@@ -45,7 +45,7 @@ def serve(
     judge_workers: Annotated[int, typer.Option(help="How many solutions are judged at once.")] = 1,
 ) -> int:
     """Serve pages and an API over campaigns, findings and the corpus, until Ctrl-C."""
-    require_service_packages("fastapi", "jinja2", "prometheus_client", "uvicorn", what="fuzz serve needs")
+    require_service_packages("fastapi", "prometheus_client", "uvicorn", what="fuzz serve needs")
     check_name(backend)
     from fuzz.campaign.config import load_config
     from fuzz.web.server import run

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from fuzz.backends.cpu.analysis.affine import AffineAnalysis
 from fuzz.backends.cpu.analysis.compared_constants import Number, compared_numbers
+from fuzz.backends.cpu.analysis.dataflow import trace_provenance
 from fuzz.backends.cpu.analysis.inline_calls import inline_calls
-from fuzz.backends.cpu.analysis.provenance import trace_provenance
 from fuzz.backends.cpu.codegen.coverage_counters import CoverageCounters
 from fuzz.backends.cpu.codegen.launch import launch_text, pointer_parameters
 from fuzz.backends.cpu.codegen.lower import Lowering

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fuzz.errors import UsageError
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from fuzz.web import formatting
 from fuzz.web.pages.views import CoverageView, EntryView
 
@@ -21,12 +22,8 @@ STATIC = FOLDER / "static"
 
 
 @cache
-def environment() -> Any:
-    """The environment of all templates. UsageError where Jinja2, which comes with torch, is missing."""
-    try:
-        from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    except ImportError:
-        raise UsageError("pages need Jinja2: pip install 'triton-differential-fuzz[service]'") from None
+def environment() -> Environment:
+    """The environment of all templates."""
     loader = FileSystemLoader(FOLDER / "templates")
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 

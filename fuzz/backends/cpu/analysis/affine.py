@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fuzz.backends.cpu.analysis.provenance import has_many_values
+from fuzz.backends.cpu.analysis.dataflow import has_many_values
 from fuzz.backends.cpu.codegen.index import IndexMap, origin
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.operands import Lane

@@ -10,7 +10,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 
-from fuzz.backends.cpu.analysis.provenance import has_many_values
+from fuzz.backends.cpu.analysis.dataflow import has_many_values
 from fuzz.backends.cpu.frontend.ir import FuncOp, Op, Value, walk
 from fuzz.backends.cpu.frontend.literals import from_bits
 from fuzz.backends.cpu.frontend.types import Type

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fuzz.backends.cpu.analysis.affine import AffineForm, CExpression, TooLong, range_in_box
+from fuzz.backends.cpu.analysis.dataflow import MEMORY
 from fuzz.backends.cpu.analysis.mask_boxes import Box, box_of, full_box
-from fuzz.backends.cpu.analysis.provenance import MEMORY
 from fuzz.backends.cpu.codegen.index import current_position
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.metadata import CheckSite

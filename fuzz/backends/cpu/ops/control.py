@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fuzz.backends.cpu.analysis import provenance
+from fuzz.backends.cpu.analysis import dataflow
 from fuzz.backends.cpu.codegen import coverage_counters
 from fuzz.backends.cpu.codegen.index import origin
 from fuzz.backends.cpu.codegen.lower import Lowering
@@ -42,7 +42,7 @@ def counted_loop(lowering: Lowering, op: Op) -> None:
 
 def note_shifted_values(lowering: Lowering, op: Op) -> None:
     """Keeps where tensors that the loop only shifts start."""
-    for carried, first in provenance.shifted_values(op, lowering.producers):
+    for carried, first in dataflow.shifted_values(op, lowering.producers):
         name = lowering.identifiers.pick(f"{carried.name}_start")
         start_text = lowering.operand(carried).at(origin(carried.type.shape), None)
         lowering.add(f"const i64 {name} = (i64){start_text};")
@@ -184,17 +184,17 @@ OPERATIONS = (
     OpDef("ttg.barrier", [0], barrier, keywords("all local global_read global_write none")),
     OpDef("gpu.barrier", [0], barrier),
     OpDef("scf.for", None, counted_loop, attributes={"unsigned": None}, hints=HINTS, parse=custom_syntax.loop,
-          flows=provenance.for_flows, count=coverage_counters.count_trips),
-    OpDef("scf.if", None, branch, hints=HINTS, parse=custom_syntax.branch, flows=provenance.if_flows,
+          flows=dataflow.for_flows, count=coverage_counters.count_trips),
+    OpDef("scf.if", None, branch, hints=HINTS, parse=custom_syntax.branch, flows=dataflow.if_flows,
           count=coverage_counters.count_branch),
-    OpDef("scf.while", None, while_loop, hints=HINTS, parse=custom_syntax.while_loop, flows=provenance.while_flows),
+    OpDef("scf.while", None, while_loop, hints=HINTS, parse=custom_syntax.while_loop, flows=dataflow.while_flows),
     OpDef("scf.condition", None, hints=HINTS, parse=custom_syntax.condition, count=coverage_counters.count_while),
     OpDef("scf.yield", None, hints=HINTS, result_types=no_results),
-    OpDef("cf.br", None, jump, hints=HINTS, parse=custom_syntax.jump, flows=provenance.jump_flows),
-    OpDef("cf.cond_br", None, conditional_jump, hints=HINTS, parse=custom_syntax.jump, flows=provenance.jump_flows,
+    OpDef("cf.br", None, jump, hints=HINTS, parse=custom_syntax.jump, flows=dataflow.jump_flows),
+    OpDef("cf.cond_br", None, conditional_jump, hints=HINTS, parse=custom_syntax.jump, flows=dataflow.jump_flows,
           count=coverage_counters.count_branch),
     OpDef("tt.call", ANY_FEW, call, attributes={"callee": None}, parse=custom_syntax.call,
-          flows=provenance.call_flows),
+          flows=dataflow.call_flows),
     OpDef("tt.return", ANY_FEW, return_, result_types=no_results),
     OpDef("tt.map_elementwise", range(1, 33), map_elementwise, attributes={"pack": None}, is_per_element=True),
     OpDef("tt.map_elementwise.return", range(1, 33), return_, result_types=no_results),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from fuzz.backends.cpu.analysis import affine_rules, mask_boxes
-from fuzz.backends.cpu.analysis.provenance import has_many_values
+from fuzz.backends.cpu.analysis.dataflow import has_many_values
 from fuzz.backends.cpu.codegen.coverage_counters import count_select
 from fuzz.backends.cpu.codegen.lower import Lowering
 from fuzz.backends.cpu.codegen.operands import Lane, Uniform

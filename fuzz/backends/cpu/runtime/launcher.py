@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
-from fuzz.backends.cpu.analysis.provenance import MEMORY
+from fuzz.backends.cpu.analysis.dataflow import MEMORY
 from fuzz.backends.cpu.codegen.launch import HEADER
 from fuzz.backends.cpu.codegen.metadata import CheckSite, CounterSite
 from fuzz.backends.cpu.runtime.counters import counters
