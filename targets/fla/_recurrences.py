@@ -50,19 +50,54 @@ def spread(x, ends, places):
 
 
 class Final(torch.autograd.Function):
-    """Passes final states (N, H, K, V) on, and leaves what their gradient is times them, summed over V, in a list."""
+    """Passes final states (N, H, K, V) on, and leaves their gradient times them, summed over V, or over K, in two lists."""
 
     @staticmethod
-    def forward(ctx, state, found):
+    def forward(ctx, state, found, found_of_values):
         ctx.save_for_backward(state)
-        ctx.found = found
+        ctx.found, ctx.found_of_values = found, found_of_values
         return state.clone()
 
     @staticmethod
     def backward(ctx, dstate):
         (state,) = ctx.saved_tensors
         ctx.found.append((state * dstate).sum(-1))
-        return dstate, None
+        ctx.found_of_values.append((state * dstate).sum(-2))
+        return dstate, None, None
+
+
+class Read(torch.autograd.Function):
+    """Passes outputs on, and leaves their gradient times them in a list."""
+
+    @staticmethod
+    def forward(ctx, y, found):
+        ctx.save_for_backward(y)
+        ctx.found = found
+        return y.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        ctx.found.append(y * dy)
+        return dy, None
+
+
+class ValueGates(torch.autograd.Function):
+    """Takes the gradient of values' gates from what is read and written, as `Gates` does for those of keys."""
+
+    @staticmethod
+    def forward(ctx, gate, ends, reverse, reads, finals, write):
+        ctx.save_for_backward(write)
+        ctx.ends, ctx.reverse, ctx.reads, ctx.finals = ends, reverse, reads, finals
+        return write.clone()
+
+    @staticmethod
+    def backward(ctx, dwrite):
+        (write,) = ctx.saved_tensors
+        dgate = sums(sum(ctx.reads) - write * dwrite, ctx.ends, ctx.reverse)
+        for final in ctx.finals:
+            dgate = dgate + spread(final, ctx.ends, write.shape[1])
+        return dgate, None, None, None, None, dwrite
 
 
 class Gates(torch.autograd.Function):
@@ -101,10 +136,13 @@ def begun(initial, ends, k, v):
 
 def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, reverse=False):
     """Linear attention: the state forgets by exp(gate) for keys or heads and by exp(values), and takes k v' in."""
-    found = []
+    found, found_of_values, reads = [], [], []
     if gate is not None:
         k, q = Gates.apply(gate, ends, reverse, found, False, k, q)
         gate = gate.detach() if gate.dim() == 4 else gate.detach().unsqueeze(-1)
+    if values is not None:
+        v = ValueGates.apply(values, ends, reverse, reads, found_of_values, v)
+        values = values.detach()
     factor = q.shape[-1] ** -0.5 if scale is None else scale
 
     def step(state, v, q, k, *forgets):
@@ -118,7 +156,8 @@ def linear(q, k, v, *, initial, ends, scale, keep, gate=None, values=None, rever
 
     given = [part for part in (gate, values) if part is not None]
     y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, *given)
-    return dict(y=y, final=Final.apply(final, found)) if keep else dict(y=y)
+    y = y if values is None else Read.apply(y, reads)
+    return dict(y=y, final=Final.apply(final, found, found_of_values)) if keep else dict(y=y)
 
 
 def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, early=False):
@@ -147,7 +186,7 @@ def delta(q, k, v, beta, *, initial, ends, scale, keep, gate=None, read=None, ea
 
     given = [] if gate is None else [gate]
     y, final = scanned(step, begun(initial, ends, k, v), ends, False, v, q, k, read, beta, *given)
-    return dict(y=y, final=Final.apply(final, found)) if keep else dict(y=y)
+    return dict(y=y, final=Final.apply(final, found, [])) if keep else dict(y=y)
 
 
 def bonused(r, k, v, u, gate, *, initial, ends, scale, keep, reverse=False):
@@ -177,3 +216,17 @@ def low_rank(q, k, v, read, write, *, initial, ends, scale, keep, gate=None, rev
     given = [] if gate is None else [gate]
     y, final = scanned(step, begun(initial, ends, k, v), ends, reverse, v, q, k, read, write, *given)
     return dict(y=y, final=final) if keep else dict(y=y)
+
+
+def cumulative(s, ends):
+    """Exponentials (B, T, ..) as shares of their sum from the beginning on, and what each place keeps, as logarithms."""
+    if ends is not None:
+        edges = ends.tolist()
+        parts = [cumulative(s[:, a:b], None) for a, b in zip(edges, edges[1:], strict=False) if b > a]
+        return tuple(torch.cat(part, 1) for part in zip(*parts, strict=True))
+    sums = [s[:, 0]]
+    for place in range(1, s.shape[1]):
+        last, x = sums[-1], s[:, place]
+        sums.append(torch.maximum(last, x) + (-(last - x).abs()).exp().log1p())
+    total = torch.stack(sums, 1)
+    return (s - total).exp(), torch.cat([torch.zeros_like(total[:, :1]), total[:, :-1] - total[:, 1:]], 1)

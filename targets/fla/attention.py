@@ -2,6 +2,7 @@
 
 import torch
 from _fla import flash, found, one_dtype
+from _scores import alone, near, scored, weighed
 from _states import RAGGED, B, H, K, N, T, V, gates, sequences
 
 from fuzz import option, size, tensor
@@ -14,37 +15,13 @@ PARALLEL = dict(
 )  # fmt: skip
 
 
-def alone(function, ends, *inputs):
-    """What a function gives for each sequence of inputs (1, T, ..) alone, one after the other."""
-    if ends is None:
-        return function(*inputs)
-    edges = ends.tolist()
-    parts = [function(*(x[:, a:b] for x in inputs)) for a, b in zip(edges, edges[1:], strict=False) if b > a]
-    return torch.cat(parts, 1)
-
-
-def scored(q, k, scale):
-    """Scores (B, H, T, T) of queries and keys (B, T, H, K), of which there are fewer heads."""
-    k = k.repeat_interleave(q.shape[2] // k.shape[2], 2)
-    return q.transpose(1, 2) @ k.permute(0, 2, 3, 1) * (q.shape[-1] ** -0.5 if scale is None else scale)
-
-
-def weighed(weights, v):
-    """Values (B, T, H, V) summed by weights (B, H, T, T)."""
-    v = v.repeat_interleave(weights.shape[1] // v.shape[2], 2)
-    return (weights @ v.transpose(1, 2)).transpose(1, 2)
-
-
 def attention_reference(q, k, v, gate, sink, ragged, ends, scale, window):
     def attended(q, k, v, *forgets):
         scores = scored(q, k, scale)
         for forget in forgets:
             sums = forget.cumsum(1).transpose(1, 2)
             scores = scores + (sums.unsqueeze(-1) - sums.unsqueeze(-2))
-        place = torch.arange(q.shape[1], device=q.device)
-        apart = place.unsqueeze(1) - place.unsqueeze(0)
-        near = (apart >= 0) & (apart < (window or q.shape[1]))
-        scores = torch.where(near, scores, float("-inf"))
+        scores = torch.where(near(q.shape[1], window, q.device), scores, float("-inf"))
         if sink is None:
             return weighed(torch.softmax(scores, -1), v)
         more = sink.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
@@ -116,7 +93,8 @@ def fla_rebased(q, k, v, scaled, normed):
 
 
 def softplus(x):
-    return x.clamp(min=0) + (-x.abs()).exp().log1p()
+    """The logarithm of 1 + exp(x), whose gradient is 1/2 at 0, too."""
+    return (x + x.abs()) * 0.5 + (-x.abs()).exp().log1p()
 
 
 def stick_reference(q, k, v, ragged, ends, scale, current):
