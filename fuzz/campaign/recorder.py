@@ -33,7 +33,6 @@ class Recorder:
     say: Callable[[str], None]
     waiting: dict[Hashable, Callable[[], None]] = field(default_factory=dict)
     refused: set[Hashable] = field(default_factory=set)
-    dropped: int = 0
     pause: float = 0.0
     _next: float = 0.0
 
@@ -77,5 +76,4 @@ class Recorder:
             if oldest is None:
                 break
             del self.waiting[oldest]
-            self.dropped += 1
         return not self.waiting

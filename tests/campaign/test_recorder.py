@@ -97,5 +97,4 @@ def test_only_statistics_are_dropped_where_too_much_waits(monkeypatch: Any) -> N
         recorder.put(("finding", number), store.write(f"f{number}"))
     store.lost = False
     assert recorder.flush(now=True)
-    assert [value for value in store.written if value[0] == "f"] == ["f0", "f1", "f2", "f3", "f4"]
-    assert recorder.dropped == 5
+    assert store.written == ["f0", "f1", "f2", "f3", "f4"]
