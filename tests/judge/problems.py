@@ -31,6 +31,31 @@ def get_inputs():
 def get_init_inputs():
     return [features, outputs]
 """
+FILTERS = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self, kernel):
+        super().__init__()
+        self.filters = nn.Parameter(torch.rand(kernel[0], 300, 300))
+
+    def forward(self, x):
+        return torch.cat((x, self.filters.mean((1, 2))))
+
+
+batch = 4
+kernel = (3,)
+
+
+def get_inputs():
+    return [torch.rand(batch)]
+
+
+def get_init_inputs():
+    return [kernel]
+"""
 LABELS = """
 import torch
 import torch.nn as nn

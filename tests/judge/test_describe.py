@@ -10,9 +10,11 @@ import torch
 from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
-from fuzz.judge.processes.describe import classify, classify_argument, describe
-from fuzz.judge.processes.scale import count_flops
-from tests.judge.problems import GROUPS, LABELS, LINEAR, RELU, write
+from fuzz.judge.processes.describe import PROBE_ELEMENTS, classify, classify_argument, describe
+from fuzz.judge.processes.requests import FLOPS
+from fuzz.judge.processes.scale import count_flops, run_eagerly, scale_down
+from fuzz.model.dims import resolve
+from tests.judge.problems import FILTERS, GROUPS, LABELS, LINEAR, RELU, write
 
 
 def test_dims_shapes_and_domains_of_a_module_with_weights(tmp_path: Path) -> None:
@@ -104,6 +106,17 @@ def test_constants_that_cannot_be_varied_are_named(tmp_path: Path) -> None:
     source = LINEAR.replace("torch.rand(batch, features)", "torch.rand(batch * batch, features)")
     found = describe(KernelBenchProblem(write(tmp_path, "square", source)), 1 << 14, 5.0)
     assert found.unvaried == ("batch",) and {size.name for size in found.sizes} == {"features", "outputs"}
+
+
+def test_shapes_hold_for_a_constant_that_was_lowered_only_to_find_the_dims(tmp_path: Path) -> None:
+    problem = KernelBenchProblem(write(tmp_path, "filters", FILTERS))
+    assert scale_down(problem, PROBE_ELEMENTS, 60.0, FLOPS)["kernel_0"] == 1
+    found = describe(problem, 1 << 20, 60.0)
+    assert found.dims == found.own_dims and {size.name for size in found.sizes} == {"batch"}
+    arguments, state = problem.make(found.dims, 0)
+    tensors = {**arguments, **state, **run_eagerly(problem, found.dims)}
+    shapes = {name: resolve(one.shape, found.dims) for name, one in {**found.arguments, **found.outputs}.items()}
+    assert shapes == {name: value.shape for name, value in tensors.items()}
 
 
 def test_a_problem_that_raises_is_unsupported(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ MULTIPLES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 """What a dim may have to be a multiple of: channels in groups, sizes that are folded."""
 Slopes = dict[tuple[str, int], int]
 """By tensor and axis how much a size grows with one more multiple of a dim."""
+Expressions = Mapping[str, tuple[str, ...]]
+"""By tensor its sizes as expressions over dims."""
 Measure = Callable[[Dims], Shapes]
 NARROW_SAMPLE = 64
 """Values of 16 bits of which at most one in ten is equal to another by chance."""
@@ -49,14 +51,13 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
 
     Raises NotComparable or Unsupported where it cannot be run.
     """
-    probe = scale_down(problem, PROBE_ELEMENTS, seconds, flops)
     first = scale_down(problem, elements, seconds, flops)
+    probe, free, shapes = find_probe(problem, scale_down(problem, PROBE_ELEMENTS, seconds, flops), first)
     arguments, state = problem.make(probe, 0)
     tensors = {**arguments, **state}
     for name, value in tensors.items():
         if value.dtype not in DTYPE_NAMES:
             raise Unsupported(f"{name} is {value.dtype}")
-    free, shapes = find_free_dims(problem, probe)
     later = {name: value for part in problem.make(probe, 1) for name, value in part.items()}
     described = {
         name: ArgumentDescription(
@@ -68,6 +69,7 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         )
         for name, value in tensors.items()
     }
+    outputs = describe_outputs(problem, probe, free)
     sizes = tuple(
         Size(
             name,
@@ -81,24 +83,50 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         problem.name,
         sizes,
         dict(problem.constants),
-        first_dims(problem, probe, first, free),
+        first_dims(problem, probe, first, free, (shapes, {name: one.shape for name, one in outputs.items()})),
         described,
-        outputs=describe_outputs(problem, probe, free),
+        outputs=outputs,
         unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
         in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch | problem.written)))),
         variants=problem.variants,
     )
 
 
-def first_dims(problem: Problem, probe: Dims, first: Dims, free: Mapping[str, int]) -> Dims:
-    """The dims of the first cases: what is no dim is as the problem states it, or as in the probe."""
-    fixed = {name: value for name, value in first.items() if name not in free}
-    if any(problem.constants[name] != value for name, value in fixed.items()):
-        fixed = {name: probe[name] for name in fixed}
-    dims = {name: fixed.get(name, value) for name, value in first.items()}
-    if any(dims[name] % multiple for name, multiple in free.items()) or not runs(problem, dims):
-        return probe
-    return dims
+def find_probe(problem: Problem, probe: Dims, first: Dims) -> tuple[Dims, dict[str, int], Expressions]:
+    """The dims at which it is found out what depends on what, which constants are dims, and every shape.
+
+    Shapes hold what is no dim as a number, so that the probe has it as the problem states it wherever it runs so.
+    """
+    free, shapes = find_free_dims(problem, probe)
+    stated = {name: first[name] for name in probe if name not in free and first[name] == problem.constants[name]}
+    closer = {**probe, **stated}
+    if closer == probe or not runs(problem, closer):
+        return probe, free, shapes
+    return closer, *find_free_dims(problem, closer)
+
+
+def first_dims(
+    problem: Problem, probe: Dims, first: Dims, free: Mapping[str, int], shapes: tuple[Expressions, Expressions]
+) -> Dims:
+    """The dims of the first cases: what is no dim is as the problem states it, or as in the probe.
+
+    `shapes` are those of arguments and state, and of outputs, as they were found at the probe.
+    """
+    for fixed in (problem.constants, probe):
+        dims = {name: value if name in free else fixed[name] for name, value in first.items()}
+        is_first = fixed is probe or all(dims[name] == first[name] for name in dims)
+        fits = all(dims[name] % multiple == 0 for name, multiple in free.items())
+        if is_first and fits and runs(problem, dims) and have_shapes(problem, dims, *shapes):
+            return dims
+    return probe
+
+
+def have_shapes(problem: Problem, dims: Dims, tensors: Expressions, outputs: Expressions) -> bool:
+    """Whether the problem's tensors and outputs have these shapes at these dims."""
+    pairs = [(tensors, shapes_at(problem, dims))]
+    if outputs:
+        pairs.append((outputs, output_shapes(problem, dims)))
+    return all({name: resolve(shape, dims) for name, shape in texts.items()} == found for texts, found in pairs)
 
 
 def runs(problem: Problem, dims: Dims) -> bool:
@@ -109,7 +137,7 @@ def runs(problem: Problem, dims: Dims) -> bool:
     return True
 
 
-def largest_size(name: str, free: Mapping[str, int], shapes: Mapping[str, tuple[str, ...]]) -> int:
+def largest_size(name: str, free: Mapping[str, int], shapes: Expressions) -> int:
     """The largest power of two at which no tensor has more than LARGEST_TENSOR elements, every other dim at 1."""
     size = 1
     while size < LARGEST:
