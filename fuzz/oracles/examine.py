@@ -49,6 +49,10 @@ from fuzz.worker.protocol import (
 from fuzz.worker.system import POLITE, keep_freed_memory
 
 Answer = Report | tuple[Report, ...] | Verdict | tuple[str, ...] | EagerError | Harm | LastResponse | None
+MOST_DISAGREEING = 8
+"""Replicas of a plan whose disagreement is examined: each takes as long as a plan, and one plan shows few causes."""
+UNEXAMINED = Report("returned", False, (), ())
+"""The report of a replica that no oracle examined."""
 Request = Examine | ReplicaGroup | Adjudicate | Diagnose | CompareEager | TryInvalidInput
 
 
@@ -199,7 +203,8 @@ def examine_group(runner: CaseRunner, group: ReplicaGroup) -> Answer:
 
 def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: ReplicaGroup) -> Answer:
     """Runs the replicas after the first ones and examines all, up to a replica that ends the process."""
-    exams, reports = list(first), []
+    exams = list(first)
+    reports: list[Report] = []
     last: tuple[Report, ...] = ()
     try:
         for number in range(len(first), len(group.sampled)):
@@ -209,7 +214,8 @@ def examine_in_turn(runner: CaseRunner, first: Sequence[Examination], group: Rep
         last = (report_outcome(fatal.outcome),)
     try:
         for number, exam in enumerate(exams):
-            reports.append(examine(exam, group.request(number)))
+            enough = not exam.cleared and has_enough_disagreements(reports)
+            reports.append(UNEXAMINED if enough else examine(exam, group.request(number)))
     except FatalError as fatal:
         last = (report_outcome(fatal.outcome),)
     return LastResponse((*reports, *last)) if last else tuple(reports)
@@ -239,20 +245,28 @@ def examine_stack(runner: CaseRunner, exams: Sequence[Examination], group: Repli
     agreeing = (exam for exam in stacked if exam.row not in suspects)
     nearest = max(agreeing, key=lambda exam: exam.worst, default=None)
 
-    def report_outcome(row: int, exam: Examination) -> Report:
+    reports: list[Report] = []
+    for row, exam in enumerate(exams):
         if exam.stack is None:
-            return examine(exam, group.request(row))
-        if row in suspects:
+            report = examine(exam, group.request(row))
+        elif row in suspects:
             request = group.request(row)
-            return examine(runner.run(request.case), request)
-        report = silent[group.sampled[row]]
-        # The first replica reports what the kernels of all of them did, and the nearest to its bound the worst error.
-        if row == 0:
-            features, constants = exam.backend.collect_feedback(exam.returned)
-            report = replace(report, features=features, constants=constants)
-        return replace(report, worst=exam.worst) if exam is nearest else report
+            enough = has_enough_disagreements(reports)
+            report = UNEXAMINED if enough else examine(runner.run(request.case), request)
+        else:
+            report = silent[group.sampled[row]]
+            # The first replica reports what the kernels of all did, and the nearest to its bound the worst error.
+            if row == 0:
+                features, constants = exam.backend.collect_feedback(exam.returned)
+                report = replace(report, features=features, constants=constants)
+            report = replace(report, worst=exam.worst) if exam is nearest else report
+        reports.append(report)
+    return tuple(reports)
 
-    return tuple(report_outcome(row, exam) for row, exam in enumerate(exams))
+
+def has_enough_disagreements(reports: Sequence[Report]) -> bool:
+    """Whether so many replicas of a plan disagreed that the others that may disagree are not examined."""
+    return sum(bool(report.findings) for report in reports) >= MOST_DISAGREEING
 
 
 def examine(exam: Examination, request: Examine) -> Report:

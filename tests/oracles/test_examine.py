@@ -14,6 +14,8 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Verdict
 from fuzz.model.outcome import Died
 from fuzz.oracles import examine
+from fuzz.oracles.execution.replicas import CaseRunner
+from fuzz.search.engines import RandomEngine
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
 
 
@@ -40,6 +42,25 @@ def test_memory_that_ends_in_the_oracles_is_no_finding(
     assert handle(ReplicaGroup(case, ((), ()))) == (told, told)
     assert handle(Adjudicate(case, 1.0)) == Verdict("unadjudicated", told.outcome.removeprefix("not run: "))
     assert handle(Diagnose(case, case)) == ()
+
+
+def disagreeing() -> tuple[CaseRunner, ReplicaGroup]:
+    """A launcher that is wrong in every case of more than one element, and twelve replicas of such a plan."""
+    target, launcher, backend = examine.set_up_process(WorkerConfig("layernorm_bw", "sign_of_c2", "cpu"))
+    engine = RandomEngine(target, 0)
+    plans = (engine.case(number) for number in range(100))
+    plan = next(plan for plan in plans if len(plan.calls) == 1 and 100 < plan.elements() < 500)
+    return CaseRunner(target, launcher, backend), ReplicaGroup(plan, ((),) * 12)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_of_replicas_that_disagree_the_first_eight_are_examined(together: bool) -> None:
+    runner, group = disagreeing()
+    first = runner.run(group.plan)
+    reports = examine.examine_group(runner, group) if together else examine.examine_in_turn(runner, [first], group)
+    assert isinstance(reports, tuple)
+    assert [len(report.findings) for report in reports] == [1] * 8 + [0] * 4
+    assert set(reports[8:]) == {examine.UNEXAMINED} and not examine.UNEXAMINED.examined
 
 
 def test_a_replica_that_ends_the_process_is_looked_for_where_each_runs_alone(

@@ -22,6 +22,8 @@ ALARM = 1e-12
 """The probability with which the walks of a right kernel may be taken for a shift."""
 DEVIATIONS = math.sqrt(2 * math.log(2 / ALARM))
 """A sum of independent, symmetric errors is beyond so many deviations with that probability at most (Hoeffding)."""
+GOLDEN = -7046029254386353131
+"""2^64 divided by the golden ratio, as int64: multiplied by it, numbers near each other are far apart."""
 GROUPS = 32
 """Independent groups of elements from which their deviation is known well enough."""
 
@@ -104,7 +106,16 @@ def _deviation(groups: torch.Tensor) -> tuple[float, int]:
 
     Groups that lose the same in every order count as one.
     """
-    _, places = torch.unique(groups[:-1], dim=1, return_inverse=True)
+    _, places = torch.unique(_keys(groups[:-1]), return_inverse=True)
     count = int(places.max()) + 1
     merged = torch.zeros(len(groups), count, dtype=groups.dtype, device=groups.device).index_add_(1, places, groups)
     return float(merged.square().sum(1).max().sqrt()), count
+
+
+def _keys(columns: torch.Tensor) -> torch.Tensor:
+    """A whole number for each column of doubles, equal where they are. torch.unique of columns is slow."""
+    keys = torch.zeros(columns.shape[1], dtype=torch.int64, device=columns.device)
+    for row in (columns + 0.0).contiguous():
+        keys = (keys ^ row.view(torch.int64)) * GOLDEN
+        keys = keys ^ (keys >> 31)
+    return keys
