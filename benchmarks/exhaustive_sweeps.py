@@ -15,10 +15,11 @@ import time
 
 import torch
 
-from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.kernel import SweptKernel
+from fuzz.sweep.plan import SweepPlan, make_plan
 from fuzz.sweep.report import format_table
+from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.loader import load
 
 SWEEPS = ("gelu_bw float32", "silu float32", "gelu_bw bfloat16 pairs", "geglu bfloat16 pairs", "swiglu bfloat16 pairs")

@@ -10,8 +10,7 @@ import typer
 from fuzz.cli.console import errors, put, put_json
 from fuzz.cli.shared_options import BackendName, FindingsFolder, Json
 from fuzz.cli.sweep import parse_pairs
-from fuzz.drift import BatchDrift, make_plan
-from fuzz.drift.plan import BATCHES
+from fuzz.drift.plan import BATCHES, BatchDrift, make_plan
 from fuzz.drift.report import drift_json, format_table, make_plot
 from fuzz.drift.runner import breaks_promise, make_cases, run_drift
 from fuzz.errors import UsageError

@@ -16,9 +16,10 @@ from fuzz.errors import UsageError
 from fuzz.report.plots.matplotlib_figure import check_plot_path, plot_title, save_figure
 from fuzz.run.options import RunOptions
 from fuzz.run.setup import choose_backend, load_checked_target, writable_findings_folder
-from fuzz.sweep import SweepCounts, SweepPlan, make_plan
+from fuzz.sweep.plan import SweepPlan, make_plan
 from fuzz.sweep.report import fixed_values, format_table, make_plots, sweep_json
 from fuzz.sweep.runner import breaks_contract, file_findings, run_sweep
+from fuzz.sweep.sweep_counts import SweepCounts
 
 INTERVAL = 5.0
 """Seconds between two lines of progress."""

@@ -11,8 +11,8 @@ import torch
 from commands import fuzz
 
 from fuzz.cli import exit_code
-from fuzz.drift import BatchDrift, make_plan
 from fuzz.drift.measure import LayerStack, make_handler, measure_batch, reference_layers
+from fuzz.drift.plan import BatchDrift, make_plan
 from fuzz.drift.runner import breaks_promise, make_cases
 from fuzz.model.recipes import Exact
 from fuzz.target.loader import load

@@ -24,9 +24,8 @@ from fuzz.oracles.diagnosis import DiagnosisContext, make_context
 from fuzz.oracles.examine import set_up_process
 from fuzz.oracles.execution.examination import Examination
 from fuzz.report.reproducer.script import script
-from fuzz.sweep import make_plan
 from fuzz.sweep.kernel import SweptKernel
-from fuzz.sweep.plan import choose_arguments, elementwise_dim
+from fuzz.sweep.plan import choose_arguments, elementwise_dim, make_plan
 from fuzz.sweep.sweep_counts import NEAR
 from fuzz.sweep.ulps import ulps
 from fuzz.target import loader

@@ -11,7 +11,6 @@ from torch._dynamo.testing import CompileCounter
 
 from fuzz.backends import backend
 from fuzz.reference.envelope import make_precision
-from fuzz.sweep import SweepCounts, SweepPlan, make_plan
 from fuzz.sweep.correct_rounding import CorrectRounding
 from fuzz.sweep.fork_pool import ForkPool
 from fuzz.sweep.gpu import all_values as large
@@ -19,7 +18,9 @@ from fuzz.sweep.gpu.all_values import GpuSweep
 from fuzz.sweep.gpu.compiled_functions import STRETCHES, Parts, classify_function, input_function, sum_function
 from fuzz.sweep.kernel import SweptKernel
 from fuzz.sweep.measure import measure_part
+from fuzz.sweep.plan import SweepPlan, make_plan
 from fuzz.sweep.ranks import rank_of
+from fuzz.sweep.sweep_counts import SweepCounts
 from fuzz.target.loader import load, load_planted
 
 TABLE = (
