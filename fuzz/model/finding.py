@@ -141,9 +141,33 @@ class Finding:
 
     @property
     def of_filed_class(self) -> Finding:
-        """The part that shows the class of symptom under which it is filed."""
+        """The part that shows the class of symptom under which it is filed, and what its oracle joins with that."""
+        return self if find_oracle_spec(self.oracle).joins_classes else self._of_class
+
+    @property
+    def joined(self) -> tuple[Finding, ...]:
+        """What its oracle joins with the symptom under which it is filed, as findings of their own."""
+        others = (kind for kind in self.kinds if kind[1] != self.symptom)
+        joins = find_oracle_spec(self.oracle).joins_classes
+        return tuple(replace(self, outputs=(kind[0],), symptom=kind[1], kinds=()) for kind in others if joins)
+
+    @property
+    def _of_class(self) -> Finding:
         filed = {subject for subject in self.subjects if subject[1:2] in ((), (self.symptom_class,))}
         return self.restricted_to(filed) or self
+
+    @property
+    def headline_part(self) -> Finding:
+        """The part that its headline is about: its class of symptom, and of some symptoms the first such output.
+
+        That is the one of the first element that shows it.
+        """
+        filed = self._of_class
+        if self.symptom not in find_oracle_spec(self.oracle).told_by_output:
+            return filed
+        named = (element.output for element in self.elements if element.output in filed.outputs)
+        output = next(named, filed.outputs[0])
+        return filed.restricted_to({subject for subject in filed.subjects if subject[-1] == output}) or filed
 
     def restricted_to(self, subjects: Collection[Subject]) -> Finding | None:
         """The part of the finding that is about some of these subjects; None where there is none."""

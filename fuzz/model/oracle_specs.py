@@ -29,8 +29,10 @@ class OracleSpec:
     says that it compares two runs of which both may be wrong, `has_diagnosis` that its class can say more of a finding
     than its message does. `subjects` gives what a finding of a symptom in these outputs is about: findings that have
     one in common may be one bug. `classes` maps symptoms to their class, where that is not the symptom itself: a cause
-    may show any symptom of one class. What `is_promise` reports is never of low severity: harm to memory and to inputs,
-    and what holds only where a target states it.
+    may show any symptom of one class. Where `joins_classes` is set, symptoms of several classes that one case shows in
+    one output or tensor have one cause unless something tells them apart. Symptoms `told_by_output` say nothing of what
+    is wrong beyond the output that shows them, as NaN of one and an overflow of another do. What `is_promise` reports
+    is never of low severity: harm to memory and to inputs, and what holds only where a target states it.
     """
 
     name: str
@@ -41,6 +43,8 @@ class OracleSpec:
     one_bug_per_target: bool = False
     compares_runs: bool = False
     has_diagnosis: bool = False
+    joins_classes: bool = False
+    told_by_output: tuple[str, ...] = ()
     is_promise: bool = False
     subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +84,7 @@ MUTATION = OracleSpec(
     "an input is written, or an output shares its memory",
     ("written", "aliased"),
     stops=False,
+    joins_classes=True,
     is_promise=True,
 )
 REJECTS = OracleSpec(
@@ -94,6 +99,7 @@ ACCURACY = OracleSpec(
     "a result is further from the reference than honest rounding allows",
     ("nonfinite", "sign", "value", "bits", "reference"),
     has_diagnosis=True,
+    told_by_output=("nonfinite",),
     classes={"sign": "value"},
 )
 AUTOGRAD_SYMPTOMS = (

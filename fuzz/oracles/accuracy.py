@@ -192,8 +192,9 @@ def make_finding(
     """The finding of what disagrees in one call, with its worst elements."""
     wrong = {name: one for name, one in compared.items() if one.wrong}
     symptom = min((one.first_symptom for one in wrong.values()), key=SYMPTOMS.index)
+    by_symptom = sorted(wrong.items(), key=lambda item: SYMPTOMS.index(item[1].first_symptom))
     elements = [
-        element for name, one in wrong.items() for element in worst_elements(name, outputs[name], expected[name], one)
+        element for name, one in by_symptom for element in worst_elements(name, outputs[name], expected[name], one)
     ]
     count = sum(int((one.symptom > 0).sum()) for one in wrong.values())
     total = sum(one.symptom.numel() for one in wrong.values())

@@ -59,7 +59,12 @@ class MutationOracle(CaseOracle):
                 elements = tuple(_element(exam, index, write) for write in call.writes)
                 changed = sum(write.count for write in call.writes)
                 message = f"{'+'.join(names)}: {changed} elements of an input were overwritten"
-                return Finding(self.name, names, "written", message, elements, call=index, disagreeing=changed)
+                # Writing an output that shares an input's memory is one mistake.
+                shared = [(argument, "aliased") for _, argument in call.aliases if argument in names]
+                kinds = (*((name, "written") for name in names), *dict.fromkeys(shared))
+                return Finding(
+                    self.name, names, "written", message, elements, call=index, disagreeing=changed, kinds=kinds
+                )
             if call.aliases:
                 output, argument = call.aliases[0]
                 message = f"output {output!r} shares the memory of input {argument!r}"

@@ -26,6 +26,8 @@ from fuzz.triage.severity import GRADING
 
 COMPILING = 0.1
 """The share of the workers' time from which the line says how much of it is compiling."""
+CLOSE = 0.9
+"""The error over bound from which the end of a run says why that is no near miss."""
 MOST_CUT_OFF = 3
 """Disagreements that the end of a run cut off and that are shown one by one."""
 
@@ -91,7 +93,8 @@ class TerminalProgress(Watcher):
 def progress_line(statistics: RunStatistics, seconds: float, findings: int) -> str:
     rate = statistics.cases / seconds if seconds > 0 else 0.0
     symptoms = ", ".join(f"{name} {count}" for name, count in statistics.symptoms.most_common()) or "none"
-    line = f"{seconds:6.1f} s  {statistics.cases} cases  {rate:.0f} cases/s  worst error/bound {statistics.worst:.3f}"
+    line = f"{seconds:6.1f} s  {statistics.cases} cases  {rate:.0f} cases/s"
+    line += f"  largest agreeing error {statistics.worst:.2f} of the bound"
     if statistics.compiling >= COMPILING:
         line += f"  compiling {statistics.compiling:.0%} of the time"
     return f"{line}  findings {findings} (disagreements: {symptoms})"
@@ -105,7 +108,7 @@ def summary(result: Result) -> Table:
     refused = f"{statistics.rejected} rejected" + f", {statistics.not_run} not run" * bool(statistics.not_run)
     table.add_row("cases", f"{statistics.cases} ({refused}) in {result.seconds:.1f} s, {rate:.0f}/s")
     table.add_row("oracles", ", ".join(f"{name} {count}" for name, count in statistics.oracles.items()))
-    table.add_row("worst error/bound", f"{statistics.worst:.3f}")
+    table.add_row("largest error", describe_largest_error(statistics.worst))
     if result.unconfirmed:
         table.add_row("unconfirmed", str(result.unconfirmed))
     if parts := cut_off_parts(result):
@@ -123,6 +126,12 @@ def summary(result: Result) -> Table:
     for accepted in result.invalid_inputs.accepted:
         table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
     return table
+
+
+def describe_largest_error(ratio: float) -> str:
+    """The largest error over bound of what agrees, in words: rounding once, to half precision, reaches the bound."""
+    told = f"{ratio:.2f} of the bound where cases agree"
+    return told + " (correct rounding to half precision comes to 1)" * (ratio >= CLOSE)
 
 
 def bug_row(label: str, bug: Bug) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, SYMPTOMS, find_oracl
 from fuzz.target.spec import Target
 from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
 from fuzz.triage.error_jump import JUMP, ErrorJump
-from fuzz.triage.overflow import find_overflow
+from fuzz.triage.overflow import find_overflow, nonfinite_outputs
 from fuzz.triage.triage import Triage
 from fuzz.triage.triggers import Trigger, all_hold, departures
 from fuzz.worker.deadline import OutOfTime
@@ -67,15 +67,17 @@ class Attribution:
 
     def _attribute_overflow(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
         """(a bug whose wrong values a case's dtypes cannot hold, the part of a finding that is no such overflow)."""
-        overflow = find_overflow(case, finding, self.target, self.triage) if self.bugs else None
-        if overflow is None:
-            return None, finding
-        wide, values = overflow
-        for bug in self.bugs:
-            if outputs := {subject[-1] for subject in self._explained(bug, wide, values)}:
-                others = {one for one in finding.subjects if one[1] != NONFINITE or one[-1] not in outputs}
-                return bug, finding.restricted_to(others)
-        return None, finding
+        cause: Bug | None = None
+        left: Finding | None = finding
+        bugs = [bug for bug in self.bugs if bug.wrong_outputs & nonfinite_outputs(finding)]
+        while left is not None and bugs and (overflow := find_overflow(case, left, self.target, self.triage)):
+            explained = ((bug, self._explained(bug, *overflow)) for bug in bugs)
+            bug, subjects = next((one for one in explained if one[1]), (None, frozenset[Subject]()))
+            if bug is None:
+                break
+            cause, outputs = cause or bug, {subject[-1] for subject in subjects}
+            left = left.restricted_to({one for one in left.subjects if one[1] != NONFINITE or one[-1] not in outputs})
+        return cause, left
 
     def _explained(self, bug: Bug, case: Case, finding: Finding) -> Subjects:
         """Those of a finding's subjects that a bug explains."""
@@ -193,12 +195,34 @@ class Attribution:
             return True
         if old.finding.is_other_fault(new.finding):
             return False
+        for bug, other in ((old, new), (new, old)):
+            if self._is_overflow_of(bug, other):
+                bug.overflows = True
+                return True
         if not any([self.triage.find_triggers(old), self.triage.find_triggers(new)]):
             return old.was_seen_with(new) or new.was_seen_with(old)
         if new.sought.least_error and new.needs_values_only and old.subjects & new.subjects:
             # Some values make a larger error of a bug that shows always.
             return True
         return self._is_cause_of(old, new) or self._is_cause_of(new, old)
+
+    def _is_overflow_of(self, bug: Bug, other: Bug) -> bool:
+        """Whether in both cases of a bug what is not finite is the overflow of wrong values that another one explains.
+
+        One with triggers explains them where they vanish without each of these.
+        """
+        outputs = nonfinite_outputs(bug.sought)
+        if bug.sought.symptom != NONFINITE or not outputs <= other.wrong_outputs:
+            return False
+        for case in {case.key: case for case in (bug.origin.case, bug.case)}.values():
+            overflow = find_overflow(case, bug.sought, self.target, self.triage)
+            part = overflow and overflow[1].restricted_to(other.subjects)
+            if overflow is None or part is None or not outputs <= {subject[-1] for subject in part.subjects}:
+                return False
+            triggers = self.triage.find_triggers(other)
+            if triggers and self.vanishing(other, overflow[0], part, triggers) != part.subjects:
+                return False
+        return True
 
     def _is_cause_of(self, bug: Bug, other: Bug) -> bool:
         """Whether a bug's triggers explain another, which must need the same values where they are of values alone.
@@ -236,15 +260,16 @@ class Attribution:
             old.least, old.sought = new.least, replace(new.sought, least_error=old.sought.least_error)
             old.path = "" if old.known else old.path
         old.hits += new.hits
-        old.subjects |= new.subjects
+        old.subjects = old.lasting_subjects | new.lasting_subjects
+        old.overflows = old.overflows and new.overflows
         old.grade = old.grade or new.grade
 
     def is_better(self, new: Bug, old: Bug) -> bool:
-        """Whether a new bug's example is the better one of two of one cause: of an earlier oracle, then smaller."""
+        """Whether a new bug's example is the better one of two of one cause: filed earlier, then smaller."""
         return self._order(new) < self._order(old)
 
     def _order(self, bug: Bug) -> tuple[object, ...]:
-        return (filing_order(bug.finding), *sort_key(bug.case, self.target.defaults))
+        return (bug.filing_order, *sort_key(bug.case, self.target.defaults))
 
 
 def filing_order(finding: Finding) -> int:
@@ -282,6 +307,8 @@ def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
     bug.accepted = entry.status == "accepted"
     bug.cut_off, bug.grade = entry.provenance.cut_off, entry.grade
     bug.stateful = len(entry.case.calls) > 1
+    joined = (other.subjects for other in least.also if other.oracle == least.finding.oracle)
+    bug.subjects = bug.subjects.union(*joined)
     if finding.symptom == REFERENCE:
         # The verdict said so; the oracle may have seen any other symptom.
         seen = (replace(finding, symptom=symptom) for symptom in SYMPTOMS[finding.oracle])

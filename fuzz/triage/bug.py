@@ -8,8 +8,8 @@ from typing import Any
 
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Finding, Subject, Verdict
-from fuzz.model.oracle_specs import FAULT
+from fuzz.model.finding import Finding, Subject, Verdict, finding_order
+from fuzz.model.oracle_specs import ACCURACY, FAULT, find_oracle_spec
 from fuzz.model.provenance import Provenance
 from fuzz.model.rate import Rate
 from fuzz.model.severity import SEVERITIES, UNGRADED, Grade, is_at_least
@@ -19,6 +19,8 @@ REFERENCE = "reference"
 """The symptom of a reference that is wrong, which the oracle, or the verdict on any other symptom, says."""
 NONFINITE = "nonfinite"
 """The symptom of NaN and infinities."""
+VALUE = "value"
+"""The symptom, and class of symptom, of wrong numbers."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,7 @@ class Bug:
     grade: Grade | None = None
     triggers: tuple[Trigger, ...] | None = None
     others: tuple[tuple[Trigger, ...], ...] = ()
+    overflows: bool = False
     sought: Finding = field(init=False)
     subjects: frozenset[Subject] = field(init=False)
 
@@ -115,7 +118,7 @@ class Bug:
     def to_entry(self, *, planted: str = "", **run: Any) -> Entry:
         """The corpus entry of the least case; `run` are the fields of Provenance that say where it was seen."""
         provenance = replace(self.least.provenance, rate=self.rate, cut_off=self.cut_off, **run)
-        also = tuple(other.summary for other in self.least.also)
+        also = tuple(other.summary for other in (*self.finding.joined, *self.least.also))
         return Entry(self.case, self.least.reported_finding, "open", "", planted, also, provenance, self.grade)
 
     def counts(self, threshold: str) -> bool:
@@ -151,6 +154,11 @@ class Bug:
         return {subject[-1] for subject in self.subjects if len(subject) > 2} or set(self.finding.outputs)
 
     @property
+    def wrong_outputs(self) -> set[str]:
+        """The outputs of which it is known to explain wrong values."""
+        return {subject[-1] for subject in self.subjects if subject[:-1] == (ACCURACY.name, VALUE)}
+
+    @property
     def spoilt_outputs(self) -> set[str]:
         """Its own outputs, and those of which other oracles say something in its least case."""
         return self.own_outputs.union(*(finding.outputs for finding in self.least.also))
@@ -170,6 +178,20 @@ class Bug:
         is_unknown = not (self.triggers and other.triggers)
         return is_unknown or self.needs_values_only and other.needs_values_only
 
+    @property
+    def filing_order(self) -> tuple[int, int]:
+        """Key that sorts examples of one bug: by oracle, as findings of a case are filed, and joined symptoms.
+
+        The overflow of a wrong value comes after the value.
+        """
+        oracle, symptom = finding_order(self.finding)
+        return oracle, symptom if find_oracle_spec(self.finding.oracle).joins_classes else int(self.overflows)
+
+    @property
+    def lasting_subjects(self) -> frozenset[Subject]:
+        """What it explains when it is merged with the bug that has its cause: of an overflow not all that is NaN."""
+        return frozenset(one for one in self.subjects if not self.overflows or one[1:2] != (NONFINITE,))
+
     def is_equal_to(self, other: Bug) -> bool:
         """Whether both are at one place, shrank to one case with one class of symptom in an output, or are stateful.
 
@@ -184,9 +206,11 @@ class Bug:
         return self.case.key == other.case.key and bool(shared)
 
     def was_seen_with(self, other: Bug) -> bool:
-        """Whether one case showed both, with no two classes of symptom in one output."""
+        """Whether one case showed both, with no two classes of symptom in an output that its oracle does not join."""
         shown = (self.sought, self.least.finding, *self.least.also)
         together = any(finding.subjects & other.subjects for finding in shown)
+        if self.finding.oracle == other.finding.oracle and find_oracle_spec(self.finding.oracle).joins_classes:
+            return together
         mixed = {(subject[0], *subject[2:]) for subject in self.subjects - other.subjects} & {
             (subject[0], *subject[2:]) for subject in other.subjects - self.subjects
         }

@@ -260,20 +260,21 @@ class Triage:
             bug.least = replace(bug.least, case=alone, finding=finding)
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
-        """The finished shrinker, which began with the bug's case.
+        """The finished shrinker, which began with the bug's case, and kept what the headline of its finding is about.
 
+        Where the bug does not show each time, any of its outputs may stay.
         Clean workers run the cases with `clean`, and where calls may leave something behind: as long as the case has
         several calls, and for the case that is to take its place.
         """
         clean = clean or bug.stateful
-        tries = bug.rate.runs_to_try
+        tries, kept = bug.rate.runs_to_try, bug.sought.headline_part if bug.rate.certain else bug.sought
         others = [triggers for triggers in bug.others if not all_hold(triggers, bug.case)]
 
         def reproduce(case: Case) -> Finding | None:
             if any(all_hold(triggers, case) for triggers in others):
                 return None
             isolated = clean or max(len(case.calls), len(shrinker.case.calls)) > 1
-            runs = (self.reproduce(case, bug.sought, clean=isolated, stateful=bug.stateful) for _ in range(tries))
+            runs = (self.reproduce(case, kept, clean=isolated, stateful=bug.stateful) for _ in range(tries))
             return next((finding for finding in runs if finding), None)
 
         shrinker = Shrinker(self.target, bug.case, bug.finding, reproduce, budget)

@@ -21,6 +21,7 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import exact
 from fuzz.shrink.passes.dims import SMALL_SIZES, resize
+from fuzz.shrink.passes.parts import find_ragged, resize_parts
 from fuzz.target.indices import IndexArgument
 from fuzz.target.legal import make_legal
 from fuzz.target.spec import Target
@@ -32,6 +33,8 @@ MAX_SIZE, MAX_ELEMENTS = 256, 1 << 16
 """The largest size of a dim, and the elements of the largest case, that are tried in search of triggers."""
 MAX_EDITED = 1 << 18
 """Stored elements of the largest tensor whose values are edited."""
+ORDINARY = 0.75
+"""A number that shows what is wrong with a factor, as 1 does not, in every dtype."""
 ValueEdit = Callable[[np.ndarray], np.ndarray]
 
 
@@ -147,7 +150,7 @@ def _size_triggers(least: Case, unshrunk: Case, target: Target, dim: Size, agree
     Smaller sizes that agree say nothing where all of them are tiny: sums of one or two terms hide most mistakes. Nor
     does a larger one: what fills it beside the values of the least case may hide the mistake.
     """
-    own = least.last.dims[dim.name]
+    own = max(_sizes_of(least, target, dim.name))
     answers = {size: agrees(with_size(target, dim.name, (size,), least)) for size in _sizes_to_try(least, target, dim)}
     disagreeing = [own, *(size for size, agreed in answers.items() if not agreed)]
     larger = [size for size, agreed in answers.items() if agreed and size > max(disagreeing)]
@@ -160,13 +163,13 @@ def _size_triggers(least: Case, unshrunk: Case, target: Target, dim: Size, agree
             return size == own or not all(agrees(case) for case in resized)
 
         edited = partial(with_size, target, dim.name, tuple(larger))
-        yield Trigger(dim.name, edited, lambda case: shows_at(case.last.dims[dim.name]))
+        yield Trigger(dim.name, edited, lambda case: any(map(shows_at, _sizes_of(case, target, dim.name))))
     if own > SMALL_SIZES and smaller and all(answers[size] for size in smaller):
         yield Trigger(dim.name, partial(limit_size, target, dim.name, max(smaller)))
 
 
 def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
-    own, lowest = least.last.dims[dim.name], dim.clamp(dim.low)
+    own, lowest = max(_sizes_of(least, target, dim.name)), dim.clamp(dim.low)
     powers = (1 << power for power in range(MAX_SIZE.bit_length()))
     sizes = {lowest, dim.clamp(own - 1), *(power for power in powers if dim.clamp(power) == power)}
     fits = sorted(sizes - {own})
@@ -175,19 +178,31 @@ def _sizes_to_try(least: Case, target: Target, dim: Size) -> list[int]:
 
 def limit_size(target: Target, name: str, most: int, case: Case) -> Case:
     """The case with a dim of at most this size."""
-    for index, call in enumerate(case.calls):
-        if call.dims[name] > most:
-            case = resize(case, target, index, {**call.dims, name: most})
-    return make_legal(case, target)
+    return _change_sizes(target, name, lambda size: min(size, most), case)
 
 
 def with_size(target: Target, name: str, sizes: Sequence[int], case: Case) -> Case:
     """The case with a dim of the nearest of these sizes."""
+    return _change_sizes(target, name, lambda own: min(sizes, key=lambda size: abs(size - own)), case)
+
+
+def _change_sizes(target: Target, name: str, change: Callable[[int], int], case: Case) -> Case:
+    """The case with another size of a dim in each call; where parts divide the dim, each of them has another size."""
+    for ragged in find_ragged(case, target):
+        if ragged.rows.name == name:
+            case = resize_parts(case, target, ragged, [change(length) for length in ragged.lengths])
+    divided = {ragged.call for ragged in find_ragged(case, target) if ragged.rows.name == name}
     for index, call in enumerate(case.calls):
-        nearest = min(sizes, key=lambda size: abs(size - call.dims[name]))
-        if call.dims[name] != nearest:
-            case = resize(case, target, index, {**call.dims, name: nearest})
+        if index not in divided and change(call.dims[name]) != call.dims[name]:
+            case = resize(case, target, index, {**call.dims, name: change(call.dims[name])})
     return make_legal(case, target)
+
+
+def _sizes_of(case: Case, target: Target, name: str) -> list[int]:
+    """The size of a dim in the last call; those of all parts where parts divide it."""
+    last = len(case.calls) - 1
+    divided = [one for one in find_ragged(case, target) if (one.call, one.rows.name) == (last, name)]
+    return [length for one in divided for length in one.lengths] or [case.last.dims[name]]
 
 
 def _value_triggers(least: Case, name: str, target: Target, agrees: Agrees) -> Iterator[Trigger]:
@@ -224,8 +239,8 @@ def edit_values(name: str, change: ValueEdit, case: Case) -> Case:
     return edit.map_tensors(case, edited)
 
 
-def _limited(power: int, numbers: np.ndarray) -> np.ndarray:
-    return np.asarray(np.clip(numbers, -(2.0**power), 2.0**power))
+def _limited(limit: float, numbers: np.ndarray) -> np.ndarray:
+    return np.asarray(np.clip(numbers, -limit, limit))
 
 
 def _raised(power: int, numbers: np.ndarray) -> np.ndarray:
@@ -243,12 +258,14 @@ def _rounded(numbers: np.ndarray) -> np.ndarray:
 
 
 VALUE_EDITS: dict[str, tuple[ValueEdit, ...]] = {
-    "not finite": (lambda numbers: np.where(np.isfinite(numbers), numbers, 1.0),),
-    "large": tuple(partial(_limited, power) for power in (100, 64, 16, 8, 6, 4, 2, 1, 0)),
+    "not finite": (lambda numbers: np.where(np.isfinite(numbers), numbers, ORDINARY),),
+    "large": tuple(
+        partial(_limited, limit) for limit in (*(2.0**power for power in (100, 64, 16, 8, 6, 4, 2, 1)), ORDINARY)
+    ),
     "small": tuple(partial(_raised, power) for power in (-126, -64, -20, -10, -5, -2)),
     "negative": (np.abs,),
     "positive": (lambda numbers: -np.abs(numbers),),
-    "zero": (lambda numbers: np.where(numbers == 0, 1.0, numbers),),
+    "zero": (lambda numbers: np.where(numbers == 0, ORDINARY, numbers),),
     "long": (_rounded,),
 }
 """Edits of a tensor's values by the property of which they rid it, the one that changes least first."""

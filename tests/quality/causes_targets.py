@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import time
+from itertools import pairwise
 
 import torch
 
-from fuzz import indices, option, size, target, tensor
+from fuzz import indices, option, prefix_sums, size, target, tensor
 
 N = size("N", 1, 200)
 M = size("M", 1, 40)
+ROWS, PARTS = size("ROWS", 1, 200), size("PARTS", 1, 9)
 DTYPES = ("float32", "bfloat16")
 
 
@@ -24,6 +26,12 @@ def both(x: torch.Tensor) -> dict[str, torch.Tensor]:
 
 def rows(x: torch.Tensor, **_: object) -> dict[str, torch.Tensor]:
     return {"y": x * 2, "total": x.sum(-1)}
+
+
+def means(x: torch.Tensor, ends: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The mean of the rows of each part."""
+    bounds = ends.tolist()
+    return {"y": torch.stack([x[a:b].sum(0) / max(b - a, 1) for a, b in pairwise(bounds)])}
 
 
 def chosen_only(x: torch.Tensor, chosen: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -145,6 +153,21 @@ def always_and_nan_in_half_precision(x):
     return {"y": torch.where(x.abs() > 64, torch.nan, y) if x.dtype == torch.float16 else y}
 
 
+@target(x=tensor(N), dtypes=("float32",), reference=double)
+def always_and_early_overflow(x):
+    """y is always wrong, and NaN for numbers above 2^120, of which the double is far from the largest one."""
+    return {"y": torch.where(x.abs() > 2.0**120, torch.nan, x * 2.01)}
+
+
+@target(x=tensor(N), w=tensor(N), flag=option(False, True), dtypes=("float32",), reference=lambda x, w, flag: double(x))
+def writes_and_returns_an_input(x, w, flag):
+    """w is overwritten without the flag, and x is returned with it."""
+    if flag:
+        return {"y": x.mul_(2) if x.is_contiguous() else x * 2}
+    w += 1
+    return {"y": x * 2}
+
+
 # ------------------------------------------------------------------ one cause
 
 
@@ -237,6 +260,28 @@ def odd_sizes(x):
 def overflows_in_half_precision(x):
     """Both what it computes and what it should leave the range of float16, in other elements; not that of float32."""
     return {"y": torch.where(x.abs() < 1e30, x * 16 + 1, x * 2)}
+
+
+@target(x=tensor(N), w=tensor(N), dtypes=("float32",), reference=lambda x, w: {"y": x * w})
+def forgotten_factor(x, w):
+    """Ten thousand instead of w: where x is large that overflows."""
+    return {"y": x * 1e4}
+
+
+@target(x=tensor(N), r=tensor(N), dtypes=("float32",), reference=lambda x, r: {"y": x + r})
+def adds_into_an_input(x, r):
+    """The sum is written into what r.contiguous() gives, and returned: r itself where it is contiguous."""
+    total = r.contiguous()
+    return {"y": total.add_(x)}
+
+
+@target(x=tensor(ROWS, N), ends=prefix_sums(PARTS + 1, total=ROWS), dims=(PARTS,), dtypes=("float32",), reference=means)
+def row_of_a_part(x, ends):
+    """The last row of a part that is one row longer than whole blocks of 8."""
+    bounds = ends.tolist()
+    kept = [x[a : b - (b - a > 1 and (b - a) % 8 == 1)] for a, b in pairwise(bounds)]
+    sums = [rows.contiguous().sum(0) / max(b - a, 1) for rows, (a, b) in zip(kept, pairwise(bounds), strict=True)]
+    return {"y": torch.stack(sums)}
 
 
 @target(x=tensor(M, N), dtypes=DTYPES, reference=rows)

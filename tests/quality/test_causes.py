@@ -96,6 +96,8 @@ SEVERAL = {
     "always_and_flag": [VALUE, VALUE],
     "always_and_nan": [NAN, VALUE],
     "always_and_nan_in_half_precision": [NAN, VALUE],
+    "always_and_early_overflow": [NAN, VALUE],
+    "writes_and_returns_an_input": [("mutation", "written")] * 2,
     "always_and_raises": [VALUE, ("fault", "raised RuntimeError")],
     "always_and_option": [VALUE, VALUE],
     "three": [NAN, VALUE, VALUE],
@@ -128,6 +130,9 @@ SINGLE = (
     "last_column",
     "sentinel",
     "rounds_where_strided",
+    "forgotten_factor",
+    "adds_into_an_input",
+    "row_of_a_part",
 )
 
 

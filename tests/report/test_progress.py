@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from fuzz.model.case import Case
@@ -46,13 +47,25 @@ def test_progress_names_what_matters(case: Case, entry: Entry) -> None:
     assert entry.finding
     statistics.learn(case, Report("returned", False, (entry.finding,), ("accuracy",), 0.25))
     line = progress_line(statistics, 2.0, 1)
-    assert line.split() == "2.0 s 1 cases 0 cases/s worst error/bound 0.250 findings 1 (disagreements: sign 1)".split()
+    wanted = "2.0 s 1 cases 0 cases/s largest agreeing error 0.25 of the bound findings 1 (disagreements: sign 1)"
+    assert line.split() == wanted.split()
+
+
+@pytest.mark.parametrize(("ratio", "is_explained"), [(0.25, False), (0.99996, True)])
+def test_an_error_as_large_as_its_bound_is_said_to_be_right(ratio: float, is_explained: bool) -> None:
+    statistics = RunStatistics(cases=1, worst=ratio)
+    progress, text = watched()
+    progress.console.print(summary(Result(RunOptions("gelu_bw"), "cpu", statistics, [], 4.0)))
+    line = next(line for line in text.getvalue().splitlines() if "largest error" in line)
+    assert f"{ratio:.2f} of the bound where cases agree" in line
+    assert ("correct rounding to half precision comes to 1" in line) == is_explained
 
 
 def test_a_run_that_compiles_says_so() -> None:
     statistics = RunStatistics(cases=2, compiling=0.456)
-    assert "2 cases/s  worst error/bound 0.000  compiling 46% of the time  findings 0" in progress_line(
-        statistics, 1.0, 0
+    assert (
+        "2 cases/s  largest agreeing error 0.00 of the bound  compiling 46% of the time  findings 0"
+        in progress_line(statistics, 1.0, 0)
     )
     statistics.compiling = 0.09
     assert "compiling" not in progress_line(statistics, 1.0, 0)

@@ -7,12 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz import corpus
 from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits
+from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
+from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
 from fuzz.model.recipes import recipe
 from fuzz.run.deduplicate import Attribution, known_bugs
@@ -180,7 +185,8 @@ def seeded(case: Case, seed: int, rows: int = 2) -> Case:
 
 
 def seed_of(case: Case) -> int:
-    return int(case.last.tensors["x"].values.seed)  # type: ignore[union-attr]
+    """The seed of x; 0 where its numbers are written out."""
+    return int(getattr(case.last.tensors["x"].values, "seed", 0))
 
 
 @pytest.mark.parametrize(("limit", "same"), [(6, True), (0, False)])
@@ -231,3 +237,39 @@ def test_an_output_whose_name_holds_a_space_is_read_from_what_else_fires(
         ("mutation", ("grad y", "x"), "written"),
         ("layout", ("dx",), "bits"),
     ]
+
+
+def test_an_entry_of_a_write_explains_that_an_output_shares_the_memory(
+    layernorm: Target, case: Case, tmp_path: Path
+) -> None:
+    kinds = (("dy", "written"), ("dy", "aliased"))
+    bug = make_bug(case, finding=Finding("mutation", ("dy",), "written", "dy was overwritten", kinds=kinds))
+    corpus.save_entry(tmp_path, bug.to_entry())
+    (known,) = known_bugs(tmp_path, layernorm, None)
+    assert known.subjects == bug.subjects == {("mutation", "written", "dy"), ("mutation", "aliased", "dy")}
+    assert known.sought.subjects == {("mutation", "written", "dy")}
+
+
+@pytest.mark.parametrize(("limit", "have"), [(3.4e38, True), (2.0**40, False)])
+def test_wrong_values_have_the_cause_of_their_overflow_in_whichever_order_they_are_found(
+    layernorm: Target, case: Case, limit: float, have: bool
+) -> None:
+    """NaN above a limit that the wrong value is far below is a mistake of its own."""
+
+    def show(case: Case) -> tuple[Finding, ...]:
+        value = case.last.tensors["dy"]
+        bits = value.bits(case.last.dims)
+        size = 1e4 * float(np.abs(from_bits(bits, named_dtype(value.dtype)).astype(np.float64)).max())
+        return (replace(wrong_value("dx"), largest=(("dx", size),)) if size < limit else NAN,)
+
+    for name, value in case.last.tensors.items():
+        case = case.with_call(0, case.last.with_argument(name, replace(value, dtype="float32", layout=CONTIGUOUS)))
+    huge = with_values(case, 0, "dy", recipe("huge", 1, binades=3))
+    small = with_values(case, 0, "dy", recipe("normal", 1))
+    numbers, overflow = make_bug(small, "dx"), make_bug(huge, finding=NAN)
+    found = attribution(layernorm, show, numbers, overflow)
+    assert found.have_same_cause(numbers, overflow) == found.have_same_cause(overflow, numbers) == have
+    if have:
+        assert found.is_better(numbers, overflow) and not found.is_better(overflow, numbers)
+        found.merge(overflow, numbers, replaces=True)
+        assert overflow.subjects == wrong_value("dx").subjects and overflow.finding.symptom == "value"

@@ -52,6 +52,19 @@ def test_nan_and_a_number_of_one_output_are_not_merged_for_being_seen_together(t
     assert other.was_seen_with(number)
 
 
+def test_a_write_of_an_output_that_shares_its_memory_is_one_bug_and_told_as_a_write(
+    two_cases: tuple[Case, Case],
+) -> None:
+    both = Finding("mutation", ("dy",), "written", "w", kinds=(("dy", "written"), ("dy", "aliased")))
+    shared = make_bug(two_cases[0], finding=Finding("mutation", ("dy",), "aliased", "a"))
+    written = make_bug(two_cases[1], finding=both)
+    written.subjects = both.headline_part.subjects
+    assert written.was_seen_with(shared) and written.filing_order < shared.filing_order
+    written.least = replace(written.least, finding=both.headline_part)
+    written.sought = both.headline_part
+    assert not written.was_seen_with(shared)
+
+
 @pytest.mark.parametrize(("initial", "shrunk", "both"), [("nonfinite", "value", False), ("sign", "value", True)])
 def test_what_is_said_of_nan_is_not_said_of_a_case_that_has_none(
     two_cases: tuple[Case, Case], initial: str, shrunk: str, both: bool

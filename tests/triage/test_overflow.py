@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from bugs import make_bug, wrong_value
 
 from fuzz.model.case import Case
+from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.dtypes import from_bits
+from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import ORACLE_NAMES
+from fuzz.model.recipes import recipe
 from fuzz.run.deduplicate import Attribution
 from fuzz.target.spec import Target
 from fuzz.triage.overflow import find_overflow
@@ -65,6 +71,35 @@ def test_dtypes_of_the_range_of_float32_hold_what_float32_does(
 ) -> None:
     triage = triage_of(layernorm, (value_of(80000.0),))
     assert find_overflow(with_dtype(two_cases[0], dtype), NAN, layernorm, triage) is None
+
+
+def of_size(case: Case) -> float:
+    """The largest number of dy."""
+    value = case.last.tensors["dy"]
+    return float(np.abs(from_bits(value.bits(case.last.dims), named_dtype(value.dtype))).max())
+
+
+@pytest.mark.parametrize(
+    ("factor", "limit", "is_overflow"),
+    [(1e4, 3.4e38, True), (-3e38, 3.4e38, True), (2.01, 1e36, False), (2.01, 64.0, False), (1e4, 0.0, False)],
+)
+def test_an_overflow_is_a_wrong_value_that_grows_beyond_the_range_with_its_numbers(
+    two_cases: tuple[Case, Case], layernorm: Target, factor: float, limit: float, is_overflow: bool
+) -> None:
+    """NaN above a limit that the wrong value is far below is a mistake of its own."""
+
+    class Shown(Triage):
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            size = abs(of_size(case) * factor)
+            return Report("returned", False, (value_of(size) if size < limit else NAN,), ORACLE_NAMES)
+
+    case = with_dtype(two_cases[0], "float32")
+    case = with_values(case, 0, "dy", recipe("huge", 1, binades=3))
+    worker: Any = None
+    found = find_overflow(case, NAN, layernorm, Shown(layernorm, worker, ()))
+    assert (found is not None) == is_overflow
+    if found:
+        assert found[1].outputs == ("dx",) and of_size(found[0]) < of_size(case)
 
 
 @pytest.mark.parametrize(("largest", "is_explained"), [(80000.0, True), (800.0, False)])

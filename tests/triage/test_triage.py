@@ -62,6 +62,29 @@ def test_oracle_outputs_and_class_of_symptom_stay_while_a_case_shrinks(
     assert least.last.dims["M"] == (1 if stays else 2)
 
 
+@pytest.mark.parametrize(
+    ("symptom", "rate", "rows"),
+    [("nonfinite", Rate(10, 10), 3), ("nonfinite", Rate(5, 10), 1), ("value", Rate(10, 10), 1)],
+)
+def test_the_output_of_a_headline_of_nan_stays_while_a_case_shrinks(
+    two_cases: tuple[Case, Case], layernorm: Target, symptom: str, rate: Rate, rows: int
+) -> None:
+    """Any output may stay of wrong numbers, and of a bug that does not show each time."""
+    call = replace(two_cases[1].last, dims={"M": 4, "N": 4})
+    nan = Finding("accuracy", ("dweight", "dx"), symptom, "m")
+    bug = make_bug(replace(two_cases[1], calls=(call,)), finding=nan, rate=rate)
+
+    class Shown(Triage):
+        """Cases of less than three rows show the other output alone."""
+
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            found = replace(bug.sought, outputs=("dweight", "dx") if case.last.dims["M"] > 2 else ("dx",))
+            return Report("returned", False, (found,), ORACLE_NAMES)
+
+    worker: Any = None
+    assert Shown(layernorm, worker, ()).run_shrinker(bug, Budget()).case.last.dims["M"] == rows
+
+
 def test_a_case_does_not_shrink_to_where_a_known_bug_shows(two_cases: tuple[Case, Case], layernorm: Target) -> None:
     def fewer(case: Case) -> Case:
         """Cases of less than three rows have the known bug."""

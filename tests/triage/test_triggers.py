@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fuzz.model.case import Argument, Call, Case
@@ -15,6 +17,8 @@ from fuzz.model.recipes import exact, recipe
 from fuzz.target.loader import load
 from fuzz.target.spec import Target
 from fuzz.triage.triggers import Trigger, find_triggers
+
+CAUSES = Path(__file__).parents[1] / "quality" / "causes_targets.py"
 
 
 @pytest.fixture
@@ -83,6 +87,44 @@ def test_values_are_needed_by_the_property_that_the_least_change_takes_away(
     case = case.with_call(0, case.last.with_argument("x", replace(case.last.tensors["x"], values=LARGE)))
     (trigger,) = find_triggers(case, case, layernorm, lambda case: largest(case) <= 2, costly=False)
     assert trigger.name == "x large" and trigger.is_of_values and largest(trigger.edit(case)) == 2
+
+
+def test_a_factor_of_one_tells_nothing_of_what_a_bug_needs(layernorm: Target, plain_case: Case) -> None:
+    """A factor that is forgotten makes no difference where it is 1."""
+    case = sized(plain_case, 1, 2)
+    two, none = (exact(to_bits([number] * 2, named_dtype("float32")), named_dtype("float32")) for number in (2.0, 0.0))
+    for values in (two, none):
+        case = case.with_call(0, case.last.with_argument("weight", replace(case.last.tensors["weight"], values=values)))
+
+        def agrees(case: Case) -> bool:
+            value = case.last.tensors["weight"]
+            return set(from_bits(value.bits(case.last.dims), named_dtype("float32"))) == {1.0}
+
+        assert find_triggers(case, case, layernorm, agrees, costly=False) == ()
+
+
+def test_the_size_of_a_part_is_a_trigger_whatever_other_parts_there_are() -> None:
+    ragged = load(str(CAUSES) + ":row_of_a_part")
+
+    def make(*lengths: int) -> Case:
+        ends = exact(to_bits(np.cumsum([0, *lengths]), named_dtype("int32")), named_dtype("int32"))
+        arguments = {
+            "x": Argument(("ROWS", "N"), "float32", recipe("normal", 1)),
+            "ends": Argument(("(PARTS + 1)",), "int32", ends),
+        }
+        return Case(ragged.name, (Call({"ROWS": sum(lengths), "N": 1, "PARTS": len(lengths)}, arguments),))
+
+    def lengths(case: Case) -> list[int]:
+        value = case.last.tensors["ends"]
+        return [int(size) for size in np.diff(from_bits(value.bits(case.last.dims), named_dtype("int32")))]
+
+    def agrees(case: Case) -> bool:
+        return not any(size > 1 and size % 8 == 1 for size in lengths(case))
+
+    (trigger,) = find_triggers(make(9), make(4, 17, 0, 30), ragged, agrees, costly=False)
+    for case in (make(9), make(4, 17, 0, 30), make(60, 9, 30, 25, 1)):
+        assert trigger.is_needed(case, agrees)
+    assert not trigger.holds(make(8, 7))
 
 
 def test_of_a_bug_that_needs_earlier_calls_nothing_else_is_looked_for(layernorm: Target, plain_case: Case) -> None:

@@ -23,6 +23,7 @@ from fuzz.shrink.passes.dims import (
     smallest_dims,
 )
 from fuzz.shrink.passes.launch import plain_launch
+from fuzz.shrink.passes.parts import fewer_parts, shorter_parts
 from fuzz.shrink.passes.values import (
     fewer_bits,
     plain_numbers,
@@ -38,6 +39,8 @@ COARSE: tuple[Pass, ...] = (
     fewer_arguments,
     plain_everything,
     rows_as_neighbours,
+    fewer_parts,
+    shorter_parts,
     smaller_dims,
     smallest_dims,
     smaller_dims_with_other_values,
@@ -54,6 +57,8 @@ COARSE: tuple[Pass, ...] = (
 """Passes over a case whose values are recipes, in the order in which they are tried."""
 FINE: tuple[Pass, ...] = (
     fewer_arguments,
+    fewer_parts,
+    shorter_parts,
     drop_slices,
     smallest_values,
     zero_chunks,

@@ -44,18 +44,22 @@ BATTERY = (
 
 
 def smaller_dims(case: Case, target: Target) -> Iterator[Case]:
-    """Each dim of each call lowered: to its least, to half, and by ever smaller steps."""
-    for index, call in enumerate(case.calls):
-        for dim in target.sizes:
-            for size in _lower_sizes(call.dims[dim.name], dim):
-                yield resize(case, target, index, {**call.dims, dim.name: size})
+    """Each dim of each call lowered: to its least, to half, and by ever smaller steps and powers of two."""
+    return _lower_each(case, target, by_powers=True)
 
 
 def smaller_dims_with_other_values(case: Case, target: Target) -> Iterator[Case]:
-    """As smaller_dims, each smaller size with values of the battery: those that are left may not show the bug."""
-    for smaller in smaller_dims(case, target):
+    """Each dim lowered, each smaller size with values of the battery: those that are left may not show the bug."""
+    for smaller in _lower_each(case, target, by_powers=False):
         for values in BATTERY:
             yield fill(smaller, values)
+
+
+def _lower_each(case: Case, target: Target, by_powers: bool) -> Iterator[Case]:
+    for index, call in enumerate(case.calls):
+        for dim in target.sizes:
+            for size in lower_sizes(call.dims[dim.name], dim, by_powers):
+                yield resize(case, target, index, {**call.dims, dim.name: size})
 
 
 def rows_as_neighbours(case: Case, target: Target) -> Iterator[Case]:
@@ -156,14 +160,16 @@ def _small_sizes(target: Target, dims: Mapping[str, int], count: int) -> list[li
     return ranges
 
 
-def _lower_sizes(size: int, dim: Size) -> Iterator[int]:
-    least = dim.clamp(dim.low)
-    step = size - least
-    while step > 0:
-        smaller = dim.clamp(size - step)
-        if smaller < size:
-            yield smaller
-        step //= 2
+def lower_sizes(size: int, dim: Size, by_powers: bool) -> list[int]:
+    """Smaller sizes of a dim, from the least: by its distance halved again and again, and also `by_powers` of two.
+
+    What depends on how much of a block is left over shows again one block further down.
+    """
+    distance = size - dim.clamp(dim.low)
+    steps = {distance >> halvings for halvings in range(distance.bit_length())}
+    if by_powers:
+        steps |= {1 << power for power in range(distance.bit_length())}
+    return [smaller for step in sorted(steps, reverse=True) if (smaller := dim.clamp(size - step)) < size]
 
 
 def resize(case: Case, target: Target, index: int, dims: dict[str, int]) -> Case:
