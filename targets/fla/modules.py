@@ -274,7 +274,8 @@ def fla_residual_norm(x, weight, bias, residual, eps, kind, prenorm):
     one_dtype(x, weight, bias, residual)
     function = found(f"modules.norm.layernorm:{kind}_norm")
     value = function(x, weight, bias, residual=residual, eps=eps, prenorm=prenorm)
-    return dict(zip(("y", "total"), value, strict=True)) if prenorm else dict(y=value)
+    # Without a residual the sum is x itself, which is returned as it is.
+    return dict(y=value[0], total=value[1].clone()) if prenorm else dict(y=value)
 
 
 GROUPS, EACH = size("GROUPS", 1, 4), size("EACH", 1, 200)
