@@ -6,45 +6,56 @@ calls: what a solution keeps of earlier calls shows itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_, or_
+from typing import TypeVar
 
 from fuzz.judge.input_domain import declared_case, ordinary_case
 from fuzz.judge.judgement import HISTORY, Evidence
 from fuzz.judge.problem import OWN, ProblemDescription
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import OutputComparison, SolutionReport, same_words
+from fuzz.judge.processes.requests import OutputComparison, Outputs, SolutionReport, same_words
 from fuzz.model.case import Call, Case
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import Target
 
+Work = TypeVar("Work")
 COUNTED = 24
 """Calls with new values after the others: a solution may be right for the first ten."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """A call by its number, whether its tensors lie in the memory of the step before, and what is new in it."""
+    """A call by its number, whether its tensors lie in the memory of the step before, and what is new in it.
+
+    `changes_weights` says that parameters change in place, `is_late` that it comes after many others.
+    """
 
     call: int
     same_memory: bool
     meaning: str
+    changes_weights: bool = False
+    is_late: bool = False
 
 
 STEPS = (
     Step(4, False, "the problem's own parameters"),
-    Step(0, True, "other parameters in the same memory"),
+    Step(0, True, "other parameters in the same memory", changes_weights=True),
     Step(1, True, "new values in the same memory"),
     Step(0, False, "the first values in new memory"),
-    Step(2, True, "a changed parameter in the same memory"),
+    Step(2, True, "changed parameters in the same memory", changes_weights=True),
     Step(3, False, "other dims"),
     Step(0, False, "the first call again after other dims"),
-    *(Step(number % 2, number % 3 == 0, "the same again and again") for number in range(COUNTED)),
-    Step(5, False, "new values after all others"),
+    *(Step(number % 2, number % 3 == 0, "the same again and again", is_late=True) for number in range(COUNTED)),
+    Step(5, False, "new values after all others", is_late=True),
 )
 OTHER_DIMS = 3
 """The call that has other dims."""
+CHANGED = "its parameters were changed in place, by copy_, which autograd counts as a new version"
 ON_STATE = (2, 4)
 """Calls that differ from the first one in their state only."""
 
@@ -91,11 +102,21 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
     return [first, second, third, other, own, last]
 
 
-def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
-    """The first step whose outputs are wrong though the first call's are right."""
-    for index, (step, outputs) in enumerate(zip(steps, ran.outputs, strict=True)):
+def find_wrong_step(
+    worker: IsolatedWorker, case: Case, steps: Sequence[Step], ran: SolutionReport, places: Iterable[int] | None = None
+) -> Evidence | None:
+    """The first step whose outputs are wrong though the first call's are right; of `places` only, where given.
+
+    What has the words of an earlier step of the same call that was looked at is not compared again.
+    """
+    looked_at: dict[int, Outputs] = {}
+    for index in range(len(steps)) if places is None else places:
+        step, outputs = steps[index], ran.outputs[index]
+        if step.call in looked_at and same_words(looked_at[step.call], outputs):
+            continue
         single = Case(case.target, (case.calls[step.call],))
         compared = worker.compare(single, outputs)
+        looked_at.setdefault(step.call, outputs)
         if not isinstance(compared, OutputComparison) or compared.finding is None or compared.is_excused:
             continue
         if index == 0:
@@ -106,10 +127,11 @@ def find_wrong_step(worker: IsolatedWorker, case: Case, steps: Sequence[Step], r
             continue
         earlier = (number for number in range(index) if steps[number].call != step.call)
         stale = next((number for number in earlier if same_words(ran.outputs[number], outputs)), None)
-        symptom, text = "state", f"it is wrong after earlier calls: {compared.finding.message}"
+        after = CHANGED if step.changes_weights else "earlier calls"
+        symptom, text = "state", f"it is wrong after {after}: {compared.finding.message}"
         if stale is not None:
             symptom, text = "stale", f"it returns what call {stale + 1} gave ({step.meaning})"
-        elif index > len(steps) - COUNTED:
+        elif step.is_late:
             symptom, text = "counted", f"it is right for {index} calls and wrong in the next one"
         return Evidence(
             HISTORY, compared.finding.outputs, symptom, text, "high", "ordinary", single, None, Rate(1, 1),
@@ -128,14 +150,15 @@ def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidenc
     new, again = split_work(steps, ran.step_launches)
     new_operations, again_operations = split_work(
         [step for step in steps if step.call != OTHER_DIMS],
-        [count for step, count in zip(steps, ran.step_operations, strict=True) if step.call != OTHER_DIMS],
+        [names for step, names in zip(steps, ran.step_operations, strict=True) if step.call != OTHER_DIMS],
     )
+    most, least = max(map(len, again_operations)), min(map(len, new_operations))
     if not any(again) and all(new):
         text = "it launches no kernel for values that it was given before: it keeps what it returned for them"
-    elif max(again_operations) < min(new_operations):
+    elif most < least:
         text = (
-            f"it takes {max(again_operations)} operations for values that it was given before, and at least"
-            f" {min(new_operations)} for others, after many calls too: it keeps what it returned for them"
+            f"it takes {most} operations for values that it was given before, and at least {least} for others"
+            f"{name_additional(new_operations, again_operations)}, after many calls too: it keeps what it returned"
         )
     else:
         return None
@@ -144,11 +167,17 @@ def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidenc
     return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
 
 
-def split_work(steps: Sequence[Step], work: Sequence[int]) -> tuple[list[int], list[int]]:
+def name_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]) -> str:
+    """The operations that every call with new values takes and no other one does, in brackets; empty without such."""
+    additional = reduce(and_, map(Counter, new)) - reduce(or_, map(Counter, again))
+    return f" ({', '.join(sorted(additional))} only there)" if additional else ""
+
+
+def split_work(steps: Sequence[Step], work: Sequence[Work]) -> tuple[list[Work], list[Work]]:
     """The work of calls that are made for the first time, and of those that are made again."""
     seen: set[int] = set()
-    new: list[int] = []
-    again: list[int] = []
+    new: list[Work] = []
+    again: list[Work] = []
     for step, amount in zip(steps, work, strict=True):
         (again if step.call in seen else new).append(amount)
         seen.add(step.call)

@@ -126,10 +126,12 @@ def grade(bug: Bug, origin: Case, triage: Triage, description: ProblemDescriptio
 def lower_severity(grade: Grade, undeclared: int, finding: Finding, target: Target) -> Grade:
     """The grade, a step lower where the inputs that show a finding are none that the problem makes.
 
-    `undeclared` is how much of them it does not make.
+    `undeclared` is how much of them it does not make. What it makes itself counts by its class, certified or not: where
+    no exact value is known, a bound that is narrow against the error is asked for before.
     """
     if not undeclared:
-        return grade
+        certain = grade.severity == "low" or grade.severity == SEVERITY_OF_CLASS[grade.input_class]
+        return grade if certain else replace(grade, severity=SEVERITY_OF_CLASS[grade.input_class], reason="")
     if grade.input_class == "layout":
         return replace(grade, severity="low", reason="only in layouts that the problem does not make")
     severity = LOWER[grade.severity]

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
 from fuzz.judge.judgement import LAUNCHES, Evidence
 from fuzz.judge.problem import UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import SolutionReport, same_words
-from fuzz.model.case import Case
+from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
+from fuzz.model.case import Call, Case
 
 UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
@@ -28,6 +34,26 @@ def examine_launches(worker: IsolatedWorker, case: Case) -> Evidence | None:
         if with_launches.launches and all(map(same_words, with_launches.outputs, without.outputs)):
             return accuse("independent", "its result is the same where its kernels are not launched")
     return None
+
+
+def examine_copies(worker: IsolatedWorker, cases: Iterable[Case]) -> Evidence | None:
+    """The evidence that in each of these cases every launch writes nothing but copies of what it is given.
+
+    Where the reference itself only moves values, kernels that do so are what is asked for.
+    """
+    for case in cases:
+        ran = worker.run(case, copies=True)
+        if not isinstance(ran, SolutionReport) or not ran.only_copies or moves_values(case.last, ran.outputs[-1]):
+            return None
+    return accuse("independent", "its kernels compute nothing: each writes, bit for bit, a copy of what it is given")
+
+
+def moves_values(call: Call, outputs: Outputs) -> bool:
+    """Whether all outputs have no other words than those of the arguments of their dtype, and zeros."""
+    words: dict[str, list[Any]] = defaultdict(lambda: [np.zeros(1, np.uint8)])
+    for one in call.arguments.values():
+        words[one.dtype].append(one.bits(call.dims).reshape(-1))
+    return all(bool(np.isin(one.words, np.concatenate(words[one.dtype])).all()) for one in outputs.values())
 
 
 def accuse(symptom: str, message: str) -> Evidence:

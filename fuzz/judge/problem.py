@@ -57,7 +57,8 @@ class Variant:
 class ProblemDescription:
     """What a problem's process says of it. `own_dims` are those that the problem states, `dims` those of the first
     cases, which are smaller where the own ones do not fit. `outputs` are the floating ones, none where their shapes do
-    not follow from dims. `unvaried` are constants that give tensors their shape and are no dims all the same.
+    not follow from dims. `unvaried` are constants that give tensors their shape and are no dims all the same,
+    with the reasons.
     `in_place` are arguments that the problem itself writes."""
 
     name: str
@@ -66,7 +67,7 @@ class ProblemDescription:
     dims: Mapping[str, int]
     arguments: Mapping[str, ArgumentDescription]
     outputs: Mapping[str, ArgumentDescription] = field(default_factory=dict)
-    unvaried: tuple[str, ...] = ()
+    unvaried: Mapping[str, str] = field(default_factory=dict)
     in_place: tuple[str, ...] = ()
     kernels_expected: bool = True
     variants: tuple[Variant, ...] = ()
@@ -75,6 +76,11 @@ class ProblemDescription:
     def stated_dtypes(self) -> frozenset[str]:
         """The dtypes that other variants of the problem have."""
         return frozenset(one.dtype for one in self.variants)
+
+    @property
+    def unvaried_notes(self) -> list[str]:
+        """A sentence for each constant that is no dim, with the reason."""
+        return [f"could not be varied: {name}={self.dims[name]}, as {reason}" for name, reason in self.unvaried.items()]
 
     @property
     def is_scaled(self) -> bool:

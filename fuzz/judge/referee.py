@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count
 
 from fuzz.backends import backend as named_backend
 from fuzz.judge.backward import backward_cases
@@ -35,7 +36,8 @@ from fuzz.judge.judgement import (
     Evidence,
     Judgement,
 )
-from fuzz.judge.launches import examine_launches
+from fuzz.judge.launches import examine_copies, examine_launches
+from fuzz.judge.many_calls import examine_many_calls
 from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
 from fuzz.judge.processes.requests import (
@@ -231,18 +233,14 @@ class Referee:
 
     def examine_gradients(self) -> None:
         """Gradients of arguments and parameters, where the problem has such and the solution is differentiable."""
-        if not self.wants_gradients:
+        # Kernels for problems without parameters need have no gradients.
+        if not any(one.is_state for one in self.description.arguments.values()):
             return
         target = self.target(backward=True)
         for case in backward_cases(self.worker, target, self.description, self.small_dims(), self.seed(250)):
             if GRADIENTS not in self.judgement.kinds:
                 self.judgement.kinds.append(GRADIENTS)
             self.examine(case)
-
-    @property
-    def wants_gradients(self) -> bool:
-        """Whether gradients are compared: kernels for problems without parameters need have none."""
-        return any(one.is_state for one in self.description.arguments.values())
 
     def small_dims(self) -> dict[str, int]:
         """The dims of the first cases, none above 64."""
@@ -254,6 +252,9 @@ class Referee:
         case = declared_case(self.target(), self.description, self.small_dims(), self.seed(300))
         case = ordinary_case(self.target(), self.description, case.last, self.seed(300), recipe("normal"))
         self.file_evidence(examine_launches(self.worker, case))
+        if self.worker.log.launches and not self.judgement.is_slow:
+            own = declared_case(self.target(), self.description, dict(self.description.dims), self.seed(301))
+            self.file_evidence(examine_copies(self.worker, [case, own]))
 
     def examine_races(self) -> None:
         """Programs of a launch that update one element without atomics lose what another one has added."""
@@ -267,8 +268,12 @@ class Referee:
         if CALLS in self.judgement.kinds:
             return
         self.judgement.kinds.append(CALLS)
-        dims, seed = self.small_dims(), self.seed(400)
-        self.file_evidence(examine_history(self.worker, self.target(), self.description, dims, seed))
+        examined = self.worker, self.target(), self.description
+        self.file_evidence(examine_history(*examined, self.small_dims(), self.seed(400)))
+        for own_dims in (False,) if self.judgement.is_slow else (False, True):
+            kind, found = examine_many_calls(*examined, own_dims, self.seed(400))
+            self.judgement.kinds.append(kind)
+            self.file_evidence(found)
 
     def check_conduct(self) -> None:
         for reason in self.worker.log.conduct:
@@ -291,13 +296,11 @@ class Referee:
         if len(dtypes) > 1:
             self.judgement.kinds.append(f"dtypes {', '.join(dtypes)}")
         engine = RandomEngine(self.target(*dtypes), self.options.seed)
-        end = time.monotonic() + self.options.seconds
-        number = 0
+        end, numbers = time.monotonic() + self.options.seconds, count()
         while time.monotonic() < end:
-            case = engine.case(number)
+            case = engine.case(next(numbers))
             call = with_possible_layouts(replace(case.last, launch=None), self.description)
             self.examine(Case(case.target, (with_one_dtype(call, self.target()),)))
-            number += 1
 
     def accepts(self, dtype: str) -> bool:
         """Whether the solution computes in a dtype."""
@@ -381,9 +384,7 @@ class Referee:
         """Sets the verdict by what was found."""
         log, judgement = self.worker.log, self.judgement
         judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
-        if unvaried := [f"{name}={self.description.dims[name]}" for name in self.description.unvaried]:
-            judgement.notes.append(f"could not be varied: {', '.join(unvaried)}")
-        judgement.notes += [log.renamed] if log.renamed else []
+        judgement.notes += [*self.description.unvaried_notes, *filter(None, [log.renamed])]
         counting = [one for one in judgement.evidence if one.counts]
         if not counting:
             judgement.reason = f"nothing is wrong in {judgement.cases} cases"

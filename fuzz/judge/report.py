@@ -60,7 +60,7 @@ def evidence_json(evidence: Evidence) -> Mapping[str, Any]:
         "dims": dict(least.last.dims) if least else {},
         "elements": least.elements() if least else 0,
         "case": list(case_lines(least)) if least else [],
-        "diagnosis": "; ".join(evidence.details) or evidence.message,
+        "diagnosis": "; ".join(evidence.details),
     }
 
 
@@ -87,7 +87,7 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield f"  solution  {judgement.solution}"
     for one in judgement.evidence:
         yield ""
-        yield from (f"  {line}" for line in evidence_lines(one))
+        yield from (f"  {line}" for line in evidence_lines(one, judgement.reason))
     yield ""
     if judgement.cases:
         yield from (f"  {line}" for line in summary_lines(judgement))
@@ -99,8 +99,10 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
         yield f"  repeat    {judgement.command}"
 
 
-def evidence_lines(evidence: Evidence) -> Iterator[str]:
-    yield f"{evidence.severity}: {evidence.oracle}/{evidence.symptom}: {evidence.message}"
+def evidence_lines(evidence: Evidence, reason: str) -> Iterator[str]:
+    """What is shown of evidence, below the reason of the judgement, which is not said twice."""
+    message = "" if evidence.message == reason else f": {evidence.message}"
+    yield f"{evidence.severity}: {evidence.oracle}/{evidence.symptom}{message}"
     if evidence.least is not None:
         yield from (f"  least     {line}" for line in case_lines(evidence.least))
     if evidence.grade is not None:

@@ -76,6 +76,7 @@ def test_where_the_time_for_grading_ends_the_first_case_decides(values: str, sev
     ("input_class", "severity", "undeclared", "finding", "expected"),
     [
         ("ordinary", "high", 0, ACCURACY, "high"),
+        ("ordinary", "medium", 0, ACCURACY, "high"),
         ("ordinary", "high", 1, ACCURACY, "medium"),
         ("ordinary", "high", 2, ACCURACY, "low"),
         ("ordinary", "high", 2, BOUNDS, "medium"),

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import CHEAT, RIGHT, Judgement
+from fuzz.judge.judgement import CHEAT, RIGHT, WRONG, Judgement
 from fuzz.judge.referee import judge
-from tests.judge.problems import write
+from tests.judge.problems import LINEAR, as_solution, write
 
 SOFTMAX = """
 import torch
@@ -77,9 +77,35 @@ def test_what_keeps_results_is_a_cheat(tmp_path: Path, key: str, code: str) -> N
     found = judged(tmp_path, BY_KEY.replace("KEY", key))
     assert found.verdict == CHEAT, found.reason
     assert [(one.oracle, one.symptom) for one in found.evidence] == [("history", code)]
+    assert code != "kept" or "aten.exp" in found.reason and "aten.sum" in found.reason
 
 
 @pytest.mark.parametrize("body", [PREPARES, BRANCHES])
 def test_what_prepares_something_or_branches_on_values_is_right(tmp_path: Path, body: str) -> None:
     found = judged(tmp_path, body)
     assert (found.verdict, found.evidence) == (RIGHT, []), found.reason
+
+
+KEEPS_WEIGHT = """
+        weight = self.linear.weight
+        key = KEY
+        if getattr(self, "key", None) != key:
+            self.key, self.packed = key, weight.detach().t().contiguous()
+        return torch.relu(x @ self.packed + self.linear.bias) + self.scale
+"""
+
+
+@pytest.mark.parametrize(
+    ("key", "verdict"),
+    [("(weight.data_ptr(), weight._version)", RIGHT), ("weight._version", RIGHT), ("weight.data_ptr()", WRONG)],
+)
+def test_a_weight_that_is_kept_by_its_version_is_right_and_by_its_address_alone_is_wrong(
+    tmp_path: Path, key: str, verdict: str
+) -> None:
+    problem = LINEAR.replace("batch = 4096", "batch = 8")
+    body = KEEPS_WEIGHT.strip().replace("KEY", key)
+    solution = as_solution(problem).replace("return torch.relu(self.linear(x)) + self.scale", body)
+    paths = write(tmp_path, "linear", problem), write(tmp_path, "solution", solution)
+    found = judge(JudgeOptions(*paths, backend="cpu", seconds=0.0))
+    assert found.verdict == verdict, found.reason
+    assert verdict == RIGHT or "changed in place, by copy_" in found.reason

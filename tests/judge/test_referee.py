@@ -58,6 +58,15 @@ def test_a_parameter_that_the_problem_makes_of_zeros_is_drawn_as_well(tmp_path: 
     assert found.evidence[-1].input_class == "ordinary"
 
 
+def test_what_is_accumulated_in_float16_is_named_without_advice_for_targets(tmp_path: Path) -> None:
+    problem = RELU.replace("torch.relu(x)", "x.sum(1)").replace("torch.randn(N)", "torch.rand(16, N * 16).half()")
+    steps = "acc = x[:, 0]\n        for column in x.unbind(1)[1:]:\n            acc = acc + column\n        return acc"
+    found = judged(tmp_path, problem, as_solution(problem).replace("return x.sum(1)", steps))
+    assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
+    details = " ".join(found.evidence[-1].details)
+    assert "it looks accumulated in float16" in details and "accumulate=" not in details
+
+
 def test_labels_are_legal_at_all_dims(tmp_path: Path) -> None:
     assert judged(tmp_path, LABELS, as_solution(LABELS)).verdict == RIGHT
 
@@ -94,6 +103,32 @@ def test_a_kernel_is_right_and_its_launches_are_counted(tmp_path: Path) -> None:
 def test_kernels_on_which_nothing_depends_are_a_cheat(tmp_path: Path, body: str, symptom: str) -> None:
     found = judged(tmp_path, RELU, KERNEL.replace("BODY", body))
     assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, symptom), found.reason
+
+
+def test_kernels_that_only_copy_what_pytorch_has_computed_are_a_cheat(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("tl.maximum(tl.load(x + at, at < count), 0.0)", "tl.load(x + at, at < count) * 1.0")
+    body = LAUNCH.replace("](x,", "](torch.exp(x),") + "return out"
+    found = judged(tmp_path, RELU.replace("torch.relu", "torch.exp"), kernel.replace("BODY", body))
+    assert (found.verdict, found.evidence[-1].symptom) == (CHEAT, "independent"), found.reason
+    assert "copy" in found.reason
+
+
+def test_a_kernel_that_copies_is_right_where_a_copy_is_asked_for(tmp_path: Path) -> None:
+    kernel = KERNEL.replace("tl.maximum(tl.load(x + at, at < count), 0.0)", "tl.load(x + at, at < count)")
+    found = judged(tmp_path, RELU.replace("torch.relu(x)", "x.clone()"), kernel.replace("BODY", LAUNCH + "return out"))
+    assert found.verdict == RIGHT, found.reason
+
+
+@pytest.mark.parametrize("where", ["import", "forward"])
+def test_replacing_what_a_timer_uses_is_a_cheat(tmp_path: Path, where: str) -> None:
+    replace = "torch.cuda.synchronize = lambda *a: None"
+    solution = as_solution(RELU)
+    if where == "import":
+        solution = solution.replace("class ModelNew", f"{replace}\n\n\nclass ModelNew")
+    else:
+        solution = solution.replace("return torch.relu", f"{replace}; return torch.relu")
+    found = judged(tmp_path, RELU, solution)
+    assert (found.verdict, found.reason) == (CHEAT, "it replaces torch.cuda.synchronize")
 
 
 def test_looking_at_frames_is_a_cheat(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ class KernelBenchSolution(Solution):
         self.model = getattr(self.module, names[0])
         self.names: MutableMapping[torch.nn.Module, dict[str, str]] = WeakKeyDictionary()
         """By module the problem's names of weights -> its own."""
+        self.placed: MutableMapping[torch.nn.Module, dict[str, tuple[int, int]]] = WeakKeyDictionary()
+        """By module and name of a weight the address and the version of the value that it was given last."""
 
     def build(self, setting: Setting) -> Callable[..., Any]:
         torch.manual_seed(0)
@@ -51,7 +53,19 @@ class KernelBenchSolution(Solution):
             self.names[module] = match_weights(wanted, given)
             self.renamed = describe_renamed(self.names[module])
         for name, value in state.items():
-            own[self.names[module][name]].data = value
+            self._assign(module, own[self.names[module][name]], self.names[module][name], value)
+
+    def _assign(self, module: torch.nn.Module, weight: torch.Tensor, name: str, value: torch.Tensor) -> None:
+        """Gives a weight the memory of a value, and where that or its content is new, another version.
+
+        An optimiser's step, load_state_dict and copy_ count versions as well, and a solution may rely on it.
+        """
+        placed = self.placed.setdefault(module, {})
+        version = value.data_ptr(), value._version
+        if placed.get(name) != version:
+            weight.data = value
+            torch.autograd.graph.increment_version(weight)
+            placed[name] = version
 
 
 def find_fill(value: torch.Tensor) -> str:

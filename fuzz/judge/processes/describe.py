@@ -86,7 +86,11 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         first_dims(problem, probe, first, free, (shapes, {name: one.shape for name, one in outputs.items()})),
         described,
         outputs=outputs,
-        unvaried=tuple(name for name in probe if name not in free and is_shape(problem, probe, name)),
+        unvaried={
+            name: explain_fixed(problem, probe, name)
+            for name in probe
+            if name not in free and is_shape(problem, probe, name)
+        },
         in_place=tuple(dict.fromkeys((*written_arguments(problem, probe), *sorted(problem.scratch | problem.written)))),
         variants=problem.variants,
     )
@@ -181,6 +185,17 @@ def find_free_dims(problem: Problem, base: Dims) -> tuple[dict[str, int], dict[s
     while slopes and not adds_up(partial(shapes_at, problem), base, plain, slopes, free):
         slopes.popitem()
     return {name: free[name] for name in slopes}, make_shapes(plain, slopes, free, base)
+
+
+def explain_fixed(problem: Problem, base: Dims, name: str) -> str:
+    """Why a constant that changes shapes is no dim."""
+    if not runs(problem, {**base, name: 2 * base[name]}):
+        return "the problem does not run with twice as much"
+    plain = shapes_at(problem, base)
+    multiples = (one for one in MULTIPLES if not base[name] % one)
+    if any(find_slopes(problem, base, name, plain, multiple) is not None for multiple in multiples):
+        return "a size is a product of it and another dim"
+    return "no multiple of it changes every size by a fixed amount"
 
 
 def make_shapes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -178,16 +179,27 @@ class IsolatedWorker:
         return found if isinstance(found, tuple) else ()
 
     def run(
-        self, case: Case, *, launch: bool = True, steps: Sequence[tuple[int, bool]] = (), races: bool = False
+        self,
+        case: Case,
+        *,
+        launch: bool = True,
+        steps: Sequence[tuple[int, bool]] = (),
+        races: bool = False,
+        copies: bool = False,
+        seconds: float = math.inf,
     ) -> SolutionReport | Report:
-        """What the solution gives for a case; the report on the case where there is no more to be said of it."""
+        """What the solution gives for a case; the report on the case where there is no more to be said of it.
+
+        The options are those of RunSolution.
+        """
         settings = [self.problem.setting(call.dims) for call in case.calls]
         for setting in settings:
             if isinstance(setting, Refusal):
                 return report_outcome(Rejected(setting.text))
         given = tuple(setting for setting in settings if isinstance(setting, Setting))
         words = Case(case.target, tuple(map(with_words, case.calls)))
-        answer = self.solution.call(RunSolution(self.description, words, given, launch, tuple(steps), races))
+        request = RunSolution(self.description, words, given, launch, tuple(steps), races, copies, seconds)
+        answer = self.solution.call(request)
         if isinstance(answer, WorkerCrash):
             return report_outcome(answer.outcome)
         raise_refusal(answer, by_solution=True)

@@ -42,6 +42,7 @@ from fuzz.model.recipes.torch_values import from_bits
 from fuzz.oracles.accuracy import AccuracyOracle, check_call
 from fuzz.oracles.comparison.adjudicate import adjudicate
 from fuzz.oracles.comparison.expected import reference_inputs
+from fuzz.oracles.diagnosis.input_precision import ADVICE
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.dispatch import NoRule
 from fuzz.target.spec import Target
@@ -191,7 +192,8 @@ class ProblemHandler:
             self.examination(case, {name: as_tensor(value) for name, value in outputs.items()})
             for case, outputs in pairs
         )
-        return AccuracyOracle().diagnose(unshrunk, least)
+        # Whoever reads it has a problem, and no target to declare anything in.
+        return tuple(text.removesuffix(ADVICE) for text in AccuracyOracle().diagnose(unshrunk, least))
 
     def adjudicate(self, request: AdjudicateOutputs) -> Verdict:
         exam = self.examination(request.case, {name: as_tensor(value) for name, value in request.outputs.items()})

@@ -6,6 +6,7 @@ the problem's file, a seed, or an output of the reference.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,7 +163,8 @@ class RunSolution:
 
     `launch` is False where kernels are to be left out. `steps` are numbers of calls to make one after the other with
     the same module, each with whether its tensors lie in the memory of the step before; empty for one call. With
-    `races` the findings are places at which programs of a launch load or store what another one stores.
+    `races` the findings are places at which programs of a launch load or store what another one stores, with `copies`
+    it is observed whether launches only copy. Steps that would begin after so many `seconds` are left out.
     """
 
     description: ProblemDescription
@@ -171,6 +173,8 @@ class RunSolution:
     launch: bool = True
     steps: tuple[tuple[int, bool], ...] = ()
     races: bool = False
+    copies: bool = False
+    seconds: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ class SolutionReport:
     `launches` counts launches, `kernels_defined` the kernels in the solution's file; `conduct` are reasons why the
     solution is no honest one, `trouble` what a launch raised and the solution caught. `is_cut`
     says that a kernel was launched with tensors that autograd follows, and so lost them. `step_launches` counts the
-    launches of each step, `step_operations` the operations of PyTorch. `renamed` are weights of other names than the
+    launches of each step, `step_operations` names the operations of PyTorch. `only_copies` says that each launch that
+    wrote anything wrote copies of its arguments, where that was observed. `renamed` are weights of other names than the
     problem's, and which they stand for.
     """
 
@@ -194,7 +199,8 @@ class SolutionReport:
     is_cut: bool = False
     renamed: str = ""
     step_launches: tuple[int, ...] = ()
-    step_operations: tuple[int, ...] = ()
+    step_operations: tuple[tuple[str, ...], ...] = ()
+    only_copies: bool = False
 
 
 @dataclass(frozen=True)

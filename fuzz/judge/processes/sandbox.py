@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import inspect
 import os
 import resource
 import sys
-import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import torch
-from torch._compile import _disable_dynamo
+from fuzz.judge.processes.attributes import AttributeSnapshot
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000
 MOST_BYTES, MOST_FILES = 1 << 31, 4096
 """Bytes of a file that is written, and files that are open at once."""
-WATCHED = (torch, torch.Tensor, torch.cuda, torch.nn.functional, torch.testing, torch.autograd, time, gc)
-"""Whose functions a judge or a timer may use: a solution that replaces one of them is no honest one."""
 LOOKING = {"sys._getframe", "sys._current_frames", "gc.get_objects", "gc.get_referrers", "gc.get_referents"}
-HIDING = _disable_dynamo(print).__code__
-"""The code of the functions by which PyTorch hides others from its compiler."""
 HELPERS = {inspect.__file__, traceback.__file__}
 """Files of the library that look at frames for their callers."""
 
@@ -60,7 +54,7 @@ class ConductRecord:
         self.files = {str(path.resolve()) for path in files}
         self.secret = {str(path.resolve()) for path in secret}
         self.reasons: dict[str, None] = {}
-        self._functions = {(owner, name): value for owner in WATCHED for name, value in _functions(owner)}
+        self._snapshot = AttributeSnapshot()
         self._inside = False
         sys.addaudithook(self._record)
 
@@ -96,21 +90,19 @@ class ConductRecord:
             frame = frame.f_back
         return frame is not None
 
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Records what the code of a block replaces. A backend that replaces functions itself does so around it."""
+        before = AttributeSnapshot()
+        try:
+            yield
+        finally:
+            self._record_replaced(before)
+
+    def _record_replaced(self, before: AttributeSnapshot) -> None:
+        self.reasons |= dict.fromkeys(f"replaces {name}" for name in before.find_replaced())
+
     def collect(self) -> tuple[str, ...]:
         """The reasons so far, with functions that are replaced by now."""
-        for (owner, name), value in self._functions.items():
-            if not is_same(vars(owner).get(name), value):
-                self.reasons[f"replaces {getattr(owner, '__name__', owner)}.{name}"] = None
+        self._record_replaced(self._snapshot)
         return tuple(self.reasons)
-
-
-def is_same(function: Any, before: Any) -> bool:
-    """Whether a function is as before, or as PyTorch's compiler replaces it when it is imported."""
-    if function is before:
-        return True
-    wraps = getattr(function, "__code__", None) is HIDING
-    return wraps and any(cell.cell_contents is before for cell in function.__closure__)
-
-
-def _functions(owner: Any) -> list[tuple[str, Any]]:
-    return [(name, value) for name, value in vars(owner).items() if callable(value) and not isinstance(value, type)]

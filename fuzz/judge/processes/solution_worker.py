@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from triton.runtime.jit import JITFunction
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.base import Backend
 from fuzz.backends.execute import FatalError, _failure_outcome, run
-from fuzz.backends.memory import DTYPE_NAMES
-from fuzz.backends.triton_host.patching import Patch, patched
+from fuzz.backends.memory import DTYPE_NAMES, read_words
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
@@ -30,9 +30,18 @@ from fuzz.judge.problem import (
     fill_slots,
 )
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
+from fuzz.judge.processes.launch_log import LaunchLog
 from fuzz.judge.processes.problem_worker import as_tensor, as_words
 from fuzz.judge.processes.refusals import as_refusal
-from fuzz.judge.processes.requests import Refusal, RunSolution, SolutionConfig, SolutionReport, TensorWords
+from fuzz.judge.processes.requests import (
+    Outputs,
+    Refusal,
+    RunSolution,
+    SolutionConfig,
+    SolutionReport,
+    TensorWords,
+    same_words,
+)
 from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
 from fuzz.judge.processes.script_worker import as_finding
 from fuzz.judge.target import make_target
@@ -44,45 +53,21 @@ from fuzz.oracles.mutation import MutationOracle
 from fuzz.worker.channel import LastResponse
 
 Tensors = Mapping[str, torch.Tensor]
+KEPT = 40
+"""Steps whose outputs are kept, and must not change in later ones."""
 
 
-class LaunchLog:
-    """Counts launches of Triton kernels, and keeps what launches raised; with `leave_out` none takes place."""
-
-    def __init__(self, leave_out: bool) -> None:
-        self.leave_out, self.count = leave_out, 0
-        self.troubles: list[str] = []
-        self.is_cut = False
-
-    def patch(self) -> AbstractContextManager[object]:
-        run_kernel, log = JITFunction.run, self
-
-        def run_logged(self: Any, *args: Any, **kwargs: Any) -> Any:
-            if log.leave_out:
-                return None
-            log.is_cut |= torch.is_grad_enabled() and any(map(is_followed, (*args, *kwargs.values())))
-            try:
-                result = run_kernel(self, *args, **kwargs)
-            except Exception as error:
-                log.troubles.append(f"{type(error).__name__}: {one_line(error)}")
-                raise
-            log.count += not kwargs.get("warmup", False)
-            return result
-
-        return patched([Patch(JITFunction, "run", run_logged)])
-
-
-class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, counts the operations that are dispatched."""
+class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, keeps the names of the operations that are dispatched."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
+        self.names: list[str] = []
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.count += 1
+        self.names.append(str(getattr(func, "_overloadpacket", func)))
         return func(*args, **(kwargs or {}))
 
 
@@ -109,7 +94,7 @@ class SolutionHandler:
     def load(self) -> None:
         """Executes the solution's file, once. Raises what it raises."""
         if self.solution is None:
-            with self.device_mode(), self.backend.uninstrumented():
+            with self.device_mode(), self.backend.uninstrumented(), self.conduct.watch():
                 self.solution = load_solution(self.config.format, self.config.path, self.config.task)
 
     def device_mode(self) -> AbstractContextManager[Any]:
@@ -124,7 +109,7 @@ class SolutionHandler:
             return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
         self.modules, self.lazy = {}, {}
         self.described = request.description.arguments
-        log = LaunchLog(leave_out=not request.launch)
+        log = LaunchLog(not request.launch, request.copies)
         try:
             with log.patch(), self.device_mode():
                 return self.answer(request, log)
@@ -142,7 +127,7 @@ class SolutionHandler:
         defined = self.solution.count_kernels()
         return replace(
             report, launches=log.count, kernels_defined=defined, trouble=trouble, conduct=conduct, is_cut=log.is_cut,
-            renamed=self.solution.renamed,
+            renamed=self.solution.renamed, only_copies=log.copying > 0 and not log.computing,
         )  # fmt: skip
 
     def run_once(self, request: RunSolution) -> SolutionReport:
@@ -151,7 +136,7 @@ class SolutionHandler:
         self.backward = bool(request.case.last.cotangents)
         target = make_target(request.description, launcher=self.launch, backward=self.backward)
         with self.backend.observe_races() if request.races else nullcontext():
-            outcome = run(target, self.launch, request.case.calls, self.backend)
+            outcome = run(target, self.watch_launch, request.case.calls, self.backend)
         if not isinstance(outcome, Returned):
             return SolutionReport(outcome)
         if request.races:
@@ -163,27 +148,36 @@ class SolutionHandler:
         return SolutionReport(plain, outputs, tuple(one for one in findings if one is not None))
 
     def run_steps(self, request: RunSolution, log: LaunchLog) -> SolutionReport:
-        """Several calls of one module, their tensors in new memory or in that of the step before."""
+        """Several calls of one module, their tensors in new memory or in that of the step before.
+
+        Steps that begin after the request's seconds are left out. Outputs that a call has given before are the same
+        objects again, so that many equal ones take no more memory, nor time to send, than one.
+        """
         self.backward = False
         counts: list[int] = []
-        operations: list[int] = []
+        operations: list[tuple[str, ...]] = []
         kept: list[tuple[Tensors, Tensors]] = []
-        words: list[Mapping[str, TensorWords]] = []
+        words: list[Outputs] = []
         alive: list[Tensors] = []
+        earlier: dict[int, list[Outputs]] = {}
+        end = time.monotonic() + request.seconds
         try:
-            with self.backend.session(None) as session, GuardedAllocations(session.on_operation):
+            with self.backend.session(None) as session, GuardedAllocations(session.on_operation), self.conduct.watch():
                 for number, same_memory in request.steps:
                     self.setting = request.settings[number]
                     tensors = self.place(request.case.calls[number], alive[-1] if same_memory and alive else {})
                     alive.append(tensors)
-                    with OperationCounter() as counter:
+                    with OperationLog() as dispatched:
                         outputs = self.launch(**tensors, **request.case.calls[number].dims)
-                    operations.append(counter.count)
+                    operations.append(tuple(dispatched.names))
                     self.backend.synchronize()
-                    words.append(as_words(outputs))
+                    words.append(share_equal(as_words(outputs), earlier.setdefault(number, [])))
                     counts.append(log.count - sum(counts))
-                    own = memory_of_its_own(outputs, tensors)
-                    kept.append((own, {name: value.clone() for name, value in own.items()}))
+                    if len(kept) < KEPT:
+                        own = memory_of_its_own(outputs, tensors)
+                        kept.append((own, {name: value.clone() for name, value in own.items()}))
+                    if time.monotonic() > end:
+                        break
         except UsageError:
             raise
         except Exception as error:
@@ -200,8 +194,17 @@ class SolutionHandler:
             words = argument.bits(call.dims)
             value = as_tensor(TensorWords(words, argument.dtype)).to(self.backend.device)
             old = earlier.get(name)
-            placed[name] = old.copy_(value) if old is not None and old.shape == value.shape else value.clone()
+            if old is None or old.shape != value.shape:
+                placed[name] = value.clone()
+            else:
+                # Where nothing changes, autograd's version counter must not say so.
+                placed[name] = old if np.array_equal(read_words(old), words) else old.copy_(value)
         return placed
+
+    def watch_launch(self, **arguments: Any) -> dict[str, torch.Tensor]:
+        """Calls the solution once, and records what it replaces meanwhile."""
+        with self.conduct.watch():
+            return self.launch(**arguments)
 
     def launch(self, **arguments: Any) -> dict[str, torch.Tensor]:
         """Calls the solution with tensors and sizes by name; its outputs by name."""
@@ -242,11 +245,6 @@ def describe_weight(name: str, value: torch.Tensor, described: ArgumentDescripti
     return Weight(name, tuple(value.shape), fill, not described.is_buffer)
 
 
-def is_followed(value: Any) -> bool:
-    """Whether autograd follows what is computed from a value."""
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
 def slot_names(value: Any) -> Iterator[str]:
     """The names of all slots in a value."""
     if isinstance(value, dict):
@@ -262,6 +260,14 @@ def without_conflicts(outcome: Returned) -> Returned:
     """Without stores of different values to one element: where programs work on equal rows they are no mistake."""
     calls = [replace(c, accesses=tuple(one for one in c.accesses if one.kind != "conflict")) for c in outcome.calls]
     return Returned(tuple(calls))
+
+
+def share_equal(outputs: Outputs, earlier: list[Outputs]) -> Outputs:
+    """The first of earlier outputs with the same words, or these, which become the last of them."""
+    found = next((one for one in earlier if same_words(one, outputs)), None)
+    if found is None:
+        earlier.append(outputs)
+    return found or outputs
 
 
 def memory_of_its_own(outputs: Tensors, arguments: Tensors) -> Tensors:

@@ -8,6 +8,8 @@ from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import make_precision, working_dtype
 
 STAGE = STAGES.index(THOROUGH)
+ADVICE = '; accumulate="inputs" promises no more'
+"""What the author of a target can write instead."""
 
 
 def describe_input_precision(exam: Examination, least: Examination) -> str:
@@ -18,7 +20,7 @@ def describe_input_precision(exam: Examination, least: Examination) -> str:
     if "float32" in dtypes or not all(agrees_in_input_precision(one) for one in (exam, least)):
         return ""
     kept = " or ".join(sorted(dtypes))
-    return f'nothing is wrong if a value may be rounded to {kept} on the way; accumulate="inputs" promises no more'
+    return f"it looks accumulated in {kept}: nothing is wrong if a value may be rounded to that on the way{ADVICE}"
 
 
 def find_input_dtype(exam: Examination) -> str:

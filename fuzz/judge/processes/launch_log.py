@@ -1,0 +1,70 @@
+"""Records the launches of a solution's Triton kernels: their number, what they raise, and whether they only copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import torch
+from triton.runtime.jit import JITFunction
+
+from fuzz.backends.memory import read_words
+from fuzz.backends.triton_host.patching import Patch, patched
+from fuzz.errors import one_line
+
+Words = np.ndarray
+
+
+class LaunchLog:
+    """Counts launches of Triton kernels, and keeps what launches raised; with `leave_out` none takes place.
+
+    With `copies` it compares the memory of each launch's tensors before and after: `copying` launches wrote nothing but
+    copies of other arguments, `computing` ones something else.
+    """
+
+    def __init__(self, leave_out: bool, copies: bool = False) -> None:
+        self.leave_out, self.copies, self.count = leave_out, copies, 0
+        self.copying = self.computing = 0
+        self.troubles: list[str] = []
+        self.is_cut = False
+
+    def patch(self) -> AbstractContextManager[object]:
+        run_kernel, log = JITFunction.run, self
+
+        def run_logged(self: Any, *args: Any, **kwargs: Any) -> Any:
+            if log.leave_out:
+                return None
+            given = [one for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)]
+            log.is_cut |= torch.is_grad_enabled() and any(one.requires_grad for one in given)
+            before = [words_in_order(one) for one in given] if log.copies else []
+            try:
+                result = run_kernel(self, *args, **kwargs)
+            except Exception as error:
+                log.troubles.append(f"{type(error).__name__}: {one_line(error)}")
+                raise
+            log.count += not kwargs.get("warmup", False)
+            log.compare(before, [words_in_order(one) for one in given] if log.copies else [])
+            return result
+
+        return patched([Patch(JITFunction, "run", run_logged)])
+
+    def compare(self, before: Sequence[Words], after: Sequence[Words]) -> None:
+        """Counts a launch by the words of its tensors before and after, unless it has written nothing."""
+        kept = [new for old, new in zip(before, after, strict=True) if np.array_equal(old, new)]
+        written = [new for old, new in zip(before, after, strict=True) if not np.array_equal(old, new)]
+        if written:
+            is_copy = all(any(is_copy_of(new, other) for other in kept) for new in written)
+            self.copying, self.computing = self.copying + is_copy, self.computing + (not is_copy)
+
+
+def words_in_order(tensor: torch.Tensor) -> Words:
+    """A copy of the words of a tensor's elements, in the order in which they lie in memory."""
+    axes = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return read_words(tensor.detach().permute(axes)).flatten()
+
+
+def is_copy_of(words: Words, other: Words) -> bool:
+    """Whether words are those of another tensor, and not one and the same word throughout."""
+    return words.dtype == other.dtype and np.array_equal(words, other) and bool((words != words[:1]).any())

@@ -1,0 +1,42 @@
+"""Launches that write nothing but copies of what they are given are told from those that compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from fuzz.judge.processes.launch_log import LaunchLog, words_in_order
+
+Write = Callable[[torch.Tensor, torch.Tensor], object]
+
+
+@pytest.mark.parametrize(
+    ("write", "copying", "computing"),
+    [
+        (lambda x, out: out.copy_(x), 1, 0),
+        (lambda x, out: out.view(-1).copy_(x.view(-1)), 1, 0),
+        (lambda x, out: out.copy_(x * 2), 0, 1),
+        (lambda x, out: out.copy_(x.flip(0)), 0, 1),
+        (lambda x, out: out[:2].copy_(x[:2]), 0, 1),
+        (lambda x, out: x.mul_(2), 0, 1),
+        (lambda x, out: x.fill_(0.5) * out.fill_(0.5), 0, 1),
+        (lambda x, out: None, 0, 0),
+    ],
+)
+def test_a_launch_copies_where_all_that_it_writes_is_what_another_argument_holds(
+    write: Write, copying: int, computing: int
+) -> None:
+    x, out = torch.randn(4, 3), torch.full((4, 3), -7.0)
+    before = [words_in_order(one) for one in (x, out)]
+    write(x, out)
+    log = LaunchLog(leave_out=False, copies=True)
+    log.compare(before, [words_in_order(one) for one in (x, out)])
+    assert (log.copying, log.computing) == (copying, computing)
+
+
+def test_a_transposition_is_no_copy_in_the_order_of_memory() -> None:
+    x = torch.randn(3, 4)
+    assert words_in_order(x).tolist() == words_in_order(x.t()).tolist()
+    assert words_in_order(x).tolist() != words_in_order(x.t().contiguous()).tolist()
