@@ -96,7 +96,8 @@ def wall_reference(q, k, v, g, gate, sink, ragged, ends, scale, window):
         sums = gates(g.detach()).cumsum(1)
         seen = near(q.shape[1], window, q.device)
         apart = torch.where(seen[..., None, None], sums.unsqueeze(2) - sums.unsqueeze(1), 0.0)
-        scores = (q.unsqueeze(2) * k.unsqueeze(1) * apart.exp()).sum(-1).permute(0, 3, 1, 2) * factor
+        kept = (k.unsqueeze(1) * apart.exp()).unsqueeze(-2) @ q.unsqueeze(2).unsqueeze(-1)
+        scores = kept.squeeze(-1).squeeze(-1).permute(0, 3, 1, 2) * factor
         for forget in forgets:
             total = forget.cumsum(1).transpose(1, 2)
             scores = scores + (total.unsqueeze(-1) - total.unsqueeze(-2))
