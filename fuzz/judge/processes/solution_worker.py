@@ -171,7 +171,9 @@ class SolutionHandler:
                         outputs = self.launch(**tensors, **request.case.calls[number].dims)
                     operations.append(tuple(dispatched.names))
                     self.backend.synchronize()
-                    words.append(share_equal(as_words(outputs), earlier.setdefault(number, [])))
+                    # Outputs may lie in the memory of arguments, which later steps overwrite.
+                    copies = {name: value.clone() for name, value in outputs.items()}
+                    words.append(share_equal(as_words(copies), earlier.setdefault(number, [])))
                     counts.append(log.count - sum(counts))
                     if len(kept) < KEPT:
                         own = memory_of_its_own(outputs, tensors)
