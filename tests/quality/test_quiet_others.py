@@ -15,6 +15,11 @@ def test_other_good_kernels_are_silent(target: str, tmp_path: Path) -> None:
     assert 0 < value["worst_ratio"] <= 1
 
 
+def test_a_kernel_whose_gradients_jump_at_the_edges_of_cells_is_silent(tmp_path: Path) -> None:
+    code, value = run("msda", tmp_path, "--cases", "60", "--seed", "0")
+    assert (code, value["findings"], value["unconfirmed"]) == (0, [], 0)
+
+
 @pytest.mark.parametrize("operation", ["index_add", "sequential_sum"])
 def test_eager_operations_that_broke_the_prototype_are_silent(operation: str, tmp_path: Path) -> None:
     """Many rows added at one index; terms added one after another."""

@@ -89,6 +89,7 @@ class MemberNoise:
         self.input_rows = [row for row, i in enumerate(ids, 1) if perturbs_inputs(i)]
         self.reduces = False
         self.offset = (seed * 7919) % SPAN
+        self.widened = 0
         self.device = torch.device("cpu")
         pools.start_stack()
         self._pools: dict[tuple[str, float], Tensor] = {}
@@ -188,20 +189,24 @@ class MemberNoise:
     def widen(self, t: Tensor) -> Tensor:
         """What is to be rounded to integers, in each member as far from the unperturbed one as its bound reaches.
 
-        Members go up and down in turn, so that a tie within the bound is met by one of them. Where all are the same
-        nothing changes: the rounding rule holds there.
+        Some members go up and others down, other ones each time, so that a tie within the bound is met by one of them,
+        and two ties in all four ways. Where all are the same nothing changes: the rounding rule holds there. Nor
+        where they lie 1 or more apart: they have met ties before, and may be places that must stay inside of a tensor.
         """
         steps = self.step_rows
         if not t.is_floating_point() or not steps:
             return t
+        mask = 1 + self.widened % 7
+        self.widened += 1
+        ups = [(self.ids[row - 1] & mask).bit_count() % 2 for row in steps]
         wide = t.clone()
         stack, members = self.by_replica(wide), 1 if self.replicas > 1 else 0
         first, places = stack.narrow(members, 0, 1), torch.tensor(steps, device=t.device)
         some = stack.index_select(members, places)
-        reach = SAFETY * (some - first).abs().amax(members, True).nan_to_num(0.0, 0.0, 0.0)
-        sides = torch.tensor([1.0 if self.ids[row - 1] % 2 else -1.0 for row in steps], device=t.device, dtype=t.dtype)
-        moved = first + reach * sides.view(-1, *(1,) * (t.dim() - 1))
-        stack.index_copy_(members, places, torch.where(torch.isfinite(some), moved, some))
+        spread = (some - first).abs().amax(members, True).nan_to_num(0.0, 0.0, 0.0)
+        sides = torch.tensor([1.0 if up else -1.0 for up in ups], device=t.device, dtype=t.dtype)
+        moved = first + SAFETY * spread * sides.view(-1, *(1,) * (t.dim() - 1))
+        stack.index_copy_(members, places, torch.where(torch.isfinite(some) & (spread < 1), moved, some))
         return wide
 
     def from_other_members(self, t: Tensor) -> Tensor:

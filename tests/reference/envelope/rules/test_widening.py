@@ -1,0 +1,39 @@
+"""Before they are rounded to integers members meet ties within their bound, each with either side of every other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from fuzz.reference.envelope import evaluate, make_precision
+
+CPU = make_precision("libm")
+NEAR = {"x": torch.tensor([1.0, 2.0, 4.0]) / 3, "y": torch.tensor([8.0, 9.0, 10.0]) / 7}
+
+
+@pytest.mark.parametrize("members", [8, 20])
+@pytest.mark.parametrize("x_is_above", [False, True])
+@pytest.mark.parametrize("y_is_above", [False, True])
+def test_two_ties_are_decided_in_all_four_ways(members: int, x_is_above: bool, y_is_above: bool) -> None:
+    def reference(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        x_above = torch.floor(x * 3) > torch.tensor([0.5, 1.5, 3.5])
+        y_above = torch.floor(y * 7) > torch.tensor([7.5, 8.5, 9.5])
+        hit = (x_above == x_is_above) & (y_above == y_is_above)
+        return {"hit": torch.where(hit, 1.0, 0.0)}
+
+    expected = evaluate(reference, NEAR, CPU, members=members)["hit"]
+    assert bool(((expected.value + expected.spread) >= 1).all())
+
+
+@pytest.mark.parametrize("members", [2, 8, 20])
+def test_places_that_members_decided_on_stay_inside(members: int) -> None:
+    """The place after the last one counts as the first: rounding decides which, and neither is outside."""
+    table = torch.arange(40.0)
+
+    def reference(x: Tensor) -> dict[str, Tensor]:
+        places = torch.floor(x * 3) * 20
+        return {"y": table[torch.where(places < 40, places, 0.0).to(torch.int64)]}
+
+    expected = evaluate(reference, {"x": torch.tensor([2.0]) / 3}, CPU, members=members)["y"]
+    assert {expected.value.item(), expected.spread.item()} <= {0.0, 19.0, 20.0}
