@@ -195,9 +195,8 @@ class Referee:
 
     def note_scaling(self, dims: Mapping[str, int]) -> None:
         smaller = [f"{name}={size}" for name, size in dims.items() if self.description.own_dims[name] != size]
-        self.judgement.notes.clear()
-        if smaller:
-            self.judgement.notes.append(f"the problem's own dims are too large here: {', '.join(smaller)} instead")
+        note = f"the problem's own dims are too large here: {', '.join(smaller)} instead"
+        self.judgement.notes[:] = [note] if smaller else []
 
     def examine_variants(self) -> None:
         """Other dims and dtypes that the problem states, with its own values."""
@@ -233,14 +232,18 @@ class Referee:
 
     def examine_gradients(self) -> None:
         """Gradients of arguments and parameters, where the problem has such and the solution is differentiable."""
-        # Kernels for problems without parameters need have no gradients.
-        if not any(one.is_state for one in self.description.arguments.values()):
+        if not self.wants_gradients:
             return
         target = self.target(backward=True)
         for case in backward_cases(self.worker, target, self.description, self.small_dims(), self.seed(250)):
             if GRADIENTS not in self.judgement.kinds:
                 self.judgement.kinds.append(GRADIENTS)
             self.examine(case)
+
+    @property
+    def wants_gradients(self) -> bool:
+        """Whether gradients are compared: kernels for problems without parameters need have none."""
+        return any(one.is_state for one in self.description.arguments.values())
 
     def small_dims(self) -> dict[str, int]:
         """The dims of the first cases, none above 64."""

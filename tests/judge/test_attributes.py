@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-import triton.testing
 
 from fuzz.judge.processes.attributes import AttributeSnapshot
 
@@ -24,26 +21,25 @@ class Replacement:
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "value", "label"),
+    ("name", "value"),
     [
-        (torch.cuda, "synchronize", replacement, "torch.cuda.synchronize"),
-        (torch.cuda, "Event", Replacement, "torch.cuda.Event"),
-        (torch.cuda.Event, "elapsed_time", replacement, "torch.cuda.Event.elapsed_time"),
-        (torch.nn.Linear, "forward", replacement, "torch.nn.Linear.forward"),
-        (torch.Tensor, "is_leaf", property(replacement), "torch.Tensor.is_leaf"),
-        (torch.Tensor, "allclose", replacement, "torch.Tensor.allclose"),
-        (torch, "allclose", replacement, "torch.allclose"),
-        (torch.testing, "assert_close", replacement, "torch.testing.assert_close"),
-        (triton.testing, "do_bench", replacement, "triton.testing.do_bench"),
-        (time, "perf_counter_ns", replacement, "time.perf_counter_ns"),
+        ("torch.cuda.synchronize", replacement),
+        ("torch.cuda.Event", Replacement),
+        ("torch.cuda.Event.elapsed_time", replacement),
+        ("torch.nn.Linear.forward", replacement),
+        ("torch.Tensor.is_leaf", property(replacement)),
+        ("torch.Tensor.allclose", replacement),
+        ("torch.allclose", replacement),
+        ("torch.testing.assert_close", replacement),
+        ("triton.testing.do_bench", replacement),
+        ("time.perf_counter_ns", replacement),
     ],
 )
-def test_what_is_replaced_is_named(
-    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, value: Callable[..., Any], label: str
-) -> None:
+def test_what_is_replaced_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: Any) -> None:
     before = AttributeSnapshot()
-    monkeypatch.setattr(owner, name, value, raising=False)
-    assert label in list(before.find_replaced())
+    # By its name: a backend that is active has put its own classes in the places of torch's.
+    monkeypatch.setattr(name, value, raising=False)
+    assert name in list(before.find_replaced())
     monkeypatch.undo()
     assert list(before.find_replaced()) == []
 
