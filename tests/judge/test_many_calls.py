@@ -8,12 +8,20 @@ from random import Random
 import numpy as np
 import pytest
 
+from fuzz.judge import many_calls
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import CHEAT, RIGHT
 from fuzz.judge.many_calls import DIFFERING, MANY, TIMED, draw_order, find_places
 from fuzz.judge.processes.requests import Outputs, TensorWords
 from fuzz.judge.referee import judge
 from tests.judge.problems import RELU, as_solution, write
+
+
+@pytest.fixture(autouse=True)
+def all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much time as a busy machine takes for the calls of small dims."""
+    monkeypatch.setattr(many_calls, "SECONDS", {False: 200.0, True: 1.0})
+
 
 COUNTED = """
         counts[x.shape] = counts.get(x.shape, 0) + 1
