@@ -163,7 +163,7 @@ class Finding:
         That is the one of the first element that shows it.
         """
         filed = self._of_class
-        if self.symptom not in find_oracle_spec(self.oracle).told_by_output:
+        if self.symptom not in find_oracle_spec(self.oracle).distinguished_by_output:
             return filed
         named = (element.output for element in self.elements if element.output in filed.outputs)
         output = next(named, filed.outputs[0])

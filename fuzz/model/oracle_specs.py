@@ -30,9 +30,10 @@ class OracleSpec:
     than its message does. `subjects` gives what a finding of a symptom in these outputs is about: findings that have
     one in common may be one bug. `classes` maps symptoms to their class, where that is not the symptom itself: a cause
     may show any symptom of one class. Where `joins_classes` is set, symptoms of several classes that one case shows in
-    one output or tensor have one cause unless something tells them apart. Symptoms `told_by_output` say nothing of what
-    is wrong beyond the output that shows them, as NaN of one and an overflow of another do. What `is_promise` reports
-    is never of low severity: harm to memory and to inputs, and what holds only where a target states it.
+    one output or tensor have one cause unless something tells them apart. Symptoms
+    `distinguished_by_output` say nothing of what is wrong beyond the output that shows them, as NaN of one and an
+    overflow of another do. What `is_promise` reports is never of low severity: harm to memory and to inputs, and what
+    holds only where a target states it.
     """
 
     name: str
@@ -44,7 +45,7 @@ class OracleSpec:
     compares_runs: bool = False
     has_diagnosis: bool = False
     joins_classes: bool = False
-    told_by_output: tuple[str, ...] = ()
+    distinguished_by_output: tuple[str, ...] = ()
     is_promise: bool = False
     subjects: Callable[[str, Iterable[str]], Subjects] = affected_outputs
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -99,7 +100,7 @@ ACCURACY = OracleSpec(
     "a result is further from the reference than honest rounding allows",
     ("nonfinite", "sign", "value", "bits", "reference"),
     has_diagnosis=True,
-    told_by_output=("nonfinite",),
+    distinguished_by_output=("nonfinite",),
     classes={"sign": "value"},
 )
 AUTOGRAD_SYMPTOMS = (

@@ -141,7 +141,7 @@ class AutogradOracle(CaseOracle):
 
 
 def graph_contexts(target: Target, case: Case) -> Iterator[GraphContext]:
-    """The graphs in which the kernel runs, one after the other. A backward that was told to write runs once only."""
+    """The graphs in which the kernel runs, one after the other. A backward that an option asks to write runs once."""
     graphs = autograd_graphs
     floats = [name for name, value in case.last.arguments.items() if value.is_float]
     for names in graphs.list_subsets(floats):
@@ -193,7 +193,7 @@ def check_context(baseline: Baseline, context: GraphContext) -> Finding | None:
 
 
 def check_adjacent_op(exam: Examination, context: GraphContext, got: Outputs) -> Finding | None:
-    """What an operation beside the kernel computes wrongly; not of tensors that the call was told to write."""
+    """What an operation beside the kernel computes wrongly; not of tensors that an option asks it to write."""
     requested = exam.target.requested_writes(exam.case.last)
     pairs = {
         name: pair

@@ -188,10 +188,11 @@ def with_size(target: Target, name: str, sizes: Sequence[int], case: Case) -> Ca
 
 def _change_sizes(target: Target, name: str, change: Callable[[int], int], case: Case) -> Case:
     """The case with another size of a dim in each call; where parts divide the dim, each of them has another size."""
+    divided: set[int] = set()
     for ragged in find_ragged(case, target):
         if ragged.rows.name == name:
             case = resize_parts(case, target, ragged, [change(length) for length in ragged.lengths])
-    divided = {ragged.call for ragged in find_ragged(case, target) if ragged.rows.name == name}
+            divided.add(ragged.call)
     for index, call in enumerate(case.calls):
         if index not in divided and change(call.dims[name]) != call.dims[name]:
             case = resize(case, target, index, {**call.dims, name: change(call.dims[name])})

@@ -72,8 +72,8 @@ def pick_with_free_ties(mode: EnsembleMode, func: OpOverload, args: tuple[Any, .
         picked, index = picked.unsqueeze(dim), index.unsqueeze(dim)
     for rows, last in _ties(mode, x.stacked):
         values = x.stacked[rows]
-        alike = ((values == picked[rows]) | values.isnan() & picked[rows].isnan()).to(torch.uint8)
-        place = (alike.flip(dim) if last else alike).argmax(dim, True)
+        equal = ((values == picked[rows]) | values.isnan() & picked[rows].isnan()).to(torch.uint8)
+        place = (equal.flip(dim) if last else equal).argmax(dim, True)
         index[rows] = values.shape[dim] - 1 - place if last else place
     return out
 
