@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -30,6 +31,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu, or cuda with the pretence of a GPU")
     parser.add_argument("--size", type=int, default=100, help="tests to a process")
     parser.add_argument("--limit", type=float, default=180, help="seconds without an answer before a process is killed")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="when to stop; the same command then goes on")
     parser.add_argument("--again", choices=["all", *CLASSES], help="what is to run again")
     parser.add_argument("--write", type=Path, help="a document with the marks <!-- triton-tests -->")
     return parser.parse_args()
@@ -60,9 +63,11 @@ def main() -> None:
     records = KEPT.resolve() / f"records-{options.device}.jsonl"
     if options.again:
         forget(records, options.again)
-    found = run(options.source, tests, records, options.device, options.size, options.limit)
+    found = run(
+        options.source, tests, records, options.device, options.size, options.limit, options.jobs, options.seconds
+    )
     sample = "" if options.sample is None else f" --sample {options.sample} --seed {options.seed}"
-    text = written([found[test] for test in tests], f'make triton-tests ARGS="{sample.strip()}"')
+    text = written([found[test] for test in tests if test in found], f'make triton-tests ARGS="{sample.strip()}"')
     print(text)
     if options.write:
         replace_between_marks(options.write, "triton-tests", text)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ CHILDREN = Path(__file__).parent / "children"
 FOLDER = Path("python/test")
 """Of a checkout: where the tests' `conftest.py` is."""
 PYTEST = [sys.executable, "-m", "fuzz.backends.cpu", "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", "."]
+STOPPED = "stopped"
 Record = dict[str, Any]
 
 
@@ -58,15 +61,59 @@ def read(records: Path) -> dict[str, Record]:
     return last
 
 
-def run(checkout: Path, tests: list[str], records: Path, device: str, size: int, limit: float) -> dict[str, Record]:
-    """Runs the tests that have no record yet, `size` to a process. A test has at most `limit` seconds."""
-    while missing := [test for test in tests if test not in read(records)]:
-        run_shard(checkout, missing[:size], records, device, limit)
-        print(f"{len(tests) - len(missing)} of {len(tests)} tests", file=sys.stderr)
+def run(
+    checkout: Path,
+    tests: list[str],
+    records: Path,
+    device: str,
+    size: int,
+    limit: float,
+    jobs: int = 1,
+    seconds: float = math.inf,
+) -> dict[str, Record]:
+    """Runs the tests that have no record yet, `size` to a process and `jobs` processes at once.
+
+    A test has at most `limit` seconds. After `seconds` the processes are killed; what has run by then is returned, and
+    the rest has no record.
+    """
+    gather(records, records.parent.glob(f"{records.stem}.part-*.jsonl"))
+    seen = read(records)
+    missing = [test for test in tests if test not in seen]
+    shards = [missing[start : start + size] for start in range(0, len(missing), size)]
+    until = time.monotonic() + seconds
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = [records.with_name(f"{records.stem}.part-{number}.jsonl") for number in range(len(shards))]
+        running = [
+            pool.submit(run_shard, checkout, shard, part, device, limit, until)
+            for shard, part in zip(shards, parts, strict=True)
+        ]
+        for future in as_completed(running):
+            part = future.result()
+            gather(records, [part])
+            print(f"{len(read(records))} of {len(tests)} tests", file=sys.stderr)
     return {test: record for test, record in read(records).items() if test in set(tests)}
 
 
-def run_shard(checkout: Path, tests: list[str], records: Path, device: str, limit: float) -> None:
+def gather(records: Path, parts: Iterable[Path]) -> None:
+    """Moves the records of shards to those of all, but for that of a test that was running when its shard was left."""
+    for part in [part for part in parts if part.exists()]:
+        ended = [record for record in read(part).values() if record["outcome"] != "started"]
+        with records.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(record) + "\n" for record in ended)
+        part.unlink()
+
+
+def run_shard(checkout: Path, tests: list[str], records: Path, device: str, limit: float, until: float) -> Path:
+    """Runs tests in one process, and those behind a test that killed it in another. Returns the file of records."""
+    while (missing := [test for test in tests if test not in read(records)]) and time.monotonic() < until:
+        outcome = run_process(checkout, missing, records, device, limit, until)
+        if outcome != STOPPED:
+            mark_ended(records, missing, outcome)
+    records.with_suffix(".arguments").unlink(missing_ok=True)
+    return records
+
+
+def run_process(checkout: Path, tests: list[str], records: Path, device: str, limit: float, until: float) -> str:
     arguments = records.with_suffix(".arguments")
     arguments.write_text("\n".join(tests), encoding="utf-8")
     command = [*PYTEST, "-p", "benchmarks.triton_tests.plugin", "--tb", "no", "--device", device, f"@{arguments}"]
@@ -74,23 +121,26 @@ def run_shard(checkout: Path, tests: list[str], records: Path, device: str, limi
         process = subprocess.Popen(
             command, cwd=checkout / FOLDER, env=environment(records), stdout=log, stderr=subprocess.STDOUT
         )
-        is_hung = wait(process, records, limit)
-    mark_ended(records, tests, "hung" if is_hung else "crashed")
+        return wait(process, records, limit, until)
 
 
-def wait(process: subprocess.Popen[bytes], records: Path, limit: float) -> bool:
-    """Waits for the end of a process; kills it where no record came for `limit` seconds, and returns whether it did."""
+def wait(process: subprocess.Popen[bytes], records: Path, limit: float, until: float) -> str:
+    """Waits for the end of a process; kills it where no record came for `limit` seconds, and at the time `until`.
+
+    Returns how a test has ended that was running then: `crashed`, `hung` or STOPPED.
+    """
     seen, since = -1, time.monotonic()
     while process.poll() is None:
+        now = time.monotonic()
         size = records.stat().st_size if records.exists() else 0
         if size != seen:
-            seen, since = size, time.monotonic()
-        if time.monotonic() - since > limit:
+            seen, since = size, now
+        if now - since > limit or now > until:
             process.kill()
             process.wait()
-            return True
+            return STOPPED if now > until else "hung"
         time.sleep(0.2)
-    return False
+    return "crashed"
 
 
 def mark_ended(records: Path, tests: list[str], outcome: str) -> None:

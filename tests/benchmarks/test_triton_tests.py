@@ -1,5 +1,6 @@
 """Triton's own tests: sampling, processes that die, the table; and a tiny sample where a checkout is at hand."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -56,6 +57,28 @@ def test_a_sample_runs_to_its_end_and_goes_on_where_it_stopped(checkout, capsys)
     assert "| test_few.py | 6 | 1 | 1 | 1 | 1 | 0 | 1 | 0 | 1 |" in text
     assert "1 of 4 that ran and need no GPU passed (25.0%)." in text
     assert "| refused | tt.new | 1 | `test_refused` |" in text
+
+
+def test_processes_at_once_find_the_same_as_one(checkout):
+    tests = shards.collect(checkout, ["unit"], "cpu")
+    found = shards.run(checkout, tests, checkout / "records.jsonl", "cpu", size=2, limit=600, jobs=3)
+    outcomes = {test.partition("::")[2]: record["outcome"] for test, record in found.items()}
+    assert outcomes == {
+        "test_right": "passed", "test_left_out": "skipped", "test_fatal": "crashed", "test_refused": "failed",
+        "test_text": "failed", "test_wrong": "failed",
+    }  # fmt: skip
+    assert not list(checkout.glob("*.part-*.jsonl"))
+
+
+def test_a_run_that_was_stopped_has_records_of_what_ended(checkout):
+    tests = shards.collect(checkout, ["unit"], "cpu")
+    records = checkout / "records.jsonl"
+    assert shards.run(checkout, tests, records, "cpu", size=6, limit=600, seconds=0) == {}
+    part = checkout / "records.part-0.jsonl"
+    lines = [{"test": tests[0], "outcome": "passed"}, {"test": tests[1], "outcome": "started"}]
+    part.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert list(shards.run(checkout, tests, records, "cpu", size=6, limit=600, seconds=0)) == tests[:1]
+    assert set(shards.run(checkout, tests, records, "cpu", size=6, limit=600)) == set(tests)
 
 
 def test_what_cannot_be_collected_is_not_tried_for_ever(checkout):
