@@ -30,10 +30,12 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
+import neighbour  # noqa: E402
 import pytest  # noqa: E402
 from services import Nodes, Postgres, nodes, postgres  # noqa: E402
 
 from fuzz import corpus  # noqa: E402
+from fuzz.backends import BACKENDS  # noqa: E402
 from fuzz.campaign.store import Store  # noqa: E402
 from fuzz.errors import CorpusError  # noqa: E402
 
@@ -49,12 +51,14 @@ HOSTILE_CASES = 60 * 19
 """Cases of the campaign over hostile launchers: enough for each to get one element several times."""
 ATTACKS = 30 * 45
 """Attacks on workers: 30 rounds of the tests that make them."""
+NEIGHBOUR_RUNS = 6
+"""Runs side by side beside the neighbour that fills the GPU."""
 MARK = "FUZZ_FAULTS_MARK"
 """The variable by which processes of a campaign are known that have left it."""
 KINDS = (
     "campaign", "host", "worker", "database",
     "locked store", "full disk", "file size limit", "address space", "clock", "two campaigns", "kernels", "hostile",
-    "attacks", "node",
+    "attacks", "node", "neighbour",
 )  # fmt: skip
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
@@ -71,6 +75,7 @@ NAMES = {
     "kernels": "kernels that segfault, leave, hang, fill memory or assert, one of each",
     "hostile": "a campaign over launchers that attack their process, one of each",
     "attacks": "attacks on a worker, its channel and its parents (tests/worker)",
+    "neighbour": "a neighbour that fills the GPU beside `fuzz run --backend cuda`",
 }
 
 
@@ -395,6 +400,19 @@ def run_hostile_launchers(trial: Trial, counts: FaultCounts) -> None:
     hostile.end(counts)
 
 
+def run_beside_neighbour(trial: Trial, counts: FaultCounts) -> None:
+    """Runs on a GPU that a neighbour fills; a finding that is none of the kernel's counts as doubled."""
+    if reason := BACKENDS["cuda"].unavailable_reason():
+        pytest.skip(reason)
+    for run in neighbour.run_all(NEIGHBOUR_RUNS, NEIGHBOUR_RUNS, trial.rng.randrange(1 << 16)):
+        counts.times += 1
+        counts.findings += len(run.findings)
+        counts.lost += run.is_lost
+        counts.doubled += run.invented
+        if run.is_lost or run.invented:
+            counts.notes.append(str(run))
+
+
 def run_attacks(trial: Trial, counts: FaultCounts) -> None:
     """One round of the tests that attack workers; what fails is counted as lost."""
     tests = [str(path) for path in sorted((ROOT / "tests/worker").glob("test_hostile_*.py"))]
@@ -465,6 +483,7 @@ def inject_kind(kind: str, trial: Trial, counts: FaultCounts, left: int, server:
             "two campaigns": run_two_campaigns,
         }
         others |= {"kernels": run_deadly_kernels, "hostile": run_hostile_launchers, "attacks": run_attacks}
+        others |= {"neighbour": run_beside_neighbour}
         others[kind](trial, counts)
 
 
@@ -476,7 +495,7 @@ def times_by_kind(times: int) -> dict[str, int]:
         "host": times // 5,
         "worker": times // 5,
         "database": times // 5,
-    } | {**dict.fromkeys(KINDS[4:], few), "attacks": ATTACKS * times // 100}
+    } | {**dict.fromkeys(KINDS[4:], few), "attacks": ATTACKS * times // 100, "neighbour": 30 * times // 100}
 
 
 def line(kind: str, counts: FaultCounts) -> str:

@@ -102,6 +102,8 @@ class FindingHandler:
                 left = self._unexplained(seen)
                 if left is not None:
                     self.deadline.check()
+                    left = self._up_to_fault(left)
+                if left is not None:
                     self._take_up(left, history, is_filed_first=left.finding is findings[0])
                     break
             except OutOfTime:
@@ -139,6 +141,15 @@ class FindingHandler:
         if bug is not None:
             self.record_hit(bug, seen)
         return None if left is None else replace(seen, finding=left)
+
+    def _up_to_fault(self, seen: Disagreement) -> Disagreement | None:
+        """What no bug explains of a fault in the case up to the call that shows it: no later call was made."""
+        if seen.finding.oracle == FAULT.name:
+            for count in range(1, len(seen.case.calls)):
+                shorter = replace(seen.case, calls=seen.case.calls[:count], split=None)
+                if self.triage.reproduce(shorter, seen.finding, clean=True):
+                    return self._unexplained(replace(seen, case=shorter))
+        return seen
 
     def _take_up(self, seen: Disagreement, history: Sequence[Case], is_filed_first: bool) -> None:
         """Shows what no bug explains and confirms it, or what is filed before it where every oracle examines it."""

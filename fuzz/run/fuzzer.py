@@ -103,7 +103,7 @@ class Fuzzer:
         """Runs until the budget ends, enough is found, or Ctrl-C, which ends it as the budget would.
 
         Raises TargetError where every case was rejected, and UsageError where the time ended before
-        one had run, unless `allow_all_rejected`.
+        one had run, or the machine lacked what each of them needs, unless `allow_all_rejected`.
         """
         known = known_bugs(self.folder, self.target, self.options.planted)
         start, interrupted = time.monotonic(), False
@@ -148,7 +148,8 @@ class Fuzzer:
             self.watcher.on_end(running)
         seconds = time.monotonic() - start
         result = self._result(findings, seconds, interrupted, scheduler, len(running))
-        profile = pool.profile | {"shrinking": queue.seconds_handled}
+        short = pool.patience.seconds + triage.patience.seconds
+        profile = pool.profile | {"shrinking": queue.seconds_handled, "short of memory": short}
         profile["generation"] += self._seconds_drawing
         return replace(result, profile=profile, invalid_inputs=rejects.results)
 
@@ -268,6 +269,8 @@ class Fuzzer:
         if statistics.all_rejected and not self.allow_all_rejected:
             refused = f"every one of {statistics.cases} cases was refused"
             raise TargetError(f"target {self.target.name!r}: {refused}, the last one: {self.last_rejection}")
+        if 0 < statistics.cases == statistics.not_run and not self.allow_all_rejected:
+            raise UsageError(f"not one of {statistics.cases} cases could run, the last one: {self.last_rejection}")
         if not (statistics.cases or interrupted or self.allow_all_rejected):
             raise UsageError(NOTHING_RAN)
         engines = scheduler.statistics()

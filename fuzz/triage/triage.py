@@ -6,9 +6,10 @@ worker, which is a new process.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from fuzz.model.case import Case
@@ -21,6 +22,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
+from fuzz.worker.patience import Patience
 from fuzz.worker.process import Worker, WorkerCrash
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, Report, report_outcome
 
@@ -42,12 +44,16 @@ HANG_SECONDS = 5.0
 
 @dataclass
 class Triage:
-    """Confirms, shrinks and explains the findings of one target. `sampled` names the oracles that run on request."""
+    """Confirms, shrinks and explains the findings of one target. `sampled` names the oracles that run on request.
+
+    A case that could not run, which shows nothing of the kernel, is run again as `patience` says.
+    """
 
     target: Target
     worker: Worker
     sampled: tuple[str, ...]
     spare: Worker | None = None
+    patience: Patience = field(default_factory=Patience)
 
     def __enter__(self) -> Triage:
         return self
@@ -59,11 +65,15 @@ class Triage:
 
     def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
         """The report on a case from the running worker, or from a clean one."""
-        if clean:
-            self._replace_worker()
         sampled = self.sampled if everything else tuple({oracle} & set(self.sampled))
-        answer = self.worker.call(Examine(case, sampled, everything))
-        return report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
+        for tries in itertools.count(1):
+            if clean:
+                self._replace_worker()
+            answer = self.worker.call(Examine(case, sampled, everything))
+            report = report_outcome(answer.outcome) if isinstance(answer, WorkerCrash) else answer
+            if not (report.not_run and self.patience.wait(tries, self.worker.deadline)):
+                break
+        return report
 
     def _replace_worker(self) -> None:
         """Takes a new process as the worker, and starts the next one while this one works."""

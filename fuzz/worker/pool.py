@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from fuzz.worker.deadline import Deadline
+from fuzz.worker.patience import Patience
 from fuzz.worker.process import Worker, WorkerCrash, wait_for_response
 from fuzz.worker.profile import add_seconds
 from fuzz.worker.protocol import ReplicaGroup, Report, report_outcome
@@ -20,7 +22,10 @@ MOST_AHEAD = 1024
 
 @dataclass
 class Pool:
-    """Workers with one handler and configuration, started when the first groups come."""
+    """Workers with one handler and configuration, started when the first groups come.
+
+    A group of which a replica could not run is examined again, as `patience` says.
+    """
 
     handler: str
     config: Any
@@ -29,7 +34,9 @@ class Pool:
     count: int
     deadline: Deadline = field(default_factory=Deadline)
     workers: list[Worker] = field(default_factory=list)
+    patience: Patience = field(default_factory=Patience)
     _sent: dict[int, list[int]] = field(default_factory=dict)
+    _tries: Counter[int] = field(default_factory=Counter)
     _reported: dict[int, tuple[ReplicaGroup, tuple[Report, ...]]] = field(default_factory=dict)
 
     def __enter__(self) -> Pool:
@@ -90,7 +97,16 @@ class Pool:
         if worker is not None and answered is not None:
             group, response = answered
             reports = self._rerun_alone(group, response) if isinstance(response, WorkerCrash) else response
-            self._reported[self._sent[id(worker)].pop(0)] = (group, reports)
+            number = self._sent[id(worker)].pop(0)
+            if any(report.not_run for report in reports) and self._tries_again(number):
+                self._sent[id(worker)].append(number)
+                worker.submit(group)
+            else:
+                self._reported[number] = (group, reports)
+
+    def _tries_again(self, number: int) -> bool:
+        self._tries[number] += 1
+        return self.patience.wait(self._tries[number], self.deadline)
 
     def _rerun_alone(self, group: ReplicaGroup, crash: WorkerCrash) -> tuple[Report, ...]:
         """The reports of a group whose worker crashed: its replicas run one by one, up to the one that crashes."""

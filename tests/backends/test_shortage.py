@@ -89,8 +89,11 @@ def test_a_neighbour_that_fills_the_gpu_is_not_the_kernels_fault(monkeypatch: py
     small = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
     large = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 160.00 GiB. GPU 0 has")
     triton = RuntimeError("Triton Error [CUDA]: out of memory")
+    cublas = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    begin = RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`")
     held = "no memory is left here: of the GPU's 81920 MiB others hold 79872"
     assert [describe_shortage(error, cuda) for error in (small, large, triton)] == [held, "", held]
+    assert [describe_shortage(error, cuda) for error in (cublas, begin)] == [held, held]
 
     def refuse() -> None:
         raise RuntimeError("CUDA error: out of memory")

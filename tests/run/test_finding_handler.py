@@ -306,3 +306,23 @@ def test_a_bug_is_graded_before_other_backends_run_its_case(
     bug = make_bug(case, "dx")
     handler.add_bug(bug, first_seen(bug))
     assert steps == ["grade", "cross-check"]
+
+
+def test_a_fault_of_an_earlier_call_is_that_of_the_case_that_ends_with_it(layernorm: Target, tmp_path: Path) -> None:
+    """After a known fault no later call is made, whatever that one is."""
+    died = Finding("fault", ("launcher",), "died", "the worker process died of SIGSEGV")
+
+    class OneRowDies(NothingSmaller):
+        def examine(self, case: Case, oracle: str, *, clean: bool = False, everything: bool = False) -> Report:
+            dies = any(call.dims["M"] == 1 for call in case.calls)
+            return Report("", False, (died,) if dies else (), ORACLE_NAMES)
+
+    plain = RandomEngine(layernorm, 0).case(1).last
+    bad, good = (replace(plain, dims={**plain.dims, "M": rows}) for rows in (1, 3))
+    case = RandomEngine(layernorm, 0).case(1)
+    handler = make_handler(layernorm, tmp_path)
+    worker: Any = SimpleNamespace(timeout=1.0)
+    handler.triage = handler.attribution.triage = OneRowDies(layernorm, worker, ())
+    for number, calls in enumerate([(bad,), (bad, good), (good, bad, good), (good, bad)]):
+        handler.handle(number, replace(case, calls=calls, split=None), [died], ())
+    assert [(len(bug.case.calls), bug.hits) for bug in handler.bugs] == [(1, 4)]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from fuzz import corpus
+from fuzz.errors import UsageError
 from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.result import Result
@@ -106,3 +107,25 @@ def test_triage_takes_the_cases_in_their_order_unless_time_ends_the_run(
         options = RunOptions(str(path), engine="random", cases=1, seconds=seconds)
         Fuzzer(options, load(str(path)), "cpu", tmp_path / "found", Watcher(), {}, with_cross_checks=False).run()
     assert orders[0] is take_first and orders[1] is not take_first
+
+
+FULL_DISK = """
+import errno
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x * 2))
+def full_disk(x):
+    raise OSError(errno.ENOSPC, "No space left on device")
+"""
+
+
+def test_a_run_for_which_the_machine_has_no_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fuzz.worker.patience.PAUSES", (0.0,))
+    path = tmp_path / "full_disk.py"
+    path.write_text(FULL_DISK)
+    fuzzer = Fuzzer(RunOptions(str(path), cases=5), load(str(path)), "cpu", tmp_path / "found", Watcher(), {})
+    with pytest.raises(UsageError, match="not one of 5 cases could run, .*No space left on device"):
+        fuzzer.run()

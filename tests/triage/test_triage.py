@@ -19,7 +19,8 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage, describe_consequences
 from fuzz.triage.triggers import Trigger
-from fuzz.worker.deadline import OutOfTime
+from fuzz.worker import patience
+from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.process import Worker
 from fuzz.worker.protocol import Report
 
@@ -222,3 +223,29 @@ def test_without_strides_there_is_nothing_that_a_layout_could_change(
         plain = plain.with_call(0, plain.last.with_argument(name, replace(value, layout=CONTIGUOUS)))
     drift = Finding("layout", ("dx",), "drift", "m")
     assert Triage(layernorm, worker, ()).shown_subjects(plain, drift, Rate(10, 10)) == frozenset()
+
+
+def test_a_case_for_which_memory_lacks_runs_again(
+    two_cases: tuple[Case, Case], layernorm: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that what others do to the machine is neither an agreement nor lowers the rate of a bug."""
+    found = make_bug(two_cases[0], "dx").finding
+    lacking = Report("not run: no memory is left here", False, (), (), not_run=True)
+    reports = [lacking, lacking, *[Report("returned", False, (found,), ORACLE_NAMES)] * 10]
+
+    class ShortWorker:
+        timeout, deadline = 1.0, Deadline()
+
+        def call(self, request: object) -> Report:
+            return reports.pop(0)
+
+        def stop(self) -> None: ...
+
+        def clone(self) -> ShortWorker:
+            return self
+
+        start = stop
+
+    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 3)
+    worker: Any = ShortWorker()
+    assert Triage(layernorm, worker, ()).measure_rate(two_cases[0], found) == Rate(10, 10) and not reports

@@ -6,11 +6,13 @@ import ctypes
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from fuzz.model.case import Case
+from fuzz.worker import patience
 from fuzz.worker.pool import QUEUE_DEPTH, Pool
 from fuzz.worker.protocol import Examine, ReplicaGroup, Report
 from fuzz.worker.system import resident
@@ -19,7 +21,11 @@ HANDLER = f"{__name__}:make_handler"
 
 
 def make_handler(config: object) -> Callable[[Examine | ReplicaGroup], Report | tuple[Report, ...]]:
-    """Makes a handler that does what a request's first sampled oracle says and reports its process and the second."""
+    """Makes a handler that does what a request's first sampled oracle says and reports its process and the second.
+
+    What is short of memory for `n` tries is ``short{n}``.
+    """
+    seen: Counter[str] = Counter()
 
     def handle(request: Examine | ReplicaGroup) -> Report | tuple[Report, ...]:
         if isinstance(request, ReplicaGroup):
@@ -35,6 +41,10 @@ def make_handler(config: object) -> Callable[[Examine | ReplicaGroup], Report | 
                 pass
         if action == "slow":
             time.sleep(0.2)
+        if action.startswith("short"):
+            seen[label] += 1
+            if seen[label] <= int(action.removeprefix("short")):
+                return Report("not run: no memory is left here", False, (), (), not_run=True)
         return Report(label, False, (), (str(os.getpid()),))
 
     return handle
@@ -142,3 +152,13 @@ def test_no_worker_outlives_its_pool(case: Case) -> None:
     assert set(seen) <= pids
     assert all(worker.pid is None for worker in workers.workers)
     assert all(resident(int(pid)) == 0 for pid in pids)
+
+
+def test_what_the_machine_lacks_memory_for_is_examined_again_in_its_place(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "PAUSES", (0.0,) * 3)
+    actions = ["echo", "short1", "echo", "short3", "echo", "short4", "echo"]
+    outcomes = outcomes_of(pool(1), case, actions)
+    lacking = "not run: no memory is left here"
+    assert outcomes == [(index, lacking if index == 5 else str(index)) for index in range(7)]

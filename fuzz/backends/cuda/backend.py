@@ -9,6 +9,9 @@ from fuzz.backends.base import Backend, ReplicaLimits, Session
 from fuzz.backends.shortage import requested_bytes
 from fuzz.errors import message_of
 
+OUT_OF_MEMORY = ("out of memory", "STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED")
+"""What CUDA, Triton and the libraries say that torch calls; the last one where cuBLAS gets no room to begin."""
+
 
 class CudaBackend(Backend):
     """Runs kernels on an NVIDIA GPU."""
@@ -64,7 +67,7 @@ class CudaBackend(Backend):
         """A reason where what this process holds and requested would fit on the GPU, were it alone there."""
         import torch
 
-        if "out of memory" not in message_of(error):
+        if not any(text in message_of(error) for text in OUT_OF_MEMORY):
             return super().external_oom_reason(error)
         try:
             free, total = torch.cuda.mem_get_info()

@@ -1,0 +1,39 @@
+"""Waits before a case runs again that could not run because the machine lacked memory or room."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from fuzz.worker.deadline import Deadline
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between the tries of one case."""
+REST = 4.0
+"""After a wait in vain the cases that follow are not waited for, until so many times its seconds have passed."""
+
+
+@dataclass
+class Patience:
+    """Decides whether what could not run is tried again, and waits before; `seconds` counts the waits.
+
+    What lacks for good, such as a limit of the address space, so costs a share of a run's time that is bounded.
+    """
+
+    seconds: float = 0.0
+    _lost_until: float = 0.0
+
+    def wait(self, tries: int, deadline: Deadline) -> bool:
+        """Whether to run again what could not run in so many tries; waits before it returns true.
+
+        Raises OutOfTime where the deadline passes meanwhile.
+        """
+        now = deadline.clock.monotonic()
+        if tries > len(PAUSES):
+            self._lost_until = now + REST * sum(PAUSES)
+        if tries > len(PAUSES) or now < self._lost_until:
+            return False
+        time.sleep(min(PAUSES[tries - 1], max(deadline.seconds_left, 0.0)))
+        self.seconds += deadline.clock.monotonic() - now
+        deadline.check()
+        return True
