@@ -13,66 +13,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from typing import Any
+from pathlib import Path
 
+CHILD = Path(__file__).parent / "cold_against" / "child.py"
 WAYS = ("optimising", "auto")
 Seconds = dict[str, list[float]]
 """By kernel, those of each specialisation."""
-
-
-def processor_seconds() -> float:
-    """Of this process and of its children that have ended."""
-    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
-
-
-def measure(target_name: str, plans: int) -> Seconds:
-    """Runs the first plans of a target in this process."""
-    # What a process does once is done before, as in a worker, which is forked from a process that has done it.
-    from triton.runtime.jit import JITFunction
-
-    import fuzz.oracles.execution.preload  # noqa: F401
-    from fuzz.backends.cpu.runtime import driver
-    from fuzz.backends.execute import run
-    from fuzz.oracles.examine import set_up_process
-    from fuzz.search.engines.random import RandomEngine
-    from fuzz.worker.protocol import WorkerConfig
-
-    found: Seconds = defaultdict(list)
-    loaded: list[str] = []
-    load_kernel, launch = driver.load_kernel, JITFunction.run
-
-    def load_noted(name: str, c: str) -> Any:
-        loaded.append(name)
-        return load_kernel(name, c)
-
-    def launch_measured(*arguments: Any, **options: Any) -> Any:
-        loaded.clear()
-        start = processor_seconds()
-        result = launch(*arguments, **options)
-        if len(loaded) == 1:
-            found[loaded[0]].append(processor_seconds() - start)
-        return result
-
-    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
-    driver.load_kernel, JITFunction.run = load_noted, launch_measured
-    engine = RandomEngine(target, 0)
-    for number in range(plans):
-        run(target, launcher, engine.case(number).calls, backend)
-    return found
 
 
 def measure_apart(target: str, way: str, plans: int) -> Seconds:
     """The same in a process of its own with an empty cache; nothing where that fails."""
     with tempfile.TemporaryDirectory() as cache:
         surroundings = os.environ | {"TRITON_CACHE_DIR": cache, "FUZZ_CPU_COMPILER": way}
-        command = [sys.executable, "-m", "benchmarks.cold", target, "--child", "--plans", str(plans)]
+        command = [sys.executable, str(CHILD), "specialisations", target, str(plans)]
         done = subprocess.run(command, env=surroundings, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
 
@@ -95,11 +52,7 @@ def main() -> None:
     parser.add_argument("targets", nargs="*")
     parser.add_argument("--plans", type=int, default=6)
     parser.add_argument("--kernels", type=int, default=40)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.child:
-        print(json.dumps(measure(options.targets[0], options.plans)))
-        return
     rows: dict[str, dict[str, float]] = {}
     print(f"| kernel | {' | '.join(WAYS)} | times less |\n|---|---|---|---|")
     for target in options.targets or default_targets():

@@ -1,0 +1,1 @@
+"""Compares what an empty cache costs with another checkout of this project: see `__main__.py`."""

@@ -1,0 +1,203 @@
+"""What an empty cache costs, side by side with another checkout of this project.
+
+    python -m benchmarks.cold_against BEFORE specialisations [TARGET ..] [--plans 6] [--kernels 40]
+    python -m benchmarks.cold_against BEFORE plans [TARGET ..] [--seconds 60]
+    python -m benchmarks.cold_against BEFORE findings [BUG ..] [--seconds 60] [--releases FOLDER] [--wheels FOLDER]
+    python -m benchmarks.cold_against BEFORE planted [BUG ..]
+
+BEFORE is the folder of the other checkout; this one and that one run at the same time, each on a processor of its own,
+`--jobs` pairs at once. `specialisations`: processor seconds of the launches that compile; a kernel counts by the median
+of its specialisations. `plans`: how many plans and cases `fuzz run` makes in `--seconds` of the processor. `findings`:
+seconds to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that
+repaired it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just
+after it, two processors each. Prints tables in Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks.cold import default_targets
+from benchmarks.cold_against.sides import ROOT, Side, pairs
+from benchmarks.history import BUGS, Bug
+from benchmarks.releases import install
+from fuzz import corpus
+from fuzz.errors import FuzzError
+from fuzz.target.loader import load
+from fuzz.target.spec import Target
+from fuzz.triage.conditions import non_defaults
+
+CHILD = str(Path(__file__).with_name("child.py"))
+PLANS_OF = (
+    "liger/rms_norm", "liger/layer_norm", "liger/cross_entropy", "liger/jsd", "liger/swiglu",
+    "liger/fused_linear_cross_entropy", "fla/norm_gated", "fla/l2_norm", "fla/causal_conv1d", "fla/rotary",
+)  # fmt: skip
+PLANTED_OF = ("layernorm_bw", "gelu_bw")
+IMPORTS = "import torch, triton"
+
+
+def last_line(process: subprocess.Popen[str]) -> Any:
+    """The JSON value in the last line that a process prints; {} where it prints none."""
+    output, _ = process.communicate()
+    lines = [line for line in output.splitlines() if line.startswith("{")]
+    return json.loads(lines[-1]) if lines else {}
+
+
+def compare_specialisations(sides: Sequence[Side], asked: argparse.Namespace) -> None:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> Any:
+        return last_line(side.start(cpus, cache, CHILD, "specialisations", target, str(asked.plans)))
+
+    rows: dict[str, tuple[float, float]] = {}
+    print("| kernel | before | now | times less |\n|---|---|---|---|")
+    for _, (before, now) in pairs(measure, asked.names or default_targets(), sides, asked.jobs):
+        for kernel in sorted(set(before) & set(now) - set(rows)):
+            rows[kernel] = median(before[kernel]), median(now[kernel])
+            print(f"| {kernel} | {ratio_text(*rows[kernel], 's')} |", flush=True)
+        if len(rows) >= asked.kernels:
+            break
+    print_medians(list(rows.values()), "s")
+
+
+def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> tuple[int, int]:
+        counts = last_line(side.start(cpus, cache, CHILD, "plans", target, str(asked.seconds)))
+        return counts.get("plans", 0), counts.get("cases", 0)
+
+    rows = []
+    print("| target | plans before | now | times as many | cases before | now |\n|---|---|---|---|---|---|")
+    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs):
+        rows.append(now[0] / max(before[0], 1))
+        print(f"| {target} | {before[0]} | {now[0]} | {rows[-1]:.1f} | {before[1]} | {now[1]} |", flush=True)
+    print(f"| median of {len(rows)} | | | {median(rows):.1f} | | |")
+
+
+def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
+    bugs = {bug.id: bug for bug in BUGS if bug.id in (asked.names or [bug.id])}
+    folder = Path(asked.releases).absolute()
+    for bug in bugs.values():
+        # Loading turns standard output away, so that it is done before anything is printed.
+        target_of(bug.target)
+    releases = {(bug.package, version) for bug in bugs.values() for version in (bug.buggy, bug.fixed) if version}
+    where = {one: install(*one, folder / "-".join(one), asked.wheels) for one in sorted(releases)}
+
+    def measure(side: Side, name: str, cpus: Sequence[int], folder: str) -> float:
+        return first_finding(side, bugs[name], where, cpus, folder, asked.seconds)
+
+    rows = []
+    print("| bug | target | before | now | times less |\n|---|---|---|---|---|")
+    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs):
+        rows.append((before, now))
+        print(f"| {name} | {bugs[name].target} | {ratio_text(before, now, 's')} |", flush=True)
+    print_medians(rows, "s")
+    print(f"worst: {max(before for before, _ in rows):.1f} s before, {max(now for _, now in rows):.1f} s now")
+
+
+def first_finding(
+    side: Side, bug: Bug, where: dict[tuple[str, str], Path], cpus: Sequence[int], folder: str, seconds: int
+) -> float:
+    """Seconds to the bug's first finding, infinite where there is none; the run ends once one is saved of its kind."""
+    buggy = Side(side.tree, where[bug.package, bug.buggy])
+    budget = ["--seconds", str(seconds), "--backend", "cpu", "--json", "--corpus", "findings"]
+    running = buggy.start(cpus, folder, "-m", "fuzz", "run", bug.target, *budget)
+    end = time.monotonic() + seconds
+    while running.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+        if any(may_be(bug, path) for path in Path(folder, "findings").rglob("*.yaml")):
+            running.send_signal(signal.SIGINT)
+            break
+    found = [one for one in last_line(running).get("findings", []) if may_be(bug, Path(folder, one["path"]))]
+    if bug.fixed and found:
+        fixed = Side(side.tree, where[bug.package, bug.fixed])
+        paths = [one["path"] for one in found]
+        replayed = last_line(
+            fixed.start(cpus, folder, "-m", "fuzz", "replay", *paths, "--target", bug.target, "--json")
+        )
+        agree = {entry["path"] for entry in replayed.get("entries", []) if not entry["reproduced"]}
+        found = [one for one in found if one["path"] in agree]
+    return min((one["first_seconds"] for one in found), default=float("inf"))
+
+
+@cache
+def target_of(name: str) -> Target:
+    return load(name)
+
+
+def may_be(bug: Bug, path: Path) -> bool:
+    """Whether a file holds a finding of the bug's kind."""
+    try:
+        entry = corpus.read(path)
+    except (FuzzError, OSError):
+        return False
+    needs = non_defaults(entry.case, target_of(bug.target)) if bug.needs else ()
+    finding = entry.finding
+    return finding is not None and bug.oracle in ("", finding.oracle) and bug.needs in ("", *needs)
+
+
+def measure_planted(now: Side, asked: argparse.Namespace) -> None:
+    bugs = {bug: name for name in PLANTED_OF for bug in load(name).planted_bugs}
+    processors = sorted(os.sched_getaffinity(0))[:2]
+    rows = []
+    print("| planted bug | first finding | bare import | beyond |\n|---|---|---|---|")
+    for bug, target in bugs.items():
+        if bug not in (asked.names or [bug]):
+            continue
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+            budget = ["--seconds", str(asked.seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
+            command = ["-m", "fuzz", "run", target, "--planted", bug, *budget, "--corpus", "findings"]
+            findings = last_line(now.start(processors, cache, *command)).get("findings", [])
+            start = time.monotonic()
+            now.start(processors, cache, "-c", IMPORTS).wait()
+            bare = time.monotonic() - start
+        first = min((one["first_seconds"] for one in findings), default=float("inf"))
+        rows.append(first - bare)
+        print(f"| {target} {bug} | {first:.1f} s | {bare:.1f} s | {first - bare:.1f} s |", flush=True)
+    print(f"| median of {len(rows)} | | | {median(rows):.2f} s |")
+
+
+def ratio_text(before: float, now: float, unit: str) -> str:
+    return f"{before:.3g} {unit} | {now:.3g} {unit} | {before / now:.1f}"
+
+
+def print_medians(rows: Sequence[tuple[float, float]], unit: str) -> None:
+    medians = (median(row[side] for row in rows) for side in range(2))
+    ratios = median(before / now for before, now in rows)
+    print(
+        f"| median of {len(rows)} | {' | '.join(f'{one:.3g} {unit}' for one in medians)} | {ratios:.1f} |", flush=True
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("before", type=Path)
+    parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted"])
+    parser.add_argument("names", nargs="*", help="targets or bugs")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--plans", type=int, default=6)
+    parser.add_argument("--kernels", type=int, default=40)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--releases", default=".history")
+    parser.add_argument("--wheels", type=Path)
+    asked = parser.parse_args()
+    before, now = Side(asked.before.absolute()), Side(ROOT)
+    if asked.what == "planted":
+        measure_planted(now, asked)
+    else:
+        compare = {
+            "specialisations": compare_specialisations, "plans": compare_plans, "findings": compare_findings,
+        }  # fmt: skip
+        compare[asked.what]([before, now], asked)
+
+
+if __name__ == "__main__":
+    main()

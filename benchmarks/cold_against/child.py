@@ -1,0 +1,111 @@
+"""What one process measures with whatever checkout it imports: it uses only what both have.
+
+    python child.py specialisations TARGET PLANS
+    python child.py plans TARGET SECONDS
+
+Prints a value in JSON as the last line of its standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+from collections import defaultdict
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def processor_seconds() -> float:
+    """Of this process and of its children that have ended."""
+    usages = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
+    """Runs the first plans of a target in this process: by kernel, the seconds of each launch that compiled it."""
+    from triton.runtime.jit import JITFunction
+
+    from fuzz.backends.execute import run
+    from fuzz.oracles.examine import set_up_process
+    from fuzz.search.engines.random import RandomEngine
+    from fuzz.worker.protocol import WorkerConfig
+
+    # What a process does once is done before, as in a worker, which is forked from a process that has done it.
+    with suppress(ImportError):
+        import_module("fuzz.oracles.execution.preload")
+    found: dict[str, list[float]] = defaultdict(list)
+    compiled: list[str] = []
+    compile_kernel, launch = JITFunction._do_compile, JITFunction.run
+
+    def compile_noted(self: Any, *arguments: Any, **options: Any) -> Any:
+        compiled.append(self.fn.__name__)
+        return compile_kernel(self, *arguments, **options)
+
+    def launch_measured(*arguments: Any, **options: Any) -> Any:
+        compiled.clear()
+        start = processor_seconds()
+        result = launch(*arguments, **options)
+        if len(compiled) == 1:
+            found[compiled[0]].append(processor_seconds() - start)
+        return result
+
+    target, launcher, backend = set_up_process(WorkerConfig(target_name, None, "cpu", counters=True))
+    JITFunction._do_compile, JITFunction.run = compile_noted, launch_measured
+    engine = RandomEngine(target, 0)
+    for number in range(plans):
+        run(target, launcher, engine.case(number).calls, backend)
+    return found
+
+
+def plans(target: str, seconds: float) -> None:
+    """`fuzz run` until its processes have taken so many seconds of the processor: plans and cases until then."""
+    from fuzz.cli import main
+    from fuzz.run.fuzzer import Fuzzer
+    from fuzz.worker.system import adopt_orphans
+
+    adopt_orphans()
+    counts = {"plans": 0, "cases": 0}
+    learn = Fuzzer._learn
+
+    def learn_counted(self: Any, group: Any, reports: Any, *rest: Any) -> None:
+        counts["plans"] += 1
+        counts["cases"] += len(reports)
+        learn(self, group, reports, *rest)
+
+    def end_in_time() -> None:
+        while seconds_of_descendants(os.getpid()) < seconds:
+            time.sleep(0.2)
+        print(json.dumps(counts), flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    Fuzzer._learn = learn_counted  # type: ignore[method-assign]
+    threading.Thread(target=end_in_time, daemon=True).start()
+    main(["run", target, "--cases", str(10**9), "--backend", "cpu", "--corpus", "findings"])
+
+
+def seconds_of_descendants(root: int) -> float:
+    """Processor seconds of a process and all that it started, ended ones included."""
+    parents, seconds = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            parents[int(path.parent.name)] = int(fields[1])
+            seconds[int(path.parent.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    below = {root}
+    while more := {process for process, parent in parents.items() if parent in below} - below:
+        below |= more
+    return sum(seconds.get(process, 0.0) for process in below)
+
+
+if __name__ == "__main__":
+    what, *arguments = sys.argv[1:]
+    if what == "plans":
+        plans(arguments[0], float(arguments[1]))
+    print(json.dumps(specialisations(arguments[0], int(arguments[1]))))

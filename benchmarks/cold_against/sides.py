@@ -1,0 +1,67 @@
+"""The two checkouts that are compared, and processes of both at the same time on processors of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
+
+Measured = TypeVar("Measured")
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Side:
+    """A checkout, and folders that its processes import from before that (a release of a library)."""
+
+    tree: Path
+    release: Path | None = None
+
+    def start(self, cpus: Sequence[int], cache: str, *command: str) -> subprocess.Popen[str]:
+        """A Python process with these caches, on these processors; the first in `command` is a file or an option."""
+        path = [str(self.release)] if self.release else []
+        path += [str(self.tree), *filter(None, [os.environ.get("PYTHONPATH")])]
+        caches = {"FUZZ_CACHE": cache, "TRITON_CACHE_DIR": f"{cache}/triton", "CUDA_VISIBLE_DEVICES": ""}
+        surroundings = {**os.environ, **caches, "PYTHONPATH": os.pathsep.join(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-P", *command], cwd=cache, env=surroundings, text=True, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, preexec_fn=partial(os.sched_setaffinity, 0, cpus),
+        )  # fmt: skip
+
+
+def pairs(
+    measure: Callable[[Side, str, Sequence[int], str], Measured], names: Iterable[str], sides: Sequence[Side], jobs: int
+) -> Iterator[tuple[str, list[Measured]]]:
+    """What both sides measured of each name, as they come; `jobs` names at a time.
+
+    Both sides of a name run at the same time, each on a processor of its own, with an empty cache.
+    """
+    processors = sorted(os.sched_getaffinity(0))
+    free: SimpleQueue[list[int]] = SimpleQueue()
+    for job in range(jobs):
+        free.put([processors[(2 * job + side) % len(processors)] for side in range(2)])
+
+    def one(side: Side, name: str, cpu: int) -> Measured:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+            return measure(side, name, [cpu], cache)
+
+    def both(name: str) -> tuple[str, list[Measured]]:
+        cpus = free.get()
+        try:
+            with ThreadPoolExecutor(len(sides)) as pool:
+                return name, list(pool.map(one, sides, [name] * len(sides), cpus))
+        finally:
+            # Each side has either processor in turn.
+            free.put(cpus[::-1])
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for done in as_completed([pool.submit(both, name) for name in names]):
+            yield done.result()

@@ -1,0 +1,46 @@
+"""What a comparison of two checkouts with empty caches measures."""
+
+import json
+import os
+import subprocess
+import sys
+
+from benchmarks.cold import CHILD
+from benchmarks.cold_against.child import seconds_of_descendants
+from benchmarks.cold_against.sides import ROOT, Side, pairs
+
+
+def test_both_sides_of_a_name_have_empty_caches_and_processors_of_their_own():
+    def measure(side, name, cpus, cache):
+        running = side.start(cpus, cache, "-c", "import os, sys; print(os.getcwd(), sys.path[0])")
+        where, path = running.communicate()[0].split()
+        assert os.path.realpath(cache) == where and not os.listdir(cache)
+        return name, path, cpus
+
+    sides = [Side(ROOT), Side(ROOT / "benchmarks")]
+    measured = dict(pairs(measure, ["a", "b"], sides, 2))
+    for name, results in measured.items():
+        assert [result[0] for result in results] == [name, name]
+        assert [result[1] for result in results] == [str(side.tree) for side in sides]
+    if len(os.sched_getaffinity(0)) > 1:
+        assert all(first[2] != second[2] for first, second in measured.values())
+
+
+def test_processor_seconds_count_processes_that_were_started_and_those_that_ended():
+    spins = "import time\nwhile time.process_time() < 0.3: pass\n"
+    before = seconds_of_descendants(os.getpid())
+    subprocess.run([sys.executable, "-c", spins], check=True)
+    ended = seconds_of_descendants(os.getpid())
+    assert ended - before >= 0.29
+    with subprocess.Popen([sys.executable, "-c", spins + "print()\ninput()"], stdin=-1, stdout=-1) as running:
+        assert running.stdout and running.stdout.readline()
+        assert seconds_of_descendants(os.getpid()) - ended >= 0.29
+        running.communicate(b"\n")
+
+
+def test_the_launches_that_compile_are_measured(tmp_path):
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", str(CHILD), "specialisations", "gelu_bw", "1"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    (seconds,) = json.loads(done.stdout.splitlines()[-1]).values()
+    assert len(seconds) == 1 and seconds[0] > 0
