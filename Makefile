@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
 # A new Python, or none, behind the links in .venv makes it out of date.
 BROKEN := $(if $(wildcard $(VENV)/bin/python),,FORCE)
 
-.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history archaeology random-kernels libraries triton-tests scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-set referee-scripts FORCE
+.PHONY: fuzz test lint replay list bench bench-cold bench-interpreter bench-waves bench-checks bench-growth bench-gpu planted-gpu history archaeology random-kernels libraries triton-tests tutorials scoreboard mutations honest gpuemu versions campaign faults self-fuzz overrun soak cluster cluster-gpu needles findings peers referee referee-set referee-scripts FORCE
 .DEFAULT_GOAL := list
 
 fuzz: $(if $(TARGET),$(STAMP))
@@ -85,9 +85,14 @@ triton-tests: $(VENV)/.triton-tests
 	@$(if $(SOURCE),,git -C .triton-tests/checkout checkout -q $(or $(COMMIT),2a41426da6))
 	@$(VENV)/bin/python -m benchmarks.triton_tests --source "$(or $(SOURCE),.triton-tests/checkout)" --write docs/cpu-backend.md $(ARGS)
 
-# Some of these tests compare with scipy.
+# Triton's tutorials, from the same checkout: make tutorials SOURCE=DIR ARGS="--work inf 06 09"
+tutorials: $(VENV)/.triton-tests
+	@$(if $(SOURCE),,$(error name a checkout of Triton, such as make tutorials SOURCE=.triton-tests/checkout))
+	@$(VENV)/bin/python -m benchmarks.tutorials --source "$(SOURCE)" --write docs/cpu-backend.md $(ARGS)
+
+# Some of these tests compare with scipy; tutorials print tables.
 $(VENV)/.triton-tests: $(STAMP)
-	@$(PIP) install scipy
+	@$(PIP) install scipy pandas tabulate
 	@touch $@
 
 # The tests of the cpu backend under every Triton it is for, each in an environment of its own.

@@ -14,9 +14,11 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
+from triton._C.libtriton import nvidia
 from triton.backends import backends
 from triton.backends.compiler import GPUTarget
 
+from fuzz.backends.triton_host.blas import CublasLt
 from fuzz.backends.triton_host.generators import PhiloxGenerator
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.backends.triton_host.patching import Patch, patched
@@ -92,6 +94,7 @@ def pretence(driver: Any) -> Iterator[None]:
         Patch(driver, "get_current_target", pretended_target),
         Patch(driver, "get_active_torch_device", lambda: GPU),
         Patch(torch, "Generator", HostGenerator),
+        Patch(nvidia.cublas, "CublasLt", CublasLt),
         Patch(torch.version, "cuda", CUDA_VERSION),
         *(Patch(other, "supports_target", supports_real_targets(other.supports_target)) for other in others),
     ]
