@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import subprocess
@@ -60,7 +61,7 @@ def compare_specialisations(sides: Sequence[Side], asked: argparse.Namespace) ->
 
     rows: dict[str, tuple[float, float]] = {}
     print("| kernel | before | now | times less |\n|---|---|---|---|")
-    for _, (before, now) in pairs(measure, asked.names or default_targets(), sides, asked.jobs):
+    for _, (before, now) in pairs(measure, asked.names or default_targets(), sides, asked.jobs, asked.limit):
         for kernel in sorted(set(before) & set(now) - set(rows)):
             rows[kernel] = median(before[kernel]), median(now[kernel])
             print(f"| {kernel} | {ratio_text(*rows[kernel], 's')} |", flush=True)
@@ -76,7 +77,7 @@ def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
 
     rows = []
     print("| target | plans before | now | times as many | cases before | now |\n|---|---|---|---|---|---|")
-    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs):
+    for target, (before, now) in pairs(measure, asked.names or PLANS_OF, sides, asked.jobs, asked.limit):
         rows.append(now[0] / max(before[0], 1))
         print(f"| {target} | {before[0]} | {now[0]} | {rows[-1]:.1f} | {before[1]} | {now[1]} |", flush=True)
     print(f"| median of {len(rows)} | | | {median(rows):.1f} | | |")
@@ -96,7 +97,7 @@ def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
 
     rows = []
     print("| bug | target | before | now | times less |\n|---|---|---|---|---|")
-    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs):
+    for name, (before, now) in pairs(measure, bugs, sides, asked.jobs, asked.limit):
         rows.append((before, now))
         print(f"| {name} | {bugs[name].target} | {ratio_text(before, now, 's')} |", flush=True)
     print_medians(rows, "s")
@@ -147,10 +148,10 @@ def may_be(bug: Bug, path: Path) -> bool:
 def measure_planted(now: Side, asked: argparse.Namespace) -> None:
     bugs = {bug: name for name in PLANTED_OF for bug in load(name).planted_bugs}
     processors = sorted(os.sched_getaffinity(0))[:2]
-    rows = []
+    rows, end = [], time.monotonic() + asked.limit
     print("| planted bug | first finding | bare import | beyond |\n|---|---|---|---|")
     for bug, target in bugs.items():
-        if bug not in (asked.names or [bug]):
+        if bug not in (asked.names or [bug]) or time.monotonic() >= end:
             continue
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             budget = ["--seconds", str(asked.seconds), "--max-findings", "1", "--backend", "cpu", "--json"]
@@ -186,6 +187,7 @@ def main() -> None:
     parser.add_argument("--plans", type=int, default=6)
     parser.add_argument("--kernels", type=int, default=40)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which nothing more is begun")
     parser.add_argument("--releases", default=".history")
     parser.add_argument("--wheels", type=Path)
     asked = parser.parse_args()

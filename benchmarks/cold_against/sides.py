@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -38,12 +40,17 @@ class Side:
 
 
 def pairs(
-    measure: Callable[[Side, str, Sequence[int], str], Measured], names: Iterable[str], sides: Sequence[Side], jobs: int
+    measure: Callable[[Side, str, Sequence[int], str], Measured],
+    names: Iterable[str],
+    sides: Sequence[Side],
+    jobs: int,
+    limit: float = math.inf,
 ) -> Iterator[tuple[str, list[Measured]]]:
-    """What both sides measured of each name, as they come; `jobs` names at a time.
+    """What both sides measured of each name, as they come; `jobs` names at a time, none begun after `limit` seconds.
 
     Both sides of a name run at the same time, each on a processor of its own, with an empty cache.
     """
+    end = time.monotonic() + limit
     processors = sorted(os.sched_getaffinity(0))
     free: SimpleQueue[list[int]] = SimpleQueue()
     for job in range(jobs):
@@ -53,9 +60,11 @@ def pairs(
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             return measure(side, name, [cpu], cache)
 
-    def both(name: str) -> tuple[str, list[Measured]]:
+    def both(name: str) -> tuple[str, list[Measured]] | None:
         cpus = free.get()
         try:
+            if time.monotonic() >= end:
+                return None
             with ThreadPoolExecutor(len(sides)) as pool:
                 return name, list(pool.map(one, sides, [name] * len(sides), cpus))
         finally:
@@ -64,4 +73,5 @@ def pairs(
 
     with ThreadPoolExecutor(jobs) as pool:
         for done in as_completed([pool.submit(both, name) for name in names]):
-            yield done.result()
+            if (measured := done.result()) is not None:
+                yield measured

@@ -26,6 +26,10 @@ def test_both_sides_of_a_name_have_empty_caches_and_processors_of_their_own():
         assert all(first[2] != second[2] for first, second in measured.values())
 
 
+def test_nothing_is_begun_after_the_limit():
+    assert not list(pairs(lambda *_: 0, ["a", "b"], [Side(ROOT)], 1, limit=0))
+
+
 def test_processor_seconds_count_processes_that_were_started_and_those_that_ended():
     spins = "import time\nwhile time.process_time() < 0.3: pass\n"
     before = seconds_of_descendants(os.getpid())
