@@ -13,7 +13,7 @@ from triton.compiler.compiler import CompiledKernel
 from triton.runtime.driver import driver as drivers
 
 from fuzz.backends.cpu.instruments import device_name
-from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits
+from fuzz.backends.cpu.runtime.gpu_code import Texts, check_gpu_limits, with_gpu_sizes
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher
 from fuzz.backends.cpu.runtime.observation import current_instruments
@@ -67,6 +67,7 @@ def load(kernel: CompiledKernel) -> None:
     if isinstance(kernel.asm.get("c"), bytes):
         kernel.asm["c"] = c_source(kernel)
         kernel.asm = Texts(kernel)
+        kernel.metadata = with_gpu_sizes(kernel)
 
 
 def c_source(compiled: Any) -> str:

@@ -42,6 +42,13 @@ class Texts(AsmDict):  # type: ignore[misc]
         return self[key]
 
 
+def with_gpu_sizes(kernel: CompiledKernel) -> Any:
+    """The metadata of a kernel, with the bytes of shared memory that it takes on a GPU: compiled when they are read."""
+    plain = type(kernel.metadata)
+    shared = property(lambda _: compile_for_gpu(kernel).metadata.shared)
+    return type(plain.__name__, (plain,), {"__slots__": (), "shared": shared})(*kernel.metadata)
+
+
 def check_gpu_limits(kernel: CompiledKernel) -> None:
     """Raises what a GPU would raise: a CompilationError or an AssertionError by its compiler, or OutOfResources."""
     shared = compile_for_gpu(kernel).metadata.shared

@@ -29,6 +29,15 @@ def test_texts_are_made_when_they_are_read():
         kernel.asm["amdgcn"]
 
 
+def test_shared_memory_is_that_of_a_gpus_compiler():
+    kernel = product.warmup(torch.float32, 16, grid=(1,))
+    kernel._init_handles()
+    assert kernel.metadata.shared > 0
+    assert kernel.metadata.num_warps == 4
+    add = add_one[(1,)](torch.zeros(1))
+    assert add.metadata.shared == 0
+
+
 def test_limits_of_a_gpu_are_those_of_its_compiler():
     out = torch.zeros(1)
     add_one[(1,)](out, num_warps=3)
