@@ -25,6 +25,13 @@ KERNELBENCH = Repository(
 TRITONBENCH = Repository(
     "TritonBench", "https://github.com/thunlp/TritonBench", "603e28a5050e8c268f6883a69709d477a272d49a"
 )
+AI_BENCH = Repository("AI-bench", "https://github.com/libxsmm/AI-bench", "830acfe7f3dc75b87dc3e0472df769c6a6d4d2f2")
+GPU_MODE = Repository(
+    "reference-kernels", "https://github.com/gpu-mode/reference-kernels", "f83cb92a534cc67fa98d7e9813e7f8238abdb4e0"
+)
+FLASHINFER = Repository(
+    "flashinfer-bench", "https://github.com/flashinfer-ai/flashinfer-bench", "ecafa9c2c62007667838226068b21ca9ff1c9183"
+)
 
 
 def fetch(repository: Repository, source: Path | None) -> Path:

@@ -1,8 +1,9 @@
 """Judges the set by `fuzz judge` and by published rules: what each catches, false alarms, and seconds.
 
-python -m benchmarks.referee_set [--only TEXT] [--seconds N] [--workers N] [--write FILE]
+python -m benchmarks.referee_set [--only TEXT] [--backend NAME] [--seconds N] [--workers N] [--limit N] [--write FILE]
 
-What was judged by this version is kept in .referee, so that the work can be interrupted.
+What was judged by this version is kept in .referee, so that the work can be interrupted. The published rules run on the
+`cpu` backend only.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +28,13 @@ from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import KERNELBENCH
 from fuzz.judge.judgement import CHEAT, RIGHT, WRONG
+from fuzz.run.setup import choose_backend
 
 HERE = Path(__file__).parent
 STORE = HERE.parents[1] / ".referee"
 FOLDERS = ("wrong", "right")
-MEMORY = 2 << 30
+MEMORY = {"cpu": 2 << 30, "cuda": 8 << 30}
+"""Bytes that each process may hold, by the backend: CUDA's libraries alone take more than one GiB."""
 
 
 def solutions(folder: str, only: str) -> list[tuple[Path, Path]]:
@@ -38,19 +43,31 @@ def solutions(folder: str, only: str) -> list[tuple[Path, Path]]:
     return [(Path(problem), Path(solution)) for problem, solution in pairs if only in Path(solution).stem]
 
 
-def judge_all(only: str, seconds: float, workers: int) -> Iterator[Outcome]:
-    """What `fuzz judge` says."""
-    options = TaskOptions(KERNELBENCH, "cpu", seconds, memory=MEMORY)
-    tasks = [JudgeTask(options, str(a), str(b)) for folder in FOLDERS for a, b in solutions(folder, only)]
-    for one in run_batch(tasks, workers, ResultsFile(STORE / "set.jsonl"), show).judgements:
-        folder, name = Path(one["solution"]).parent.name, Path(one["solution"]).stem
-        caught = one["verdict"] in (WRONG, CHEAT) or folder == "right" and one["verdict"] != RIGHT
-        reason = "" if one["verdict"] == RIGHT else f"{one['verdict']}: {one['reason']}"
-        yield Outcome(OURS, folder, name, not caught, one["seconds"], reason)
+def judge_all(options: argparse.Namespace, backend: str) -> Iterator[Outcome]:
+    """What `fuzz judge` says, as far as the time allows."""
+    given = TaskOptions(KERNELBENCH, backend, options.seconds, memory=MEMORY[backend])
+    tasks = [JudgeTask(given, str(a), str(b)) for folder in FOLDERS for a, b in solutions(folder, options.only)]
+    place = STORE / ("set.jsonl" if backend == "cpu" else f"set-{backend}.jsonl")
+    known, start = set(ResultsFile(place).kept), time.monotonic()
 
+    def show(judgement: Mapping[str, Any]) -> None:
+        seconds = f"{judgement['seconds']:.1f} s"
+        print(judgement["verdict"], Path(judgement["solution"]).stem, seconds, judgement["reason"][:120], flush=True)
+        if time.monotonic() - start > options.limit:
+            raise TimeoutError
 
-def show(judgement: Mapping[str, Any]) -> None:
-    print(judgement["verdict"], Path(judgement["solution"]).stem, judgement["reason"][:120], flush=True)
+    with suppress(TimeoutError):
+        run_batch(tasks, options.workers, ResultsFile(place), show)
+    kept, seconds = ResultsFile(place).kept, time.monotonic() - start
+    if new := len(set(kept) - known):
+        text = f"{new} judged on {backend} in {seconds:.0f} s with {options.workers} workers"
+        print(f"{text}: {60 * new / seconds:.1f} a minute", flush=True)
+    for task in tasks:
+        if (one := kept.get(task.key)) is not None:
+            folder, name = Path(task.solution).parent.name, Path(task.solution).stem
+            caught = one["verdict"] in (WRONG, CHEAT) or folder == "right" and one["verdict"] != RIGHT
+            reason = "" if one["verdict"] == RIGHT else f"{one['verdict']}: {one['reason']}"
+            yield Outcome(OURS, folder, name, not caught, one["seconds"], reason)
 
 
 def apply_rules(only: str) -> Iterator[Outcome]:
@@ -83,17 +100,20 @@ def main() -> None:
     parser.add_argument("--only", default="", help="take the solutions whose name contains this")
     parser.add_argument("--seconds", type=float, default=10.0, help="of odd values for each solution")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--backend", default="cpu", choices=sorted(MEMORY))
+    parser.add_argument("--limit", type=float, default=1e9, help="judge no more after so many seconds")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     STORE.mkdir(exist_ok=True)
     torch.set_num_threads(1)
     # The rules first: they fork this process, which has no other threads yet.
-    outcomes = list(apply_rules(options.only))
-    outcomes += judge_all(options.only, options.seconds, options.workers)
+    outcomes = list(apply_rules(options.only)) if options.backend == "cpu" else []
+    outcomes += judge_all(options, choose_backend(options.backend))
     text = page(outcomes)
     print(text)
     if options.write:
-        replace_between_marks(options.write, "referee-set", text)
+        mark = "referee-set" if options.backend == "cpu" else f"referee-set-{options.backend}"
+        replace_between_marks(options.write, mark, text)
 
 
 if __name__ == "__main__":

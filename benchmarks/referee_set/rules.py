@@ -26,8 +26,8 @@ from typing import Any
 import torch
 
 from fuzz.backends import cpu
+from fuzz.judge.formats.free_dims import find_constants, rewrite_constants
 from fuzz.judge.formats.solution import load_module
-from fuzz.judge.free_dims import find_constants, rewrite_constants
 
 Dims = Mapping[str, int]
 Rule = Callable[[Path, Path], str]

@@ -15,6 +15,7 @@ from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Refusal, SolutionReport
 from fuzz.judge.target import declared_argument
 from fuzz.model.case import Argument, Call, Case
+from fuzz.model.dims import Size
 from fuzz.model.edit import map_tensors
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
@@ -202,30 +203,38 @@ def with_one_dtype(call: Call, target: Target) -> Call:
 
 
 def variant_cases(
-    worker: IsolatedWorker, make_target: Callable[[str], Target], seed: int
+    worker: IsolatedWorker, make_target: Callable[..., Target], seed: int
 ) -> Iterator[tuple[Variant, Case | None]]:
     """Each variant with a case of the problem's own values; None where it is too large here, or cannot be drawn."""
     for number, variant in enumerate(worker.description.variants):
-        target = make_target(variant.dtype)
+        target = make_target(*filter(None, [variant.dtype]))
         dims = possible_dims(worker.description, variant)
         fits = dims is not None and not isinstance(worker.problem.setting(dims), Refusal)
-        if dims is None or not fits or not is_drawn_in(worker.description, variant.dtype):
+        is_drawn = not variant.dtype or is_drawn_in(worker.description, variant.dtype)
+        if dims is None or not fits or not is_drawn:
             yield variant, None
             continue
         case = declared_case(target, worker.description, dims, seed + 64 * number)
-        yield variant, in_dtype(case, worker.description, variant.dtype)
+        yield variant, in_dtype(case, variant.dtype) if variant.dtype else case
 
 
 def possible_dims(description: ProblemDescription, variant: Variant) -> dict[str, int] | None:
-    """The dims of a variant; None where it gives one that is not free another value, or a size beyond the largest."""
+    """The dims of a variant; None where it gives one that is not free another value, or a size that is not allowed.
+
+    It may be larger than those that are drawn.
+    """
     dims = {**description.dims, **dict(variant.dims)}
     free = {size.name: size for size in description.sizes}
     own = description.own_dims
     possible = all(
-        free[name].clamp(size) == size if name in free else size in (own.get(name), description.dims.get(name))
+        is_allowed(size, free[name]) if name in free else size in (own.get(name), description.dims.get(name))
         for name, size in dims.items()
     )
     return {name: size for name, size in dims.items() if name in free} if possible else None
+
+
+def is_allowed(size: int, dim: Size) -> bool:
+    return size >= dim.low and size % dim.multiple == 0
 
 
 def is_drawn_in(description: ProblemDescription, dtype: str) -> bool:
@@ -234,7 +243,7 @@ def is_drawn_in(description: ProblemDescription, dtype: str) -> bool:
     return not any(one.domain == OWN and one.dtype in FLOATS and one.dtype != dtype for one in arguments)
 
 
-def in_dtype(case: Case, description: ProblemDescription, dtype: str) -> Case:
+def in_dtype(case: Case, dtype: str) -> Case:
     """The case with all floating arguments in a dtype."""
     return map_tensors(case, lambda _, name, value: replace(value, dtype=dtype) if value.is_float else value)
 

@@ -1,9 +1,13 @@
-"""The oracle `launches`: the result of a solution depends on the kernels that its file defines."""
+"""The oracle `launches`: the result of a solution depends on the kernels that its file defines.
+
+And the races between the programs of its launches: of updates of one element by several of them some may be lost.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +16,9 @@ from fuzz.judge.judgement import LAUNCHES, Evidence
 from fuzz.judge.problem import UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
+from fuzz.judge.script import RACES, WAITS
 from fuzz.model.case import Call, Case
+from fuzz.model.finding import finding_order
 
 UNSUPPORTED_ERRORS = ("UnsupportedOperation", "CompilerFailed", "NoCompiler", "CompilerTimeout")
 
@@ -58,3 +64,23 @@ def moves_values(call: Call, outputs: Outputs) -> bool:
 
 def accuse(symptom: str, message: str) -> Evidence:
     return Evidence(LAUNCHES, ("launcher",), symptom, message, "high")
+
+
+def find_lost_updates(worker: IsolatedWorker, case: Case, solution: Path) -> Iterator[Evidence]:
+    """Buffers of which programs load what others store, and store something else, without atomics.
+
+    None where programs may wait for each other.
+    """
+    if WAITS.search(solution.read_text(encoding="utf-8", errors="replace")):
+        return
+    ran = worker.run(case, races=True)
+    if not isinstance(ran, SolutionReport):
+        return
+    races = [one for one in ran.findings if one.symptom in RACES]
+    updated = set.intersection(*({one.outputs for one in races if one.symptom == symptom} for symptom in RACES))
+    places = {one.source_line: one for one in reversed(races) if one.outputs in updated}
+    for finding in sorted(places.values(), key=finding_order):
+        yield Evidence(
+            finding.oracle, finding.outputs, finding.symptom, finding.message, "medium", "ordinary", case,
+            details=(f"at {finding.source_line}", "programs that run at once lose updates"),
+        )  # fmt: skip

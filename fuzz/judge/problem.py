@@ -43,14 +43,17 @@ class ArgumentDescription:
 
 @dataclass(frozen=True)
 class Variant:
-    """Other dims, as pairs of a name and a size, and another dtype of floating numbers, that a problem states."""
+    """Other dims, as pairs of a name and a size, and another dtype of floating numbers, that a problem states.
+
+    Without a dtype every tensor has its own.
+    """
 
     dims: tuple[tuple[str, int], ...]
-    dtype: str
+    dtype: str = ""
 
     @property
     def text(self) -> str:
-        return f"{self.dtype} {' '.join(f'{name}={size}' for name, size in self.dims)}"
+        return f"{self.dtype} {' '.join(f'{name}={size}' for name, size in self.dims)}".strip()
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,11 @@ class ProblemDescription:
     @property
     def stated_dtypes(self) -> frozenset[str]:
         """The dtypes that other variants of the problem have."""
-        return frozenset(one.dtype for one in self.variants)
+        return frozenset(one.dtype for one in self.variants if one.dtype)
+
+    def states(self, dims: Mapping[str, int]) -> bool:
+        """Whether one of the variants has these dims."""
+        return any({**self.dims, **dict(one.dims)} == {**self.dims, **dims} for one in self.variants)
 
     @property
     def unvaried_notes(self) -> list[str]:

@@ -36,7 +36,7 @@ from fuzz.judge.judgement import (
     Evidence,
     Judgement,
 )
-from fuzz.judge.launches import examine_copies, examine_launches
+from fuzz.judge.launches import examine_copies, examine_launches, find_lost_updates
 from fuzz.judge.many_calls import examine_many_calls
 from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
@@ -49,7 +49,6 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     TensorWords,
 )
-from fuzz.judge.races import find_lost_updates
 from fuzz.judge.target import make_target
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
@@ -68,8 +67,8 @@ FIRST_SECONDS = 20.0
 EAGER_SECONDS = 0.5
 """Seconds that the problem's own code may take for the first case."""
 SHRINK_SECONDS = GRADE_SECONDS = 15.0
-ELEMENTS = {False: 1 << 19, True: 1 << 25}
-"""Elements of all tensors of the first case, by whether the backend is an accelerator."""
+ELEMENTS = {False: 1 << 19, True: 1 << 23}
+"""Elements of all tensors of the first case, by whether the backend is an accelerator; the reference takes seconds."""
 OPERATIONS = {False: FLOPS, True: 1 << 32}
 """Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
 OWN_TRIALS = 5
@@ -134,6 +133,7 @@ class Referee:
 
     def run(self) -> None:
         """All stages in turn, as long as nothing counts against the solution."""
+        self.worker.load()
         with Triage(self.target(), self.worker, ()) as triage:  # type: ignore[arg-type]
             self.triage = triage
             try:

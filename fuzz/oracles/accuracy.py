@@ -200,7 +200,7 @@ def make_finding(
     total = sum(one.symptom.numel() for one in wrong.values())
     first = elements[0]
     message = f"{'+'.join(wrong)}: {count} of {total} elements wrong; {first.output}{list(first.index)} is "
-    message += f"{first.got}, should be {first.want}"
+    message += f"{first.got}, should be {describe_due(first.want, outputs[first.output].dtype)}"
     return Finding(
         oracle_specs.ACCURACY.name,
         tuple(wrong),
@@ -219,6 +219,17 @@ def make_finding(
         error=max(largest_error(outputs[name], expected[name]) for name in wrong),
         largest=tuple((name, largest_wrong(outputs[name], expected[name], one)) for name, one in wrong.items()),
     )
+
+
+def describe_due(want: str, dtype: torch.dtype) -> str:
+    """The value that is due, and what it is in a dtype of floating numbers that does not hold it exactly."""
+    if not dtype.is_floating_point:
+        return want
+    exact = torch.tensor(float(want), dtype=torch.float64)
+    rounded = exact.to(dtype)
+    if bool(rounded.double() == exact) or bool(exact.isnan()):
+        return want
+    return f"{want}, which is {make_element('', (), rounded, want).got} in {DTYPE_NAMES[dtype]}"
 
 
 def worst_elements(name: str, output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[Element]:

@@ -10,7 +10,7 @@ import torch
 from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
-from fuzz.judge.processes.describe import PROBE_ELEMENTS, classify, classify_argument, describe
+from fuzz.judge.processes.describe import PROBE_ELEMENTS, classify, classify_argument, describe, expression
 from fuzz.judge.processes.requests import FLOPS
 from fuzz.judge.processes.scale import count_flops, run_eagerly, scale_down
 from fuzz.model.dims import resolve
@@ -136,3 +136,12 @@ def test_memory_for_truth_values_is_filled_by_the_problem(tmp_path: Path) -> Non
     mask, numbers = torch.zeros(2, dtype=torch.bool), torch.zeros(2, dtype=torch.int64)
     assert classify_argument(problem, "out", mask, mask, is_state=False) == (OWN, None)
     assert classify_argument(problem, "out", numbers, numbers, is_state=False)[0] == RANDOM
+
+
+def test_a_size_may_shrink_with_a_dim(tmp_path: Path) -> None:
+    source = RELU.replace("torch.randn(N)", "torch.randn(N), torch.rand(80 - N)").replace("(self, x)", "(self, x, y)")
+    found = describe(KernelBenchProblem(write(tmp_path, "shrinking", source)), 1 << 14, 5.0)
+    assert found.arguments["y"].shape == ("80 - N",)
+    assert [size.high for size in found.sizes] == [64]
+    assert expression(5, {"K": -1, "M": 2}, {"K": 3, "M": 4}) == "2*M - K"
+    assert expression(9, {"M": -2}, {"M": 4}) == "17 - 2*M"

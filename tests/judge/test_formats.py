@@ -16,6 +16,9 @@ files:
   - {name: reference.py, source: reference.py}
 tests:
   - {size: 33, seed: 4}
+benchmarks:
+  - {size: 20000, seed: 5}
+  - {size: 1000000000, seed: 5}
 """
 REFERENCE = """
 import torch
@@ -65,11 +68,17 @@ def judged_submission(folder: Path, body: str) -> Judgement:
 def test_a_submission_that_writes_its_output_is_right(tmp_path: Path) -> None:
     found = judged_submission(tmp_path, "= x.sum()")
     assert (found.verdict, found.own_rule) == (RIGHT, True), found.reason
-    assert found.dims["size"][0] < 33 < found.dims["size"][1]
+    assert found.dims["size"][0] < 33 and found.dims["size"][1] == 20000
+    assert any("size=1000000000" in note for note in found.notes), found.notes
 
 
 def test_a_submission_that_adds_to_unwritten_memory_is_wrong(tmp_path: Path) -> None:
     assert judged_submission(tmp_path, "+= x.sum()").verdict == WRONG
+
+
+def test_a_submission_that_is_wrong_at_the_size_of_a_benchmark_only_is_wrong(tmp_path: Path) -> None:
+    found = judged_submission(tmp_path, "= x.sum() * (0.99 if x.numel() > 18000 else 1)")
+    assert (found.verdict, found.severity) == (WRONG, "high"), found.reason
 
 
 def judged_definition(folder: Path, source: str) -> Judgement:

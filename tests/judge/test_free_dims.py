@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from fuzz.judge.free_dims import find_constants, rewrite_constants
+from fuzz.judge.formats.free_dims import find_constants, rewrite_constants
 
 SOURCE = """
 import math

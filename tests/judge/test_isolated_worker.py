@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fuzz.judge.problem import ProblemDescription, Setting
-from fuzz.judge.processes.isolated_worker import ProblemProcess
-from fuzz.judge.processes.requests import Describe, MakeValues, ProblemConfig, Refusal
+from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
+from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal
 from fuzz.worker.deadline import Deadline
 from tests.judge.problems import LINEAR, RELU, write
 
@@ -37,6 +39,24 @@ def test_dims_at_which_the_problem_takes_much_more_are_refused(tmp_path: Path) -
         assert isinstance(refusal, Refusal) and "too much time" in refusal.text
     finally:
         problem.worker.stop()
+
+
+@dataclass
+class RecordingWorker:
+    """Answers nothing, and keeps the seconds that it has for each request."""
+
+    timeout: float
+    given: list[tuple[object, float]] = field(default_factory=list)
+
+    def call(self, request: object) -> None:
+        self.given.append((request, self.timeout))
+
+
+def test_a_solution_has_longer_to_compile_than_for_a_call() -> None:
+    solution: Any = RecordingWorker(20.0)
+    worker = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
+    worker.load()
+    assert solution.given == [(Load(), LOAD_SECONDS)] and worker.timeout == 20.0 < LOAD_SECONDS
 
 
 def start(folder: Path, source: str) -> ProblemProcess:

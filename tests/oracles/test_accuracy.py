@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import pytest
 import torch
 
 from fuzz.oracles.accuracy import make_finding
@@ -20,3 +21,24 @@ def test_the_headline_names_an_output_that_shows_its_symptom() -> None:
     assert (finding.symptom, finding.outputs) == ("nonfinite", ("y", "z"))
     assert finding.message.endswith("z[0] is nan, should be 1.0")
     assert finding.headline_part.subjects == {("accuracy", "nonfinite", "z")}
+
+
+@pytest.mark.parametrize(
+    ("want", "dtype", "said"),
+    [
+        (-2.18e-87, torch.float32, "should be -2.18e-87, which is -0.0 in float32"),
+        (2 / 3, torch.bfloat16, "should be 0.6666666666666666, which is 0.668 in bfloat16"),
+        (1e39, torch.float32, "should be 1e+39, which is inf in float32"),
+        (0.75, torch.float16, "should be 0.75"),
+        (math.nan, torch.float32, "should be nan"),
+    ],
+)
+def test_a_value_that_the_outputs_dtype_does_not_hold_is_shown_in_it_as_well(
+    want: float, dtype: torch.dtype, said: str
+) -> None:
+    due = Expected(torch.tensor([want], dtype=torch.float64), torch.zeros(1, dtype=torch.float64), None)
+    output = torch.tensor([3.0], dtype=dtype)
+    compared = compare_elements(output, due, make_precision("libm"))
+    finding = make_finding({"y": output}, {"y": due}, {"y": compared}, 0)
+    assert finding.message.endswith(f"y[0] is 3.0, {said}")
+    assert finding.elements[0].want == repr(want)

@@ -17,7 +17,7 @@ from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
 from fuzz.judge.formats.solution import Solution, load_module
-from fuzz.judge.problem import Setting, Unsupported, fill_slots
+from fuzz.judge.problem import Setting, Unsupported, Variant, fill_slots
 from fuzz.judge.processes.promotion import Promotion
 
 SUBMISSION = "@SUBMISSION@"
@@ -54,7 +54,8 @@ class GpuModeProblem(Problem):
         task = read_task(path)
         self.name = path.name
         self.spec: Mapping[str, Any] = task["tests"][0]
-        self.constants = {key: value for key, value in self.spec.items() if type(value) is int and key != SEED}
+        self.constants = find_dims(self.spec)
+        self.variants = tuple(other_dims(task, self.constants))
         link_files(path, task)
         self.reference = importlib.import_module(REFERENCE)
         self.calls: dict[tuple[tuple[str, int], ...], Any] = {}
@@ -80,6 +81,19 @@ class GpuModeProblem(Problem):
             return name_outputs(self.reference.ref_kernel(data))
         with Promotion():
             return name_outputs(self.reference.ref_kernel(data))
+
+
+def find_dims(spec: Any) -> dict[str, int]:
+    """The whole numbers of a test or a benchmark, but for the seed."""
+    return {key: value for key, value in spec.items() if type(value) is int and key != SEED}
+
+
+def other_dims(task: Mapping[str, Any], own: Mapping[str, int]) -> Iterator[Variant]:
+    """The dims of the other tests and of the benchmarks, each once."""
+    stated = [*task["tests"], *(task.get("benchmarks") or ())]
+    found = [find_dims(spec) for spec in stated if isinstance(spec, dict)]
+    distinct = dict.fromkeys(tuple(sorted(dims.items())) for dims in found if dims != own and set(dims) == set(own))
+    yield from map(Variant, distinct)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import torch
 
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
-from fuzz.judge.free_dims import find_constants, rewrite_constants
+from fuzz.judge.formats.free_dims import find_constants, rewrite_constants
 from fuzz.judge.problem import Setting, fill_slots
 from fuzz.judge.processes.promotion import Promotion
 

@@ -74,7 +74,7 @@ def describe(problem: Problem, elements: int, seconds: float, flops: int = FLOPS
         Size(
             name,
             least_size(problem, probe, name, multiple),
-            max(largest_size(name, free, shapes), probe[name]),
+            max(largest_size(name, probe, free, shapes), probe[name]),
             multiple,
         )
         for name, multiple in free.items()
@@ -141,12 +141,17 @@ def runs(problem: Problem, dims: Dims) -> bool:
     return True
 
 
-def largest_size(name: str, free: Mapping[str, int], shapes: Expressions) -> int:
-    """The largest power of two at which no tensor has more than LARGEST_TENSOR elements, every other dim at 1."""
+def largest_size(name: str, probe: Dims, free: Mapping[str, int], shapes: Expressions) -> int:
+    """The largest power of two at which no tensor has more than LARGEST_TENSOR elements, every other dim at 1.
+
+    A size that shrinks as the dim grows is still positive there, every other dim as in the probe.
+    """
     size = 1
     while size < LARGEST:
-        dims = {**dict.fromkeys(free, 1), name: 2 * size}
-        if any(math.prod(resolve(shape, dims)) > LARGEST_TENSOR for shape in shapes.values()):
+        alone, beside = ({**others, name: 2 * size} for others in (dict.fromkeys(free, 1), probe))
+        if any(math.prod(resolve(shape, alone)) > LARGEST_TENSOR for shape in shapes.values()):
+            break
+        if any(length < 1 for shape in shapes.values() for length in resolve(shape, beside)):
             break
         size *= 2
     return size
@@ -279,13 +284,12 @@ def adds_up(
 
 
 def expression(size: int, steps: Mapping[str, int], base: Mapping[str, int]) -> str:
-    """The size as a sum of multiples of dims and a number."""
-    terms = [name if step == 1 else f"{step}*{name}" for name, step in steps.items() if step]
+    """The size as a sum of multiples of dims and a number, what is added before what is subtracted."""
     rest = size - sum(step * base[name] for name, step in steps.items())
-    text = " + ".join(terms)
-    if not terms:
-        return str(size)
-    return f"{text} + {rest}" if rest > 0 else f"{text} - {-rest}" if rest else text
+    terms = [(step, name if abs(step) == 1 else f"{abs(step)}*{name}") for name, step in steps.items() if step]
+    terms += [(rest, str(abs(rest)))] if rest or not terms else []
+    added, subtracted = ([text for factor, text in terms if (factor < 0) == negative] for negative in (False, True))
+    return " - ".join([" + ".join(added), *subtracted])
 
 
 def classify_argument(

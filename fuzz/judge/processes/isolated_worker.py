@@ -23,6 +23,7 @@ from fuzz.judge.processes.requests import (
     Compare,
     DiagnoseOutputs,
     GetSetting,
+    Load,
     OutputComparison,
     Outputs,
     ProblemConfig,
@@ -44,6 +45,8 @@ from fuzz.worker.protocol import Adjudicate, CompareEager, Diagnose, ReplicaGrou
 
 PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""
+LOAD_SECONDS = 240.0
+"""Seconds in which a solution's file is executed for the first time: inline CUDA takes a minute to compile."""
 LISTED = 1 << 16
 """Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
 
@@ -150,6 +153,18 @@ class IsolatedWorker:
         """Takes a new process for the solution, which has run nothing."""
         self.solution.stop()
         self.solution.start()
+
+    def load(self) -> None:
+        """Executes the solution's file, for which it has more time than for a call. Raises Unsupported.
+
+        A process that ends meanwhile does so again in the first case, which reports it.
+        """
+        timeout = self.timeout
+        self.timeout = LOAD_SECONDS
+        try:
+            raise_refusal(self.solution.call(Load()), by_solution=True)
+        finally:
+            self.timeout = timeout
 
     def clone(self) -> IsolatedWorker:
         return replace(self, solution=self.solution.clone())

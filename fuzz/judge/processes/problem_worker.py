@@ -48,8 +48,8 @@ from fuzz.reference.dispatch import NoRule
 from fuzz.target.spec import Target
 from fuzz.worker.protocol import EagerError
 
-LEAST_WORK = Work(1 << 20, 1 << 27)
-"""What any case may take; others may take as much as the first one."""
+LEAST_WORK, STATED_WORK = Work(1 << 20, 1 << 27), Work(1 << 23, 1 << 28)
+"""What any case may take, and one at dims that the problem states; others may take as much as the first one."""
 
 
 class ProblemHandler:
@@ -119,9 +119,12 @@ class ProblemHandler:
 
     def setting(self, dims: Mapping[str, int]) -> Setting | Refusal:
         """What a solution is given at these dims; a Refusal where the reference has much more to do than at first."""
-        work = measure_work(self.problem, dims) if self.most_work else None
-        if work is not None and self.most_work is not None and not work.fits(self.most_work):
-            return Refusal("the problem takes too much time or memory at these dims")
+        assert self.description is not None
+        work, limit = measure_work(self.problem, dims) if self.most_work else None, self.most_work
+        if work is not None and limit is not None:
+            limit = limit.or_more(STATED_WORK) if self.description.states(dims) else limit
+            if not work.fits(limit):
+                return Refusal("the problem takes too much time or memory at these dims")
         return self.problem.setting(dims)
 
     def compute_exactly(self, dims: Mapping[str, int], tensors: Mapping[str, torch.Tensor]) -> Tensors:

@@ -56,6 +56,11 @@ class SolutionConfig:
 
 
 @dataclass(frozen=True)
+class Load:
+    """To the solution: execute its file, which may compile what it contains. The response is None, or a Refusal."""
+
+
+@dataclass(frozen=True)
 class Describe:
     """To the problem: what it is. The response is a ProblemDescription, or a Refusal."""
 

@@ -34,6 +34,7 @@ from fuzz.judge.processes.launch_log import LaunchLog
 from fuzz.judge.processes.problem_worker import as_tensor, as_words
 from fuzz.judge.processes.refusals import as_refusal
 from fuzz.judge.processes.requests import (
+    Load,
     Outputs,
     Refusal,
     RunSolution,
@@ -100,13 +101,15 @@ class SolutionHandler:
     def device_mode(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.backend.is_accelerator else OnDevice(self.backend.device)
 
-    def __call__(self, request: RunSolution) -> SolutionReport | Refusal | LastResponse:
+    def __call__(self, request: RunSolution | Load) -> SolutionReport | Refusal | LastResponse | None:
         try:
             self.load()
         except UsageError:
             raise
         except Exception as error:
             return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
+        if isinstance(request, Load):
+            return None
         self.modules, self.lazy = {}, {}
         self.described = request.description.arguments
         log = LaunchLog(not request.launch, request.copies)
@@ -287,6 +290,6 @@ def find_changed(kept: Sequence[tuple[Tensors, Tensors]]) -> Iterator[str]:
                 return
 
 
-def make_handler(config: SolutionConfig) -> Callable[[RunSolution], Any]:
+def make_handler(config: SolutionConfig) -> Callable[[RunSolution | Load], Any]:
     """Makes the handler of the solution's process."""
     return SolutionHandler(config)
