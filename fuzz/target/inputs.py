@@ -52,11 +52,12 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
         if key not in known:
             raise TargetError(f"{where} names {key!r}; there are {', '.join(sorted(known))}")
     try:
+        options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
+        tensors = {key: _decided(declared, options) for key, declared in tensors.items()}
         described = {key: _describe(value) for key, value in given.items() if key in tensors and value is not None}
         ranks = _find_ranks(target, [(tensors[key], one["values"].ndim) for key, one in described.items()])
         shaped = [(_shapes(tensors[key], one["values"].ndim, ranks), one["values"]) for key, one in described.items()]
         dims = _find_dims(target, given, shaped)
-        options = {key: given.get(key, option.choices[0]) for key, option in target.options.items()}
         made = {}
         for key, declared in tensors.items():
             if key in described:
@@ -73,6 +74,13 @@ def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call
         raise TargetError(f"{where}: {one_line(error)}") from None
     gradients = {key: made[f"grad_{key}"] for key in target.cotangents}
     return Call(dims, {key: made[key] for key in target.tensors if key in made}, options, gradients)
+
+
+def _decided(declared: TensorArgument, options: Given) -> TensorArgument:
+    """The argument, with one shape alone where an option decides it."""
+    if not declared.option:
+        return declared
+    return replace(declared, shape=declared.legal_shape(declared.shape, options), others=())
 
 
 def _describe(value: Any) -> dict[str, Any]:

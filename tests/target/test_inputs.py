@@ -17,7 +17,7 @@ from fuzz.errors import TargetError, UsageError
 from fuzz.model.entry import Entry
 from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
 from fuzz.run.input_file import read_input
-from fuzz.target.arguments import option, size, tensor
+from fuzz.target.arguments import by_option, option, size, tensor
 from fuzz.target.indices import indices
 from fuzz.target.inputs import given_case
 from fuzz.target.loader import load
@@ -47,6 +47,30 @@ def test_sizes_follow_from_shapes_and_what_is_left_out_is_the_default() -> None:
     call = given_case(TARGET, [given()]).last
     assert call.dims == {"M": 3, "K": 4, "V": 10} and call.options == {"scale": 1.0}
     assert list(call.arguments) == ["x", "ids"] and list(call.cotangents) == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("ragged", "shapes", "dims"),
+    [
+        (False, {"x": (1, 5), "state": (1, 3)}, {"B": 1, "T": 5, "S": 1}),
+        (True, {"x": (1, 5), "state": (4, 3), "grad_y": (1, 5)}, {"B": 1, "T": 5, "S": 4}),
+        (True, {"x": (1, 1), "state": (1, 3)}, {"B": 1, "T": 1, "S": 1}),
+    ],
+)
+def test_an_option_decides_the_shape_where_several_would_fit(
+    ragged: bool, shapes: dict[str, tuple[int, ...]], dims: dict[str, int]
+) -> None:
+    batch, length, parts = size("B", 1, 3), size("T", 1, 9), size("S", 1, 4)
+    sequences = by_option("ragged", {False: tensor(batch, length), True: tensor(1, length)})
+    states = by_option("ragged", {False: tensor(batch, 3), True: tensor(parts, 3)})
+    target = declare(
+        lambda x, state, ragged: {"y": x}, name="ragged", x=sequences, state=states, ragged=option(False, True),
+        dims=(parts,), differentiable={"y": sequences},
+    )  # fmt: skip
+    call = given_case(target, [{**{key: torch.zeros(shape) for key, shape in shapes.items()}, "ragged": ragged}]).last
+    assert call.dims == dims
+    assert call.arguments["x"].shape == (("1", "T") if ragged else ("B", "T")) == call.cotangents["y"].shape
+    assert call.arguments["state"].shape == (("S", "3") if ragged else ("B", "3"))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
