@@ -319,3 +319,5 @@ ON_CUDA: dict[str, Expected] = {
     "sentinel_read": Expected("fault", ("launcher",), {"N": 1, "V": 1}, "an illegal address before the logits"),
 }
 """Where the GPU, which does not check accesses, sees a bug as something else than `cpu` does."""
+SAME_ON_CUDA = {"reciprocal_where_strided": "div.full.f32 has the bits of a product with the reciprocal"}
+"""Bugs that a GPU's arithmetic hides, and why."""

@@ -99,8 +99,8 @@ def _orders(rows: Array) -> Iterator[Array]:
 @np.errstate(over="ignore", invalid="ignore")
 def _lost_in_sequence(rows: Array) -> Array:
     """(sums, n - 1)."""
-    sums = np.add.accumulate(rows, axis=1).astype(np.float64)
-    return np.nan_to_num(sums[:, 1:] - (sums[:, :-1] + rows[:, 1:]), nan=0.0, posinf=0.0, neginf=0.0)
+    sums = np.add.accumulate(rows, axis=1)
+    return _finite(_lost(sums[:, 1:], sums[:, :-1], rows[:, 1:]))
 
 
 @np.errstate(over="ignore", invalid="ignore")
@@ -109,8 +109,19 @@ def _lost_in_tree(rows: Array) -> Array:
     lost = [np.zeros((len(rows), 1))]
     while rows.shape[1] > 1:
         half = (rows.shape[1] + 1) // 2
-        left, right = rows[:, :half], rows[:, half:]
-        right = np.pad(right, ((0, 0), (0, half - right.shape[1])))
+        left, right = rows[:, :half], np.zeros((len(rows), half), np.float32)
+        right[:, : rows.shape[1] - half] = rows[:, half:]
         rows = left + right
-        lost.append(rows.astype(np.float64) - (left.astype(np.float64) + right))
-    return np.nan_to_num(np.concatenate(lost, 1), nan=0.0, posinf=0.0, neginf=0.0)
+        lost.append(_lost(rows, left, right))
+    return _finite(np.concatenate(lost, 1))
+
+
+def _lost(sums: Array, left: Array, right: Array) -> Array:
+    """The sums less left + right, which float64 holds."""
+    exact = np.add(left, right, dtype=np.float64)
+    return np.subtract(sums, exact, out=exact)
+
+
+def _finite(lost: Array) -> Array:
+    """The losses, 0 where a sum overflows; changed in place, and only where one total shows that there is one."""
+    return lost if np.isfinite(lost.sum()) else np.nan_to_num(lost, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
