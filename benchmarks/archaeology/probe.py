@@ -25,12 +25,12 @@ from triton.runtime.jit import JITFunction
 
 from benchmarks.archaeology.code import digest
 from fuzz.backends.execute import FatalError, run
+from fuzz.backends.reached_functions import find_functions
 from fuzz.coverage_report.scope import describe
 from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Rejected
 from fuzz.oracles.examine import set_up_process
-from fuzz.search.engines.code_numbers import find_functions
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.finder import find_targets
 from fuzz.target.spec import Target

@@ -12,7 +12,7 @@ import sys
 import atheris
 import torch
 
-from fuzz.search.engines.code_numbers import find_functions
+from fuzz.backends.reached_functions import find_functions
 
 from .subject import Subject
 

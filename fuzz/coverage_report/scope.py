@@ -9,8 +9,8 @@ from pathlib import Path
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any
 
+from fuzz.backends.reached_functions import FOREIGN, referenced_values, unwrap
 from fuzz.coverage_report.protocol import SourceFunction
-from fuzz.search.engines.code_numbers import FOREIGN, referenced_values, unwrap
 
 OTHERS = {*FOREIGN, *sys.stdlib_module_names, "coverage"}
 """Packages whose code is neither the target's nor its library's."""

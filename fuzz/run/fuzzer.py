@@ -120,7 +120,7 @@ class Fuzzer:
         scheduler = self.make_scheduler(deadline)
         with Triage(self.target, worker, SAMPLED_ORACLES) as triage, pool, precompiler, scheduler, rejects:
             findings = self.make_handler(triage, known, deadline)
-            order = self._order(known)
+            order = self._order(known, deadline)
             with TriageQueue(findings.handle, self.watcher.on_group_done, self._takes_turns, order) as queue:
                 try:
                     queue.submit(findings.resume)
@@ -159,13 +159,16 @@ class Fuzzer:
             return self.in_turn
         return self.options.max_findings is not None or not has_spare_processor()
 
-    def _order(self, known: list[Bug]) -> Callable[[Sequence[Suspect]], Suspect]:
-        """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine."""
+    def _order(self, known: list[Bug], deadline: Deadline) -> Callable[[Sequence[Suspect]], Suspect]:
+        """In which order triage takes what disagrees: where no time may end, that of the cases, on any machine.
+
+        So it is after the deadline, when the hundreds that may wait are but counted.
+        """
         if self.options.time_limit is None:
             return take_first
         order = TriageOrder(self.target)
         order.know(known)
-        return order.choose
+        return lambda waiting: (take_first if deadline.has_passed else order.choose)(waiting)
 
     @property
     def _derives_rejects(self) -> bool:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from fuzz.backends.reached_functions import all_names, find_functions, referenced_values
 from fuzz.model.case import Case, LaunchOptions
 from fuzz.model.edit import with_launch
-from fuzz.search.engines.code_numbers import all_names, find_functions, referenced_values
 
 SHARE = 4
 """One plan in so many has launch options: each configuration is compiled on its own."""

@@ -9,7 +9,8 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.search.engines.code_numbers import find_functions, find_numbers
+from fuzz.backends.reached_functions import find_functions
+from fuzz.search.engines.code_numbers import find_numbers
 
 LIMIT = 31337
 WIDTH = tl.constexpr(640)

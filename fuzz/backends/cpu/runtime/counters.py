@@ -52,13 +52,13 @@ class Counters:
     def clear(self) -> None:
         self.values()[:] = 0
 
-    def allocate(self, variant: str, kernel: str, file: str, counter_sites: Sequence[CounterSite]) -> int:
+    def allocate(self, variant: str, kernel: str, counter_sites: Sequence[CounterSite]) -> int:
         """The address of the first counter of a compiled kernel, which is identified by the hash of its variant."""
         with self.lock:
             if variant not in self.first_index:
                 self.first_index[variant] = len(self.sites)
                 self.sites += [
-                    Counted(kernel, file or site.file, site.line, site.kind, outcome)
+                    Counted(kernel, site.file, site.line, site.kind, outcome)
                     for site in counter_sites
                     for outcome in site.outcomes
                 ]

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cached_property
+from itertools import takewhile
 from math import prod
 from os.path import basename
+from pathlib import Path
 from struct import Struct
 from typing import Any
 
@@ -28,6 +32,7 @@ from fuzz.backends.cpu.runtime.violations import (
     Program,
     Violation,
 )
+from fuzz.backends.reached_functions import find_functions
 from fuzz.backends.triton_host.knobs import knobs
 
 Extent = tuple[int, int]
@@ -95,7 +100,7 @@ class Launcher:
 
     def __init__(self, src: Any, metadata: Any) -> None:
         self.name: str = metadata.name
-        self.file = kernel_file(src)
+        self.kernel = getattr(src, "fn", None)
         self.sites = [CheckSite.from_json(site) for site in metadata.sites]
         self.parameters: list[list[str]] = metadata.parameters
         self.offset_locations: list[list[Any]] = metadata.offset_locations
@@ -104,8 +109,9 @@ class Launcher:
         constants.add(metadata.compared_numbers)
         self.counter_address = 0
         if "counters" in self.instruments:
-            counter_sites = [CounterSite.from_json(site) for site in metadata.counters]
-            self.counter_address = counters.allocate(metadata.hash, self.name, self.file, counter_sites)
+            read = (CounterSite.from_json(site) for site in metadata.counters)
+            counter_sites = [replace(site, file=self.source_file(site.file)) for site in read]
+            self.counter_address = counters.allocate(metadata.hash, self.name, counter_sites)
         self.run = self.compile_run(list(src.signature.values()))
 
     def compile_run(self, types: list[Any]) -> Callable[..., None]:
@@ -211,9 +217,15 @@ class Launcher:
             other_program, self.overflow_cause(other, site) if is_overflow else "",
         )  # fmt: skip
 
+    @cached_property
+    def files(self) -> list[str]:
+        """The files of the kernel and of the functions that it calls; none where Triton did not compile it from one."""
+        return list(dict.fromkeys(function.__code__.co_filename for function in find_functions(self.kernel)))
+
     def source_file(self, file: str) -> str:
-        """Triton's cache goes by the source's text: the kernel may have been compiled from a copy of the file."""
-        return self.file if basename(self.file) == basename(file) else file
+        """Triton's cache goes by the source's text: the kernel may have been compiled from copies of its files."""
+        alike = [one for one in self.files if basename(one) == basename(file)]
+        return file if file in alike else max(alike, key=lambda one: common_parts(one, file), default=file)
 
     def overflow_cause(self, number: int, site: CheckSite) -> str:
         """The line of the arithmetic that wrapped around, where it is not that of the access."""
@@ -232,10 +244,10 @@ def shadow(tensor: Any) -> tuple[int, int]:
     return UNTRACKED if observation is None or observation.memory is None else observation.memory.shadow(tensor)
 
 
-def kernel_file(src: Any) -> str:
-    """The file of the kernel's function, empty where Triton did not compile it from one."""
-    code = getattr(getattr(getattr(src, "fn", None), "fn", None), "__code__", None)
-    return code.co_filename if code is not None else ""
+def common_parts(first: str, second: str) -> int:
+    """How many of their last parts two paths have in common."""
+    pairs = zip(reversed(Path(first).parts), reversed(Path(second).parts), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def distance(address: int, extent: Extent) -> int:

@@ -22,12 +22,12 @@ from typing import Any
 from fuzz.backends.base import Backend
 from fuzz.backends.cpu.runtime.counters import features
 from fuzz.backends.execute import FatalError, run
+from fuzz.backends.reached_functions import find_functions
 from fuzz.errors import UsageError
 from fuzz.model.case import Case
 from fuzz.model.outcome import Outcome, Returned
 from fuzz.oracles.examine import set_up_process
 from fuzz.search.engines.atheris.engine import AtherisConfig
-from fuzz.search.engines.code_numbers import find_functions
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.mutations import WITH_DICTIONARY, MutationContext, mutate
 from fuzz.search.engines.random import BYTES, choices, make_drawer

@@ -1,6 +1,9 @@
 """Accesses outside of an argument's view: who, where, what; raised, or observed."""
 
 import inspect
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -318,3 +321,49 @@ def test_pointers_from_memory_are_checked():
     assert (log.count, log.violations[0].argument) == (4, "")
     assert all(launch.pointers is None for launch in log.recorded_launches)
     assert torch.equal(out, a)
+
+
+HELPERS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def read(x, i):
+    return tl.load(x + i)
+"""
+CALLER = """
+import torch
+import triton
+import triton.language as tl
+import {package}.parts as parts
+from {package}.other.helpers import read
+
+@triton.jit
+def first(x, i):
+    return tl.load(x + i + 100)
+
+@triton.jit
+def calling(x, out, FAR: tl.constexpr, B: tl.constexpr):
+    i = tl.arange(0, B)
+    tl.store(out + i, first(x, i) if FAR else read(x, i) + parts.helpers.read(x, i))
+
+calling[(1,)](torch.zeros({size}), torch.zeros(8), {far}, B=8)
+"""
+
+
+@pytest.mark.parametrize(("size", "far", "file"), [(4, 0, "other/helpers.py"), (104, 1, "helpers.py")])
+def test_a_kernel_from_the_cache_names_the_files_of_the_present_checkout(
+    tmp_path: Path, size: int, far: int, file: str
+) -> None:
+    """Triton's cache goes by the text of the kernel and its helpers, and keeps the paths of their first files."""
+    for checkout in ("before", "now"):
+        package = tmp_path / checkout / "package"
+        for folder in (package / "other", package / "parts"):
+            folder.mkdir(parents=True)
+            (folder / "helpers.py").write_text(HELPERS)
+        (package / "parts" / "__init__.py").write_text("from . import helpers")
+        (package / "helpers.py").write_text(CALLER.format(package="package", size=size, far=far))
+        command = [sys.executable, "-m", "fuzz.backends.cpu", "-m", "package.helpers"]
+        ended = subprocess.run(command, cwd=package.parent, capture_output=True, text=True, check=False)
+        assert f"{package / file}:" in ended.stderr
+    assert "before" not in ended.stderr
