@@ -171,6 +171,17 @@ def fla_recurrent_dplr(q, k, v, a, b, gate, **given):
 
 
 @flash(
+    **LOW_RANK, gate=sequences(H, K), reference=dplr_reference,
+    **{name: value for name, value in STATES.items() if name != "differentiable"},
+)  # fmt: skip
+def fla_recurrent_rwkv7(q, k, v, a, b, gate, **given):
+    """RWKV7 step by step, which has no backward."""
+    one_dtype(q, k, v, a, b, gate)
+    q, k, a, b = tame(q, k, a, b)
+    return carried("ops.rwkv7:fused_recurrent_rwkv7", q, gates(gate), k, v, a, b, **given)
+
+
+@flash(
     **LOW_RANK, gate=sequences(H, K), rwkv7=option(False, True), size=option(None, 32, 64), dot="tf32",
     reference=lambda rwkv7, size, scale, **given: dplr_reference(scale=1.0 if rwkv7 and scale is None else scale, **given),
     **STATES,

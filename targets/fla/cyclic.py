@@ -1,0 +1,107 @@
+"""Cyclic flow attention of fla-core. Interesting: numbers of slots that fill no block, phases over several turns."""
+
+import math
+
+import torch
+from _fla import flash, found, one_dtype
+from _recurrences import scanned
+from _states import RAGGED, H, K, N, V, gates, sequences, states
+
+from fuzz import option, size, tensor
+
+P = size("P", 1, 9)
+"""Half the number of slots: a constant and its unused mate, and pairs of cosines and sines."""
+EPS = 1e-6
+
+
+def normed(x, weight):
+    return x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * weight
+
+
+def basis(slots, like):
+    """Cosines in even columns and sines in odd ones, of all frequencies, at each of `slots - 1` places."""
+    count = slots - 1
+    angle = torch.outer(torch.arange(count), torch.arange(slots) // 2).to(like) * (2 * math.pi / count)
+    values = torch.where(torch.arange(slots) % 2 == 1, angle.sin(), angle.cos()) * math.sqrt(2 / count)
+    values[:, 0], values[:, 1] = 1 / math.sqrt(count), 0.0
+    return values
+
+
+def turned(x, cos, sin, sign):
+    """Pairs of slots turned by an angle, or with the sign -1 back."""
+    mates = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    signs = torch.tensor([-sign, sign], dtype=x.dtype).repeat(x.shape[-1] // 2)
+    return cos * x + sin * signs * mates
+
+
+def cyclic_reference(
+    q, k, v, g, delta, beta, readout, q_weight, k_weight, keys, values, turn, ragged, ends, keep, scale
+):
+    q, k, ends = normed(q, q_weight), normed(k, k_weight), ends if ragged else None
+    slots, heads = readout.shape[-1] + 1, q.shape[2]
+    factor = q.shape[-1] ** -0.5 if scale is None else scale
+    table = readout @ basis(slots, readout)
+    frequency = (torch.arange(slots) // 2).to(q) * (2 * math.pi / (slots - 1))
+    size_of = torch.where(torch.arange(slots) < 2, 1.0, 2.0).to(q).div(slots - 1).sqrt()
+    is_sine = torch.arange(slots) % 2 == 1
+    count = len(q) if ends is None else len(ends) - 1
+
+    def or_zeros(state, *shape):
+        return torch.zeros(count, *shape, dtype=q.dtype, device=q.device) if state is None else state
+
+    keys, values = or_zeros(keys, heads, q.shape[-1], slots), or_zeros(values, heads, slots, v.shape[-1])
+    widths = (q.shape[-1] * slots, slots * v.shape[-1], 1)
+    begin = torch.cat([keys.flatten(2), values.flatten(2), or_zeros(turn, heads).unsqueeze(-1)], -1)
+
+    def step(state, v, q, k, forget, delta, beta):
+        keys, values, turn = state.split(widths, -1)
+        turn = turn + delta.unsqueeze(-1)
+        cos, sin = (turn * frequency).cos(), (turn * frequency).sin()
+        write = beta.unsqueeze(-1) * size_of * torch.where(is_sine, -sin, cos)
+        forget = forget.exp()[..., None, None]
+        keys = keys.unflatten(-1, (-1, slots)) * forget + k.unsqueeze(-1) @ write.unsqueeze(-2)
+        values = values.unflatten(-1, (slots, -1)) * forget + write.unsqueeze(-1) @ v.unsqueeze(-2)
+        scores = turned((q.unsqueeze(-2) @ keys).squeeze(-2) * factor, cos, sin, 1.0)
+        shares = (table @ scores.unsqueeze(-1)).squeeze(-1).softmax(-1)
+        weights = turned((shares.unsqueeze(-2) @ table).squeeze(-2), cos, sin, -1.0)
+        y = (weights.unsqueeze(-2) @ values).squeeze(-2)
+        return y, torch.cat([keys.flatten(2), values.flatten(2), turn], -1)
+
+    y, final = scanned(step, begin, ends, False, v, q, k, gates(g), delta, beta)
+    if not keep:
+        return dict(y=y)
+    keys, values, turn = final.split(widths, -1)
+    keys, values = keys.unflatten(-1, (-1, slots)), values.unflatten(-1, (slots, -1))
+    return dict(y=y, keys_after=keys, values_after=values, turn_after=turn.squeeze(-1))
+
+
+NUMBERS = sequences(H)
+CYCLIC = dict(
+    q=sequences(H, K), k=sequences(H, K), v=sequences(H, V), g=NUMBERS, delta=NUMBERS, beta=NUMBERS,
+    readout=tensor(H, 2 * P - 1, 2 * P - 1), q_weight=tensor(K), k_weight=tensor(K), keys=states(H, K, 2 * P),
+    values=states(H, 2 * P, V), turn=states(H), begun=option(False, True), **{**RAGGED, "dims": (N, P)}, keep=option(True, False),
+    scale=option(None, 0.5), timeout=300.0, accumulate="inputs", dot="tf32",
+    reference=lambda keys, values, turn, begun, **given: cyclic_reference(
+        keys=keys if begun else None, values=values if begun else None, turn=turn if begun else None, **given
+    ),
+)  # fmt: skip
+
+
+def flowed(
+    place, q, k, v, g, delta, beta, readout, q_weight, k_weight, keys, values, turn, begun, ragged, ends, keep, scale
+):
+    one_dtype(q, k, v, g, delta, beta, readout, q_weight, k_weight)
+    y, final = found(place)(
+        q, k, v, gates(g), delta, beta, readout, q_norm_weight=q_weight, k_norm_weight=k_weight, q_norm_eps=EPS,
+        k_norm_eps=EPS, scale=scale, initial_state=(keys, values, turn) if begun else None, output_final_state=keep,
+        cu_seqlens=ends if ragged else None,
+    )  # fmt: skip
+    if not keep:
+        return dict(y=y)
+    return dict(y=y, keys_after=final[0], values_after=final[1], turn_after=final[2])
+
+
+@flash(**CYCLIC)
+def fla_recurrent_cyclic(q, k, v, **given):
+    """Attention over slots on a circle that turns, step by step, which has no backward."""
+    return flowed("ops.cyfa:fused_recurrent_cyfa", q, k, v, **given)
