@@ -5,14 +5,14 @@ The rule is that of fuzz/triage/severity.py: the most ordinary inputs that show 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from random import Random
 
 from fuzz.judge.problem import OWN, ProblemDescription, Variant
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
-from fuzz.judge.processes.requests import Refusal, SolutionReport
+from fuzz.judge.processes.requests import OutputComparison, Refusal, SolutionReport
 from fuzz.judge.target import declared_argument
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size
@@ -21,6 +21,7 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.recipes import Exact, Recipe, recipe
 from fuzz.model.severity import SEVERITIES, SEVERITY_OF_CLASS, Grade, TypicalCase
+from fuzz.search.engines.random import RandomEngine
 from fuzz.shrink.shrinker import Budget
 from fuzz.target.legal import make_call_legal
 from fuzz.target.spec import FLOATS, Target
@@ -38,6 +39,8 @@ SEEDS = 0x5EED
 PLANS = {"ordinary": 12, "special": 14, "layout": 5, "extreme": 0}
 """Plans of a class that are tried, beside those of the problem's own values; what nothing shows is extreme."""
 REPLICAS = dict.fromkeys(PLANS, 1)
+GRADIENT_CASES = 8
+"""Cases whose gradients are compared."""
 RATE_REPLICAS = 10
 """Replicas of the typical plan of which the rate is counted."""
 LOWER = {"high": "medium", "medium": "low", "low": "low"}
@@ -261,3 +264,38 @@ def accepts(worker: IsolatedWorker, target: Target, dims: dict[str, int], dtype:
         return False
     floats = [value.dtype for value in answer.outputs[-1].values() if value.dtype in FLOATS]
     return bool(floats) and set(floats) == {dtype}
+
+
+def backward_cases(
+    worker: IsolatedWorker, target: Target, description: ProblemDescription, dims: Mapping[str, int], seed: int
+) -> Iterator[Case]:
+    """Cases at the first dims and at others, with the problem's values and with normal ones.
+
+    None where the solution is not differentiable: where it returns no
+    gradient, or launches a kernel outside of autograd's functions, which then does not know of it. None either where
+    the reference has no gradient that can be trusted.
+    """
+    if not target.cotangents:
+        return
+    first = declared_case(target, description, dict(dims), seed)
+    if not has_gradients(worker, first):
+        return
+    yield first
+    engine = RandomEngine(target, seed)
+    for number in range(1, GRADIENT_CASES):
+        other = {**dims, **engine.case(number).last.dims} if number % 2 else dict(dims)
+        case = declared_case(target, description, other, seed + 64 * number)
+        if number % 4 > 1:
+            case = ordinary_case(target, description, case.last, seed + 64 * number, recipe("normal"))
+        yield case
+
+
+def has_gradients(worker: IsolatedWorker, case: Case) -> bool:
+    """Whether a solution returns gradients, autograd follows its kernels, and the problem's own can be computed."""
+    ran = worker.run(case)
+    if not isinstance(ran, SolutionReport) or ran.is_cut or not ran.outputs:
+        return False
+    if not any(f"d{name}" in ran.outputs[-1] for name in case.last.arguments):
+        return False
+    compared = worker.compare(case, ran.outputs[-1])
+    return isinstance(compared, OutputComparison) and not compared.refusal

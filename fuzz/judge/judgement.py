@@ -55,7 +55,7 @@ class Judgement:
 
     `cause` says why it could not be judged, empty where it was. `refused` counts the inputs that the problem's own code
     takes, contiguous and in its own dtype, and the solution refuses. `is_slow` says that it did not return in time at
-    the dims of the first case.
+    the dims of the first case, `cut_off` what did not end in time.
     """
 
     verdict: str
@@ -76,6 +76,7 @@ class Judgement:
     cause: str = ""
     refused: int = 0
     is_slow: bool = False
+    cut_off: list[str] = field(default_factory=list)
 
     @property
     def severity(self) -> str | None:

@@ -64,6 +64,7 @@ def examine_many_calls(
 
 def run_for(seconds: float, worker: IsolatedWorker, case: Case, steps: Sequence[Step]) -> SolutionReport | Report:
     """What the solution gives for steps, in a new process, as many as there is time for."""
+    seconds = min(seconds, worker.solution.deadline.seconds_left / 2)
     worker.restart()
     timeout = worker.timeout
     worker.timeout = timeout + seconds

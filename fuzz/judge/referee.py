@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import count
 
 from fuzz.backends import backend as named_backend
-from fuzz.judge.backward import backward_cases
+from fuzz.judge.findings import Findings
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.history import examine_history
 from fuzz.judge.input_domain import (
     ORDINARY_RECIPES,
-    Plans,
     accepts,
+    backward_cases,
     declared_case,
-    grade,
     ordinary_case,
     variant_cases,
     with_one_dtype,
@@ -49,34 +50,32 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     TensorWords,
 )
+from fuzz.judge.stage_limits import StageLimits
 from fuzz.judge.target import make_target
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
-from fuzz.model.oracle_specs import ACCURACY, FAULT
+from fuzz.model.oracle_specs import FAULT
 from fuzz.model.recipes import Values, recipe
 from fuzz.search.engines.random import RandomEngine
-from fuzz.shrink.shrinker import Budget
 from fuzz.target.spec import FLOATS, Target
-from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage
-from fuzz.worker.deadline import Deadline, OutOfTime
-from fuzz.worker.protocol import Diagnose, Report
+from fuzz.worker.deadline import Deadline
+from fuzz.worker.protocol import Report
 
 FIRST_SECONDS = 20.0
 """Seconds that a solution may take for the first case, before smaller dims are tried."""
 EAGER_SECONDS = 0.5
 """Seconds that the problem's own code may take for the first case."""
-SHRINK_SECONDS = GRADE_SECONDS = 15.0
 ELEMENTS = {False: 1 << 19, True: 1 << 23}
 """Elements of all tensors of the first case, by whether the backend is an accelerator; the reference takes seconds."""
 OPERATIONS = {False: FLOPS, True: 1 << 32}
 """Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
-OWN_TRIALS = 5
-"""Cases that the rule of KernelBench looks at."""
+OWN_TRIALS, TRIALS_SECONDS = 5, 20.0
+"""Cases that the rule of KernelBench looks at, and the seconds after which there are no more of them."""
 SHAPES, ORDINARY_CASES = 12, 2 * len(ORDINARY_RECIPES)
-FAR = 64.0
-"""Error over bound from which a disagreement without an exact value counts."""
-CALLS, GRADIENTS = "calls one after the other", "gradients"
+OTHER_DIMS, OTHER_VALUES, GRADIENTS = "other dims", "other values", "gradients"
+CALLS, RACES = "calls one after the other", "races"
+ORDINARY_STAGES, CALL_STAGES = (OTHER_VALUES, GRADIENTS), (CALLS, LAUNCHES, RACES)
 
 
 class Stop(Exception):
@@ -107,7 +106,7 @@ def judge(options: JudgeOptions) -> Judgement:
         description = problem.call(Describe())
         if isinstance(description, Refusal):
             raise Unsupported(f"the problem cannot be run: {description.text}")
-        Referee(options, IsolatedWorker(problem, solution, description), judgement, start).run()
+        Referee(options, IsolatedWorker(problem, solution, description), judgement, deadline).run()
     except NotComparable as error:
         judgement.verdict, judgement.reason, judgement.cause = NOT_COMPARABLE, str(error), error.cause
     except Unsupported as error:
@@ -126,30 +125,52 @@ class Referee:
     options: JudgeOptions
     worker: IsolatedWorker
     judgement: Judgement
-    start: float
+    deadline: Deadline
     targets: dict[tuple[tuple[str, ...], bool], Target] = field(default_factory=dict)
-    low: list[Finding] = field(default_factory=list)
-    undecided: list[Finding] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=lambda: [FLOATS[0]])
 
     def run(self) -> None:
         """All stages in turn, as long as nothing counts against the solution."""
         self.worker.load()
         with Triage(self.target(), self.worker, ()) as triage:  # type: ignore[arg-type]
-            self.triage = triage
-            try:
-                self.examine_first_cases()
-                for stage in self.stages():
-                    stage()
+            self.triage, self.findings = triage, Findings(self.worker, triage)
+            with suppress(Stop):
+                with self.limits.first_cases():
+                    self.examine_first_cases()
+                stages = self.stages()
+                for number, (name, stage) in enumerate(stages.items()):
+                    with self.limits.stage(name, len(stages) - number):
+                        stage()
                     self.check_conduct()
                 self.examine_random()
-            except (Stop, OutOfTime):
-                pass
         self.conclude()
 
-    def stages(self) -> tuple[Callable[[], None], ...]:
+    def stages(self) -> Mapping[str, Callable[[], None]]:
         """What is tried between the first cases and odd values."""
-        single = self.examine_variants, self.examine_shapes, self.examine_ordinary, self.examine_gradients
-        return *single, self.examine_history, self.examine_launches, self.examine_races
+        return {
+            "stated dims": self.examine_variants,
+            OTHER_DIMS: self.examine_shapes,
+            OTHER_VALUES: self.examine_ordinary,
+            GRADIENTS: self.examine_gradients,
+            CALLS: self.examine_history,
+            LAUNCHES: self.examine_launches,
+            RACES: self.examine_races,
+            "other dtypes": self.find_dtypes,
+        }
+
+    @cached_property
+    def limits(self) -> StageLimits:
+        """The limits of the stages' time."""
+        return StageLimits(self.deadline, self.renew)
+
+    def renew(self) -> None:
+        """Drops the processes, which a deadline may have ended; whoever asks them starts new ones."""
+        self.triage.__exit__()
+        for worker in (self.worker, self.triage.worker):
+            worker.stop()
+            worker.timeout = FIRST_SECONDS
+        self.triage.spare = None
+        self.worker.problem.stop()
 
     @property
     def description(self) -> ProblemDescription:
@@ -180,7 +201,11 @@ class Referee:
                 break
             self.judgement.is_slow = True
             dims |= {one.name: one.clamp(max(dims[one.name] // 2, 16)) for one in self.description.sizes}
+        start = time.monotonic()
         for trial in range(1, OWN_TRIALS):
+            if time.monotonic() - start > TRIALS_SECONDS:
+                self.judgement.notes.append(f"the first dims take long: {trial} cases of them instead of {OWN_TRIALS}")
+                break
             self.examine(declared_case(self.target(), self.description, dims, self.seed(trial)), own_rule=True)
         self.check_refusals()
 
@@ -217,7 +242,7 @@ class Referee:
             dims = {**self.description.dims, **engine.case(number).last.dims}
             self.examine(declared_case(self.target(), self.description, dims, self.seed(100 + number)))
         if self.target().sizes:
-            self.judgement.kinds.append("other dims")
+            self.judgement.kinds.append(OTHER_DIMS)
 
     def examine_ordinary(self) -> None:
         """Ordinary values, weights among them, beyond what the problem makes; and other dtypes that are accepted."""
@@ -228,7 +253,7 @@ class Referee:
                 call = declared_case(self.target(), self.description, self.small_dims(), 0).last
             values = ORDINARY_RECIPES[number % len(ORDINARY_RECIPES)]
             self.examine(ordinary_case(self.target(), self.description, call, self.seed(200 + number), values))
-        self.judgement.kinds.append("other values")
+        self.judgement.kinds.append(OTHER_VALUES)
 
     def examine_gradients(self) -> None:
         """Gradients of arguments and parameters, where the problem has such and the solution is differentiable."""
@@ -291,19 +316,25 @@ class Referee:
             self.judgement.evidence.append(evidence)
             raise Stop
 
+    def find_dtypes(self) -> None:
+        """Which dtypes that the problem does not state the solution computes in."""
+        for name in FLOATS[1:]:
+            if self.accepts(name):
+                self.dtypes.append(name)
+
     def examine_random(self) -> None:
         """Any values, layouts and accepted dtypes, until the time ends."""
-        dtypes = (FLOATS[0], *(name for name in FLOATS[1:] if self.accepts(name)))
-        if self.options.seconds > 0:
-            self.judgement.kinds.append(ODD_VALUES)
-        if len(dtypes) > 1:
-            self.judgement.kinds.append(f"dtypes {', '.join(dtypes)}")
-        engine = RandomEngine(self.target(*dtypes), self.options.seed)
-        end, numbers = time.monotonic() + self.options.seconds, count()
-        while time.monotonic() < end:
-            case = engine.case(next(numbers))
-            call = with_possible_layouts(replace(case.last, launch=None), self.description)
-            self.examine(Case(case.target, (with_one_dtype(call, self.target()),)))
+        if len(self.dtypes) > 1:
+            self.judgement.kinds.append(f"dtypes {', '.join(self.dtypes)}")
+        if not self.options.seconds:
+            return
+        self.judgement.kinds.append(ODD_VALUES)
+        engine = RandomEngine(self.target(*self.dtypes), self.options.seed)
+        with self.limits.last_stage(self.options.seconds):
+            for number in count():
+                call = engine.case(number).last
+                call = with_possible_layouts(replace(call, launch=None), self.description)
+                self.examine(Case(self.target().name, (with_one_dtype(call, self.target()),)))
 
     def accepts(self, dtype: str) -> bool:
         """Whether the solution computes in a dtype."""
@@ -329,65 +360,31 @@ class Referee:
         return report
 
     def handle(self, case: Case, finding: Finding) -> None:
-        """Confirms, shrinks and grades a finding. Raises Stop where it counts."""
-        if any(finding.shows_symptom_of(known) for known in self.low) or self.is_excused(finding):
+        """Confirms and weighs a finding. Raises Stop where it counts."""
+        if self.findings.is_known(finding):
             return
-        # What could not be decided takes as long again, and is not decided where it is hardly larger.
-        if any(finding.shows_symptom_of(known) and finding.ratio <= 2 * known.ratio for known in self.undecided):
-            return
-        bug = self.triage.confirm(case, finding, ())
-        if bug is None:
-            # It agrees in a process that has run nothing before.
-            self.examine_history()
-            return
-        self.triage.target = self.target(
-            *dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float),
-            backward=bool(case.last.cotangents),
-        )
-        self.triage.shrink(bug, Budget(seconds=SHRINK_SECONDS))
-        self.triage.explain(bug)
-        if bug.is_undecided or bug.least.verdict.name == "reference" or self.is_unproven(bug, finding):
-            self.undecided.append(finding)
-            return
-        bug.grade = grade(bug, case, self.triage, self.description, Budget(seconds=GRADE_SECONDS))
-        self.file(bug)
-
-    def is_excused(self, finding: Finding) -> bool:
-        """Whether the problem's own code errs as much in the same dtype."""
-        eager = self.worker.last.eager
-        return finding.oracle == ACCURACY.name and eager is not None and eager.shares(finding)
-
-    def is_unproven(self, bug: Bug, finding: Finding) -> bool:
-        """Whether nothing but a narrow bound says that a value is wrong."""
-        unknown = bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated"
-        return unknown and finding.symptom == "value" and finding.ratio < FAR
-
-    def file(self, bug: Bug) -> None:
-        """Files a graded bug. Raises Stop where it counts."""
-        assert bug.grade is not None
-        finding, rate = bug.least.reported_finding, bug.grade.typical.rate if bug.grade.typical else bug.rate
-        self.low.append(bug.sought)
-        evidence = Evidence(
-            finding.oracle, finding.outputs, finding.symptom, finding.message, bug.grade.severity,
-            Plans(self.description).name_class(bug.grade), bug.case, bug.grade, rate,
-            bug.least.verdict.name, bug.least.verdict.reason, details=self.describe(bug),
-        )  # fmt: skip
-        self.judgement.evidence.append(evidence)
-        if evidence.counts:
-            raise Stop
-
-    def describe(self, bug: Bug) -> tuple[str, ...]:
-        """What is wrong in words; of the typical case where the first one is too large, and the least too small."""
-        typical = bug.grade.typical if bug.grade is not None else None
-        if bug.least.diagnosis or typical is None or bug.least.verdict.name == "reference":
-            return bug.least.diagnosis
-        return self.worker.diagnose(Diagnose(typical.case, typical.case, bug.finding.oracle))
+        with self.limits.finding():
+            bug = self.triage.confirm(case, finding, ())
+            if bug is None:
+                # It agrees in a process that has run nothing before.
+                self.examine_history()
+                return
+            dtypes = dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float)
+            self.triage.target = self.target(*dtypes, backward=bool(case.last.cotangents))
+            evidence = self.findings.weigh(bug, case, finding)
+        if evidence is not None:
+            self.judgement.evidence.append(evidence)
+            if evidence.counts:
+                raise Stop
 
     def conclude(self) -> None:
         """Sets the verdict by what was found."""
         log, judgement = self.worker.log, self.judgement
         judgement.calls, judgement.launches, judgement.dims = log.calls, log.launches, log.dims
         judgement.notes += [*self.description.unvaried_notes, *filter(None, [log.renamed])]
+        if cut_off := self.limits.cut_off:
+            judgement.cut_off = cut_off
+            judgement.notes.append(f"not finished in time: {', '.join(cut_off)}")
         counting = [one for one in judgement.evidence if one.counts]
         if not counting:
             judgement.reason = f"nothing is wrong in {judgement.cases} cases"

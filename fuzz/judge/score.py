@@ -43,3 +43,5 @@ def incomplete_codes(judgement: Judgement) -> Iterator[str]:
         yield "incomplete/odd-values"
     if judgement.is_slow:
         yield "incomplete/own-dims"
+    if judgement.cut_off:
+        yield "incomplete/cut-off"

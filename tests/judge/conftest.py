@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fuzz.judge import many_calls
+from fuzz.judge import many_calls, stage_limits
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,4 +14,13 @@ def few_calls() -> Iterator[None]:
     """Judgements end their many calls of one shape soon; test_many_calls.py makes them all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(many_calls, "SECONDS", {False: 0.5, True: 0.5})
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def enough_time() -> Iterator[None]:
+    """No stage of a judgement is cut off, however busy the machine is; test_stage_limits.py tests what happens then."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FIRST_CASES_SECONDS", "STAGE_SECONDS", "FINDING_SECONDS"):
+            patch.setattr(stage_limits, name, 1e6)
         yield

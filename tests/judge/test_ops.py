@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fuzz.errors import UsageError
-from fuzz.judge import referee
+from fuzz.judge import findings
 from fuzz.judge.formats.ops import OpsProblem, OpsSolution, WrongForm
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import ODD_VALUES, RIGHT, UNSUPPORTED, WRONG, Judgement
@@ -94,8 +94,8 @@ def judgements(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Judgement]
     start_worker_server()
     options = JudgeOptions(path, path, "ops", "cpu", seconds=0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(referee, "SHRINK_SECONDS", 1.0)
-        patch.setattr(referee, "GRADE_SECONDS", 1.0)
+        patch.setattr(findings, "SHRINK_SECONDS", 1.0)
+        patch.setattr(findings, "GRADE_SECONDS", 1.0)
         return {one.problem: one for one in judge_operations(options, lambda text: None, most=(1, 1))}
 
 

@@ -34,6 +34,7 @@ STALE = Evidence("history", ("y",), "stale", "kept", "high")
         (RIGHT, {"kinds": [ODD_VALUES], "evidence": [LOW]}, 1.0, ["low/accuracy/value"]),
         (RIGHT, {"kinds": [ODD_VALUES], "refused": 3}, 0.0, ["refuses-inputs"]),
         (RIGHT, {"kinds": [ODD_VALUES], "is_slow": True}, None, ["incomplete/own-dims"]),
+        (RIGHT, {"kinds": [ODD_VALUES], "cut_off": ["gradients after 9 s"]}, None, ["incomplete/cut-off"]),
         (RIGHT, {"kinds": ["other dims"]}, None, ["incomplete/odd-values"]),
         (RIGHT, {"kinds": [PROGRAM_INPUTS]}, None, ["incomplete/no-reference"]),
         (WRONG, {"evidence": [LOW, HIGH, HIGH]}, 0.0, ["accuracy/value"]),

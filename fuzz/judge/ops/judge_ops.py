@@ -35,7 +35,7 @@ from fuzz.judge.ops.requests import (
 from fuzz.judge.problem import NotComparable, Unsupported
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, RunLog, start_solution
 from fuzz.judge.processes.requests import Describe, ProblemConfig, Refusal, SolutionConfig
-from fuzz.judge.referee import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, Referee
+from fuzz.judge.referee import CALL_STAGES, EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, ORDINARY_STAGES, Referee
 from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
@@ -130,21 +130,15 @@ def judge_operation(one: Implementation, options: JudgeOptions, finder: Worker) 
 class SampleReferee(Referee):
     """Examines an implementation on one sample. What it refuses is counted: it may take other samples.
 
-    What does not depend on the sample is examined on the first one.
+    What does not depend on the sample is examined on the first one. Other dtypes have samples of their own.
     """
 
     is_first: bool = False
 
-    def stages(self) -> tuple[Callable[[], None], ...]:
-        if not self.is_first:
-            return self.examine_ordinary, self.examine_gradients
-        return (
-            self.examine_ordinary,
-            self.examine_gradients,
-            self.examine_history,
-            self.examine_launches,
-            self.examine_races,
-        )
+    def stages(self) -> Mapping[str, Callable[[], None]]:
+        names = ORDINARY_STAGES + (CALL_STAGES if self.is_first else ())
+        every = super().stages()
+        return {name: every[name] for name in names}
 
     @property
     def wants_gradients(self) -> bool:
@@ -159,10 +153,6 @@ class SampleReferee(Referee):
         outputs = [math.prod(map(int, one.shape)) for one in self.description.outputs.values()]
         if (self.worker.log.launches or self.worker.log.trouble) and max(outputs, default=0) > 1:
             super().examine_launches()
-
-    def accepts(self, dtype: str) -> bool:
-        """Samples in other dtypes are examined on their own."""
-        return False
 
 
 def judge_samples(options: JudgeOptions, operation: str, samples: Sequence[SampleFile]) -> Judgement:
@@ -204,7 +194,7 @@ def judge_sample(
         if isinstance(description, Refusal):
             raise Unsupported(f"PyTorch's own operation cannot be run: {description.text}")
         worker = IsolatedWorker(problem, solution, description, log)
-        SampleReferee(options, worker, judgement, time.monotonic(), is_first=is_first).run()
+        SampleReferee(options, worker, judgement, deadline, is_first=is_first).run()
     except NotComparable as error:
         judgement.verdict, judgement.reason, judgement.cause = NOT_COMPARABLE, str(error), error.cause
     except Unsupported as error:
@@ -220,6 +210,7 @@ def add(total: Judgement, part: Judgement) -> None:
     total.launches, total.refused = total.launches + part.launches, total.refused + part.refused
     total.evidence += part.evidence
     total.is_slow |= part.is_slow
+    total.cut_off += part.cut_off
     total.kinds = list(dict.fromkeys((*total.kinds, *part.kinds)))
     if part.own_rule is not None:
         total.own_rule = part.own_rule and total.own_rule is not False

@@ -67,6 +67,11 @@ class ProblemProcess:
     def start(cls, config: ProblemConfig, memory: int, deadline: Deadline) -> ProblemProcess:
         return cls(Worker(PROBLEM_HANDLER, config, memory, PROBLEM_SECONDS, deadline=deadline))
 
+    def stop(self) -> None:
+        """Ends the process; the next request starts another one."""
+        self.worker.stop()
+        self.has_ended = True
+
     def call(self, request: Any) -> Any:
         """The response; a Refusal where the process ended. Raises NotComparable or Unsupported."""
         if self.has_ended and self.description is not None:

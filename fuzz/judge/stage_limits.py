@@ -1,0 +1,97 @@
+"""Limits the time of a judgement's stages, and keeps the names of those that were cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from fuzz.worker.deadline import Deadline, OutOfTime
+
+FIRST_CASES, DISAGREEMENTS = "the problem's own dims", "a disagreement"
+FIRST_CASES_SECONDS = 150.0
+"""Seconds that the first cases may take: smaller dims are tried where the solution does not return in time."""
+STAGE_SECONDS = 100.0
+"""Seconds that all stages between the first cases and odd values may take together."""
+SHARE = 3.0
+"""How many times its equal share of what is left a stage may take: most take little."""
+FINDING_SECONDS = 180.0
+"""Seconds beside those of the stages in which findings are confirmed, shrunk, adjudicated and graded."""
+
+
+@dataclass
+class StageLimits:
+    """Moves the deadline of the processes that judge. `renew` is called where it passed, which has ended them."""
+
+    deadline: Deadline
+    renew: Callable[[], object]
+    seconds: float = field(default_factory=lambda: STAGE_SECONDS)
+    finding_seconds: float = field(default_factory=lambda: FINDING_SECONDS)
+    cut_off: list[str] = field(default_factory=list)
+    _paused: float = 0.0
+
+    @contextmanager
+    def first_cases(self) -> Iterator[None]:
+        """Inside, what is asked for after the limit raises OutOfTime, which ends the block."""
+        with self._stage(FIRST_CASES, FIRST_CASES_SECONDS):
+            yield
+
+    @contextmanager
+    def stage(self, name: str, stages_left: int) -> Iterator[None]:
+        """The same with a share of what is left for this stage and those that follow."""
+        start, self._paused = self._now(), 0.0
+        try:
+            with self._stage(name, min(self.seconds, SHARE * self.seconds / stages_left)):
+                yield
+        finally:
+            self.seconds = max(0.0, self.seconds - (self._now() - start - self._paused))
+
+    @contextmanager
+    def last_stage(self, seconds: float) -> Iterator[None]:
+        """The same for so many seconds, after which nothing is cut off."""
+        with self._stage("", seconds):
+            yield
+
+    @contextmanager
+    def finding(self) -> Iterator[None]:
+        """Inside, the time is that for findings, and the stage's stands still. Raises OutOfTime where it is used up."""
+        start, is_over = self._now(), False
+        try:
+            with self._limited(self.finding_seconds):
+                self.deadline.check()
+                try:
+                    yield
+                finally:
+                    is_over = self.deadline.has_passed
+        except OutOfTime:
+            self.cut_off.append(DISAGREEMENTS)
+            raise
+        finally:
+            took = self._now() - start
+            self.finding_seconds -= took
+            self._paused += took
+            self.deadline.end += took
+            if is_over:
+                self.renew()
+
+    def _now(self) -> float:
+        return self.deadline.clock.monotonic()
+
+    @contextmanager
+    def _stage(self, name: str, seconds: float) -> Iterator[None]:
+        start = self._now()
+        try:
+            with self._limited(seconds):
+                yield
+        except OutOfTime:
+            if name:
+                self.cut_off.append(f"{name} after {self._now() - start:.0f} s")
+            self.renew()
+
+    @contextmanager
+    def _limited(self, seconds: float) -> Iterator[None]:
+        before, self.deadline.end = self.deadline.end, self._now() + seconds
+        try:
+            yield
+        finally:
+            self.deadline.end = before
