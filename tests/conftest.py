@@ -9,6 +9,7 @@ import pytest
 import torch
 from services import Postgres, postgres
 
+from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Element, Finding
@@ -31,9 +32,15 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def imported_once() -> None:
-    """The server that workers are forked from has imported what they need, as in a run; it starts with the first."""
-    CONTEXT.set_forkserver_preload(["fuzz.worker_server"])
+def imported_once() -> Iterator[None]:
+    """The server that workers are forked from has imported what they need, as in a run; it starts with the first.
+
+    It is one server for all tests, whichever starts it: it has imported what judgements need as well.
+    """
+    CONTEXT.set_forkserver_preload(["fuzz.worker_server", SERVER_MODULE])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CONTEXT, "set_forkserver_preload", lambda names: None)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -15,9 +15,9 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz.backends.base import OperationHook
+from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.memory import DTYPE_NAMES, GUARD, WORD_DTYPES, fill_poison, signed_poison
 from fuzz.backends.poison import POISON
 from fuzz.model.outcome import Access
@@ -95,17 +95,12 @@ class Allocation:
         return guard == ctypes.string_at(before, GUARD) == ctypes.string_at(after, GUARD)
 
 
-class OperationObserver(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationObserver(DispatchMode):
     """While active, calls `on_operation` after every operation of torch."""
 
     def __init__(self, on_operation: OperationHook | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.on_operation = on_operation
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Nothing here is ever compiled; skipping would import torch._dynamo, which takes a second and a half."""
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

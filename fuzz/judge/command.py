@@ -11,6 +11,7 @@ from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import Judgement
 from fuzz.judge.ops.judge_ops import judge_operations
+from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.judge.referee import judge
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import choose_backend, start_worker_server
@@ -29,7 +30,7 @@ def judge_paths(
 ) -> Iterator[Judgement]:
     """The judgement of a solution, or of each in a folder of them. Raises UsageError for what is not there."""
     solutions = list_solutions(format, problem, solution)
-    start_worker_server()
+    start_worker_server(SERVER_MODULE)
     name = choose_backend(backend)
     for path in solutions:
         if len(solutions) > 1:
@@ -56,7 +57,7 @@ def judge_module(
     """The judgement of each operation that a module, or each file of a folder of BackendBench, implements."""
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
-    start_worker_server()
+    start_worker_server(SERVER_MODULE)
     name = choose_backend(backend)
     options = JudgeOptions(path, path, OPS, name, seconds, seed)
     for judgement in judge_operations(options, announce):

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.errors import FuzzError
 
 __all__ = [
@@ -194,7 +194,7 @@ class RuleTensor(Tensor):
         return [row.tolist() for row in self.unbind(0)] if self.dim() else self.item()
 
 
-class RuleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class RuleMode(DispatchMode):
     """The dispatch mode of one evaluation, for one class of wrapper tensors.
 
     Operations on plain tensors are torch's own, except those whose rules round or handle plain tensors.
@@ -206,11 +206,6 @@ class RuleMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, rules: RuleTable) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.rules = rules
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch would wrap the dispatch in a guard against its compiler, 2 us an operation."""
-        return False
 
     def __torch_dispatch__(
         self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

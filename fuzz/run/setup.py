@@ -20,9 +20,12 @@ def choose_backend(name: str) -> str:
     return named_backend(name).name
 
 
-def start_worker_server() -> None:
-    """Starts the server that workers are forked from, which takes more than a second, in the background."""
-    preload("fuzz.worker_server")
+def start_worker_server(*more: str) -> None:
+    """Starts the server that workers are forked from, which takes more than a second, in the background.
+
+    `more` are modules that it imports besides what every worker needs.
+    """
+    preload("fuzz.worker_server", *more)
 
 
 def load_checked_target(target: str, planted: str | None, backend: str) -> Target:

@@ -310,8 +310,8 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def preload(module: str) -> None:
-    """Starts the server that workers are forked from, with a module imported, while the caller does other things."""
-    CONTEXT.set_forkserver_preload([module])
+def preload(*modules: str) -> None:
+    """Starts the server that workers are forked from, with modules imported, while the caller does other things."""
+    CONTEXT.set_forkserver_preload(list(modules))
     with STARTS, _environment(SAFE_PATH):
         forkserver.ensure_running()

@@ -25,6 +25,7 @@ from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.judgement import Judgement
 from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.ops.report import operations_json
+from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.judge.referee import judge
 from fuzz.judge.report import judgement_json
 from fuzz.judge.score import CRASHED, UNREADABLE
@@ -69,7 +70,7 @@ def main() -> None:
     signal_at_parents_end(signal.SIGKILL)
     pipe = Connection(int(sys.argv[1]))
     os.set_inheritable(pipe.fileno(), False)
-    start_worker_server()
+    start_worker_server(SERVER_MODULE)
     try:
         while True:
             task = decode_task(pipe.recv_bytes())

@@ -13,9 +13,9 @@ from typing import Any
 from unittest import TestCase
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.judge.formats.ops import Sample, WrongForm, check_form, expected_form
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
@@ -49,7 +49,7 @@ SPREAD = recipe("uniform", exponent=3, signed=1)
 """What stands for values of both signs, which OpInfo draws between -9 and 9."""
 
 
-class CallRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class CallRecorder(DispatchMode):
     """While active, keeps the calls of an operation, or the names of all that are called."""
 
     def __init__(self, wanted: Any = None) -> None:

@@ -21,7 +21,8 @@ from fuzz.worker.protocol import EagerError
 
 PROBLEM_HANDLER = "fuzz.judge.processes.problem_worker:make_handler"
 SOLUTION_HANDLER = "fuzz.judge.processes.solution_worker:make_handler"
-
+SERVER_MODULE = "fuzz.judge.worker_server"
+"""What the server of workers imports before it forks these processes."""
 
 FLOPS = 1 << 28
 """Floating-point operations of the first case, as long as nothing else is asked for."""

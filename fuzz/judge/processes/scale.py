@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.errors import one_line
 from fuzz.judge.formats.base import Problem, Tensors
 from fuzz.judge.problem import NotComparable, Unsupported
@@ -163,7 +163,7 @@ class Work:
         return Work(max(self.elements, other.elements), max(self.flops, other.flops))
 
 
-class ElementCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class ElementCounter(DispatchMode):
     """While active, counts the elements of what operations return."""
 
     def __init__(self) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz.backends import backend as named_backend
 from fuzz.backends.allocations import GuardedAllocations
 from fuzz.backends.base import Backend
+from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.backends.execute import FatalError, _failure_outcome, run
 from fuzz.backends.memory import DTYPE_NAMES, read_words
 from fuzz.errors import UsageError, one_line
@@ -58,7 +58,7 @@ KEPT = 40
 """Steps whose outputs are kept, and must not change in later ones."""
 
 
-class OperationLog(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class OperationLog(DispatchMode):
     """While active, keeps the names of the operations that are dispatched."""
 
     def __init__(self) -> None:
