@@ -18,7 +18,7 @@ fuzz: $(if $(TARGET),$(STAMP))
 
 # Tests wait for processes and deadlines too: one worker more than there are processors.
 test: $(STAMP)
-	@$(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 1 )) --dist loadfile --max-worker-restart 1 $(ARGS)
+	@$(VENV)/bin/python -m pytest -q --numprocesses $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder --max-worker-restart 1 $(ARGS)
 
 lint: $(STAMP)
 	@$(VENV)/bin/ruff check .
