@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +20,7 @@ from fuzz.judge.report import VERSION, format_judgement, judgement_json
 from fuzz.text import printable
 from fuzz.worker.system import total_memory
 
+LOCAL, RAY = "local", "ray"
 RESULTS = "judgements.jsonl"
 """The file in the folder of solutions that keeps their judgements, where no other one is named."""
 USAGE = (
@@ -41,6 +45,9 @@ def judge(
     ] = None,
     memory: Annotated[int, typer.Option(help="MiB that a process of a batch may hold; 0 for a share of all.")] = 0,
     spec: Annotated[Path | None, typer.Option(help=SPEC)] = None,
+    cluster: Annotated[str, typer.Option(help="Where the workers of a batch run: local or ray.")] = LOCAL,
+    address: Annotated[str | None, typer.Option(help="That of the Ray cluster; by default $RAY_ADDRESS.")] = None,
+    gpus_per_worker: Annotated[float, typer.Option(help="GPUs that each worker on a Ray cluster takes.")] = 0.0,
     json: Json = False,
 ) -> int:
     """Say whether a solution of a problem is right, wrong, or a cheat."""
@@ -55,9 +62,41 @@ def judge(
             raise UsageError(f"--batch takes one argument at most, the format: {known}")
         return judge_batch(
             words[0] if words else KERNELBENCH, batch, problems, results, workers, json,
-            seconds=seconds, seed=seed, backend=backend, memory=memory << 20, spec=spec,
+            cluster=Cluster(cluster, address, gpus_per_worker), seconds=seconds, seed=seed, backend=backend,
+            memory=memory << 20, spec=spec,
         )  # fmt: skip
+    if cluster != LOCAL:
+        raise UsageError("--cluster is for --batch")
     return judge_words(words, seconds, seed, backend, json, spec)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the workers of a batch run. `address` and `gpus` of each are those of a Ray cluster."""
+
+    name: str
+    address: str | None
+    gpus: float
+
+    def __post_init__(self) -> None:
+        if self.name not in (LOCAL, RAY):
+            raise UsageError(f"--cluster must be {LOCAL} or {RAY}, and is {self.name!r}")
+        if self.name == LOCAL and (self.address or self.gpus):
+            raise UsageError("--address and --gpus-per-worker are for --cluster ray")
+
+    @contextmanager
+    def connect(self) -> Iterator[Callable[[], Any]]:
+        """What makes a worker, as long as the cluster is connected."""
+        if self.name == LOCAL:
+            from fuzz.judge.batch.host import JudgeHost
+
+            yield JudgeHost
+            return
+        from fuzz.campaign.hosts.ray_hosts import ray_connection
+        from fuzz.campaign.hosts.ray_judges import RayJudge
+
+        with ray_connection(self.address, self.gpus):
+            yield partial(RayJudge, gpus=self.gpus)
 
 
 def judge_words(words: list[str], seconds: float, seed: int, backend: str, json: bool, spec: Path | None) -> int:
@@ -95,11 +134,13 @@ def judge_batch(
     workers: int,
     json: bool,
     *,
+    cluster: Cluster,
     spec: Path | None = None,
     **options: Any,
 ) -> int:
     """Judges every solution below a folder that is not in the results yet. `options` are those of a task."""
     # Late: they import Hypothesis and torch.
+    from fuzz.backends import BACKENDS, check_name
     from fuzz.judge.batch.listing import list_folder
     from fuzz.judge.batch.results_file import ResultsFile
     from fuzz.judge.batch.run_batch import run_batch
@@ -110,14 +151,20 @@ def judge_batch(
     if workers < 1:
         raise UsageError(f"--workers must be at least 1, not {workers}")
     listing = list_folder(format, folder, problems)
-    options["backend"] = choose_backend(options["backend"])
+    if cluster.name == LOCAL or options["backend"] == "auto":
+        options["backend"] = choose_backend(options["backend"])
+    check_name(options["backend"])
+    if cluster.name == RAY and BACKENDS[options["backend"]].is_accelerator and not cluster.gpus:
+        raise UsageError(f"the backend {options['backend']} needs --gpus-per-worker, such as 0.25")
     # Each judgement has two processes.
     share = max(total_memory() // (4 * workers), 1 << 30)
     tasks = [JudgeTask(TaskOptions(format, **options), *pair, share, str(spec or "")) for pair in listing.pairs]
     for path, reason in listing.left_out.items():
         errors.print(f"left out: {path}: {reason}")
     show = errors.print if json else put
-    summary = run_batch(tasks, workers, ResultsFile(results or folder / RESULTS), lambda one: show(format_line(one)))
+    kept = ResultsFile(results or folder / RESULTS)
+    with cluster.connect() as make_host:
+        summary = run_batch(tasks, workers, kept, lambda one: show(format_line(one)), make_host)
     summary.left_out = listing.left_out
     show(format_summary(summary))
     if json:

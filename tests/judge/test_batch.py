@@ -175,3 +175,18 @@ def test_a_folder_is_judged_and_then_known(tmp_path: Path) -> None:
     scores = {Path(one["solution"]).name: (one["score"], one["codes"]) for one in again.json["judgements"]}
     assert scores == {"relu.py": (None, ["incomplete/odd-values"]), "relu_1.py": (0.0, ["accuracy/value"])}
     assert len([json.loads(line) for line in (solutions / "judgements.jsonl").read_text().splitlines()]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cluster", "rya"], "--cluster must be local or ray, and is 'rya'"),
+        (["--address", "here:1"], "--address and --gpus-per-worker are for --cluster ray"),
+        (["--cluster", "ray", "--backend", "cuda"], "the backend cuda needs --gpus-per-worker, such as 0.25"),
+    ],
+)
+def test_where_a_batch_runs_is_checked_first(tmp_path: Path, words: list[str], said: str) -> None:
+    touch(tmp_path, "problems/relu.py", "solutions/relu.py", text=RELU)
+    ran = fuzz("judge", "--batch", str(tmp_path / "solutions"), "--problems", str(tmp_path / "problems"), *words)
+    assert ran.code == 2 and said in ran.err, ran.err
+    assert not list(tmp_path.glob("solutions/*.jsonl"))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, Protocol
 
 from fuzz.judge.batch.task import JudgeTask, encode_task, failure
 from fuzz.judge.score import CRASHED, OUT_OF_TIME
@@ -32,6 +32,14 @@ SECRETS = ("FUZZ_TOKEN",)
 
 class Stopped(Exception):
     """The judgement was ended because nobody wants it any more."""
+
+
+class Judge(Protocol):
+    """Judges one task after another, until it is closed."""
+
+    def judge(self, task: JudgeTask, is_stopped: Callable[[], bool] = ...) -> Mapping[str, Any]: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
 from fuzz.files import read_file
-from fuzz.judge.formats import KERNELBENCH, OPS
+from fuzz.judge.formats import GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.formats.spec import ENDING, find_spec
 from fuzz.judge.judgement import UNSUPPORTED, Judgement
 from fuzz.judge.report import VERSION, judgement_json
@@ -56,7 +56,7 @@ class JudgeTask:
     def key(self) -> str:
         """A hash of the contents of all files, the options and the versions. UsageError where a file is not read."""
         problem = dict(read_problem(Path(self.problem))) if self.problem else {}
-        spec = find_spec(Path(self.problem), self.spec_path) if self.options.format == KERNELBENCH else None
+        spec = self._find_spec()
         if self.options.format == OPS:
             # A folder's name says which operation a file of BackendBench is for.
             problem[FOLDER_NAME] = Path(self.solution).parent.name.encode()
@@ -67,6 +67,40 @@ class JudgeTask:
     @property
     def spec_path(self) -> Path | None:
         return Path(self.spec) if self.spec else None
+
+    def locate(self) -> JudgeTask:
+        """The task with absolute paths, and with the spec that is taken."""
+        paths = (self.problem, self.solution, self._find_spec() or "")
+        problem, solution, spec = (str(Path(path).absolute()) if path else "" for path in paths)
+        return replace(self, problem=problem, solution=solution, spec=spec)
+
+    def move_to(self, root: Path) -> JudgeTask:
+        """The task where each of its files lies below a folder, at the absolute path that it has here."""
+        paths = self.problem, self.solution, self.spec
+        problem, solution, spec = (moved(path, root) if path else "" for path in paths)
+        return replace(self, problem=problem, solution=solution, spec=spec)
+
+    def files(self) -> Iterator[tuple[Path, bytes]]:
+        """(path, content) of all files that are read to judge it, once it is located. UsageError where one is not."""
+        for path in filter(None, (self.problem, self.solution, self.spec)):
+            for name, content in read_problem(Path(path)):
+                yield Path(path) / name, content
+        if self.options.format == GPUMODE:
+            # Late: it imports torch.
+            from fuzz.judge.formats.gpumode import SUBMISSION, read_task
+
+            for file in read_task(Path(self.problem))["files"]:
+                source = Path(self.problem, file["source"])
+                if file["source"] != SUBMISSION and source.is_file():
+                    yield source, read_checked(source)
+
+    def _find_spec(self) -> Path | None:
+        return find_spec(Path(self.problem), self.spec_path) if self.options.format == KERNELBENCH else None
+
+
+def moved(path: str, root: Path) -> str:
+    """Where a file of this absolute path lies below a folder."""
+    return str(root / path.lstrip("/"))
 
 
 def content_key(options: TaskOptions, problem: Mapping[str, bytes], solution: bytes) -> str:
