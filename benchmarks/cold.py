@@ -17,7 +17,11 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+
+from fuzz.errors import TargetError
+from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
 
 CHILD = Path(__file__).parent / "cold_against" / "child.py"
 WAYS = ("optimising", "auto")
@@ -35,15 +39,16 @@ def measure_apart(target: str, way: str, plans: int) -> Seconds:
 
 
 def default_targets() -> list[str]:
-    from fuzz.errors import TargetError
-    from fuzz.target.loader import built_in_files, library_files, load_module, targets_in
+    built_in = [path.stem for path in built_in_files()]
+    return built_in + [name for name in library_targets() if name.startswith("liger")]
 
-    names = [path.stem for path in built_in_files()]
+
+def library_targets() -> list[str]:
+    """The targets of the libraries that are installed."""
+    names: list[str] = []
     for path in library_files():
-        try:
-            names += [name for name in targets_in(load_module(path)) if name.startswith("liger")]
-        except TargetError:
-            continue
+        with suppress(TargetError):
+            names += targets_in(load_module(path))
     return names
 
 

@@ -4,13 +4,15 @@
     python -m benchmarks.cold_against BEFORE plans [TARGET ..] [--seconds 60]
     python -m benchmarks.cold_against BEFORE findings [BUG ..] [--seconds 60] [--releases FOLDER] [--wheels FOLDER]
     python -m benchmarks.cold_against BEFORE planted [BUG ..]
+    python -m benchmarks.cold_against BEFORE rates [TARGET ..] [--plans 24] [--slowest 30]
 
 BEFORE is the folder of the other checkout; this one and that one run at the same time, each on a processor of its own,
 `--jobs` pairs at once. `specialisations`: processor seconds of the launches that compile; a kernel counts by the median
 of its specialisations. `plans`: how many plans and cases `fuzz run` makes in `--seconds` of the processor. `findings`:
 seconds to the first finding of the bugs of `make history`; a finding counts where its case agrees on the release that
 repaired it. `planted`, of this checkout alone: seconds to the first finding beyond a bare `import torch, triton` just
-after it, two processors each. Prints tables in Markdown.
+after it, two processors each. `rates`, of a full cache: cases of later plans a second of the processor in one worker,
+for the targets that were slowest before. Prints tables in Markdown.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.cold import default_targets
+from benchmarks.cold import default_targets, library_targets
 from benchmarks.cold_against.sides import ROOT, Side, pairs
 from benchmarks.history import BUGS, Bug
 from benchmarks.releases import install
@@ -81,6 +83,24 @@ def compare_plans(sides: Sequence[Side], asked: argparse.Namespace) -> None:
         rows.append(now[0] / max(before[0], 1))
         print(f"| {target} | {before[0]} | {now[0]} | {rows[-1]:.1f} | {before[1]} | {now[1]} |", flush=True)
     print(f"| median of {len(rows)} | | | {median(rows):.1f} | | |")
+
+
+def compare_rates(sides: Sequence[Side], asked: argparse.Namespace) -> None:
+    def measure(side: Side, target: str, cpus: Sequence[int], cache: str) -> float:
+        command = [CHILD, "rates", target, str(asked.plans)]
+        last_line(side.start(cpus, cache, *command))
+        done = last_line(side.start(cpus, cache, *command))
+        return done["cases"] / done["seconds"] if done else 0.0
+
+    rows = []
+    for target, rates in pairs(measure, asked.names or library_targets(), sides, asked.jobs, asked.limit):
+        if all(rates):
+            rows.append((*rates, target))
+    rows = sorted(rows)[: asked.slowest]
+    print("| target | cases/s before | now | times as many |\n|---|---|---|---|")
+    for before, now, target in rows:
+        print(f"| {target} | {before:.0f} | {now:.0f} | {now / before:.2f} |")
+    print(f"| median of {len(rows)} | | | {median(now / before for before, now, _ in rows):.2f} |")
 
 
 def compare_findings(sides: Sequence[Side], asked: argparse.Namespace) -> None:
@@ -181,11 +201,12 @@ def print_medians(rows: Sequence[tuple[float, float]], unit: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("before", type=Path)
-    parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted"])
+    parser.add_argument("what", choices=["specialisations", "plans", "findings", "planted", "rates"])
     parser.add_argument("names", nargs="*", help="targets or bugs")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--plans", type=int, default=6)
     parser.add_argument("--kernels", type=int, default=40)
+    parser.add_argument("--slowest", type=int, default=30)
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--limit", type=float, default=math.inf, help="seconds after which nothing more is begun")
     parser.add_argument("--releases", default=".history")
@@ -197,6 +218,7 @@ def main() -> None:
     else:
         compare = {
             "specialisations": compare_specialisations, "plans": compare_plans, "findings": compare_findings,
+            "rates": compare_rates,
         }  # fmt: skip
         compare[asked.what]([before, now], asked)
 

@@ -2,6 +2,7 @@
 
     python child.py specialisations TARGET PLANS
     python child.py plans TARGET SECONDS
+    python child.py rates TARGET PLANS
 
 Prints a value in JSON as the last line of its standard output.
 """
@@ -21,6 +22,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+LATER_PLAN = 256
+"""The first plan that has many replicas."""
+
 
 def processor_seconds() -> float:
     """Of this process and of its children that have ended."""
@@ -37,9 +41,7 @@ def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
     from fuzz.search.engines.random import RandomEngine
     from fuzz.worker.protocol import WorkerConfig
 
-    # What a process does once is done before, as in a worker, which is forked from a process that has done it.
-    with suppress(ImportError):
-        import_module("fuzz.oracles.execution.preload")
+    preload()
     found: dict[str, list[float]] = defaultdict(list)
     compiled: list[str] = []
     compile_kernel, launch = JITFunction._do_compile, JITFunction.run
@@ -62,6 +64,37 @@ def specialisations(target_name: str, plans: int) -> dict[str, list[float]]:
     for number in range(plans):
         run(target, launcher, engine.case(number).calls, backend)
     return found
+
+
+def preload() -> None:
+    """Does before what a process does once, as in a worker, which is forked from a process that has done it."""
+    with suppress(ImportError):
+        import_module("fuzz.oracles.execution.preload")
+
+
+def rates(target_name: str, plans: int) -> dict[str, float]:
+    """Runs and examines plans as a worker does: how many cases, in how many seconds of the processor."""
+    preload()
+    from fuzz.backends import BACKENDS
+    from fuzz.model.oracle_specs import sample_oracles
+    from fuzz.oracles.examine import make_handler
+    from fuzz.search.engines.random import RandomEngine
+    from fuzz.target.loader import load
+    from fuzz.worker.protocol import ReplicaGroup, WorkerConfig
+
+    limits = BACKENDS["cpu"].replica_limits(guided=False)
+    engine, index = RandomEngine(load(target_name), 0, first=LATER_PLAN, limits=limits), 0
+    groups = []
+    for proposal in (engine.propose() for _ in range(plans)):
+        size = proposal.replica_count
+        asked = tuple(sample_oracles(index + replica, size) for replica in range(size))
+        groups.append(ReplicaGroup(proposal.plan, asked, index))
+        index += size
+    handle = make_handler(WorkerConfig(target_name, None, "cpu", counters=True))
+    start = processor_seconds()
+    for group in groups:
+        handle(group)
+    return {"cases": index, "seconds": processor_seconds() - start}
 
 
 def plans(target: str, seconds: float) -> None:
@@ -108,4 +141,5 @@ if __name__ == "__main__":
     what, *arguments = sys.argv[1:]
     if what == "plans":
         plans(arguments[0], float(arguments[1]))
-    print(json.dumps(specialisations(arguments[0], int(arguments[1]))))
+    measure = {"specialisations": specialisations, "rates": rates}[what]
+    print(json.dumps(measure(arguments[0], int(arguments[1]))))

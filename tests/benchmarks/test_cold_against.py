@@ -42,9 +42,18 @@ def test_processor_seconds_count_processes_that_were_started_and_those_that_ende
         running.communicate(b"\n")
 
 
-def test_the_launches_that_compile_are_measured(tmp_path):
-    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-P", str(CHILD), "specialisations", "gelu_bw", "1"]
+def measured_by_child(what, cache):
+    environment = os.environ | {"TRITON_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-P", str(CHILD), what, "gelu_bw", "1"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    (seconds,) = json.loads(done.stdout.splitlines()[-1]).values()
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_launches_that_compile_are_measured(tmp_path):
+    (seconds,) = measured_by_child("specialisations", tmp_path).values()
     assert len(seconds) == 1 and seconds[0] > 0
+
+
+def test_cases_and_processor_seconds_of_plans_are_measured(tmp_path):
+    measured = measured_by_child("rates", tmp_path)
+    assert measured["cases"] > 0 and measured["seconds"] > 0

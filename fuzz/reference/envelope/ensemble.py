@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -77,16 +77,15 @@ class InputMode(EnsembleMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Apply the operation's rule, and follow what lies behind reductions."""
         out = super().__torch_dispatch__(func, types, args, kwargs)
-        operands = [x for x in _flatten((args, kwargs or {})) if type(x) is EnsembleTensor]
+        operands = _wrapped_in((args, kwargs or {}))
         is_reduced = self.noise.reduces or any(x.is_reduced for x in operands)
         self.noise.reduces = False
         decides = func.overloadpacket in DECISIONS
-        for t in _flatten(out):
-            if type(t) is EnsembleTensor:
-                t.is_reduced |= is_reduced
-                compares = not t.is_floating_point() and any(x.is_floating_point() for x in operands)
-                if decides or compares and not func.is_view:
-                    self.noise.decide_(t.stacked)
+        for t in _wrapped_in((out,)):
+            t.is_reduced |= is_reduced
+            compares = not t.is_floating_point() and any(x.is_floating_point() for x in operands)
+            if decides or compares and not func.is_view:
+                self.noise.decide_(t.stacked)
         self.writes_reduced |= is_reduced and func._schema.is_mutable
         return out
 
@@ -98,15 +97,15 @@ DECISIONS = {
 """Operations whose result jumps."""
 
 
-def _flatten(x: Any) -> Iterator[Any]:
-    """What stands in nested lists, tuples and dicts."""
-    if isinstance(x, dict):
-        x = list(x.values())
-    if not isinstance(x, list | tuple):
-        yield x
-        return
-    for part in x:
-        yield from _flatten(part)
+def _wrapped_in(parts: Iterable[Any]) -> list[EnsembleTensor]:
+    """The EnsembleTensors in nested lists, tuples and dicts, in order."""
+    found: list[EnsembleTensor] = []
+    for part in parts:
+        if type(part) is EnsembleTensor:
+            found.append(part)
+        elif isinstance(part, list | tuple | dict):
+            found += _wrapped_in(part.values() if isinstance(part, dict) else part)
+    return found
 
 
 def wrap(mode: EnsembleMode, t: Tensor) -> EnsembleTensor:

@@ -34,8 +34,8 @@ Stacks = dict[str, tuple[Tensor, bool]]
 
 LIMIT: Final = 2**24
 """Largest stacked tensor, in elements: beyond it members are evaluated in groups."""
-HOST_LIMIT: Final = 2**21
-"""The same on the host, where larger blocks of memory are faulted in page by page each time."""
+HOST_LIMIT: Final = 2**22
+"""The same on the host: workers keep blocks of up to 32 MiB, and larger ones are faulted in page by page each time."""
 UNCERTAIN: Final = 4
 """Members that measure float64's own error."""
 COTANGENT: Final = "cotangent of "

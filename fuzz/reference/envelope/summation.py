@@ -23,6 +23,8 @@ LARGEST: Final = 1 << 22
 """Terms of all sums of one operation up to which they are added up."""
 LARGEST_PRODUCT: Final = 1 << 21
 """Terms of all sums of one product of matrices up to which they are added up."""
+TERMS_AT_ONCE: Final = 1 << 16
+"""Terms of a product of matrices that are added up together, where its rows are short: what fits the cache."""
 ORDERS: Final = 3
 """How many orders terms are added up in: from the first on, from the last on, in a tree."""
 DEVIATIONS: Final = 1.5
@@ -76,10 +78,11 @@ def measure_scan(terms: Tensor, dim: int, measure: Measure) -> Tensor:
 
 
 def measure_product(a: Tensor, b: Tensor, measure: Measure) -> Tensor:
-    """(kinds, .., M, N) of the product of matrices (.., M, K) and (.., K, N), row by row of the first."""
-    columns = b.transpose(-1, -2)
-    rows = (measure_sum(row.unsqueeze(-2) * columns, [columns.dim() - 1], measure) for row in a.unbind(-2))
-    return torch.stack([row.squeeze(-1) for row in rows], -2)
+    """(kinds, .., M, N) of the product of matrices (.., M, K) and (.., K, N), some rows of the first at a time."""
+    columns = b.transpose(-1, -2).unsqueeze(-3)
+    parts = torch.split(a, max(1, TERMS_AT_ONCE // columns.numel()), -2)
+    measured = [measure_sum(part.unsqueeze(-2) * columns, [columns.dim() - 1], measure) for part in parts]
+    return torch.cat([part.squeeze(-1) for part in measured], -2)
 
 
 def _to_rows(terms: Tensor, size: int) -> Array:
