@@ -142,7 +142,7 @@ class GuardedAllocations(OperationObserver):  # type: ignore[no-untyped-call]
         start = GUARD // plain.element_size()
         base = torch.empty(plain.numel() + 2 * start, dtype=plain.dtype, device=plain.device)
         fill_poison(base)
-        view = torch.as_strided(base, plain.shape, plain.stride(), start)
+        view = torch.as_strided(storage_from(base, start), plain.shape, plain.stride())
         if filled is not None:
             view.copy_(filled)
         elif _without_poison.get():
@@ -153,6 +153,16 @@ class GuardedAllocations(OperationObserver):  # type: ignore[no-untyped-call]
     def outside_writes(self, names: Mapping[int, str]) -> list[Access]:
         """Accesses that wrote over the guards of any allocation; `names` are names of outputs by data pointer."""
         return [access for allocation in self.guarded for access in allocation.outside_writes(names)]
+
+
+def storage_from(base: torch.Tensor, start: int) -> torch.Tensor:
+    """The elements of a flat tensor from `start` on, as a tensor whose storage begins with them.
+
+    What makes views of a new tensor from an offset in its storage, as torch's gradient of as_strided does, counts from
+    the tensor's first element.
+    """
+    words = base.view(WORD_DTYPES[base.element_size()])[start:]
+    return torch._C._from_dlpack(torch._C._to_dlpack(words)).view(base.dtype)
 
 
 @lru_cache(maxsize=1024)

@@ -240,36 +240,3 @@ def fla_chunk_hgrn(x, g, initial):
     """A gated sum in chunks."""
     one_dtype(x, g)
     return dict(y=found("ops.hgrn.chunk:chunk_hgrn")(x, gates(g), initial)[0])
-
-
-CHANNELS = size("C", 1, 150)
-
-
-def rwkv4_reference(w, u, k, v, alpha, beta, shift):
-    forget, channels = -w.clamp(-8.0, 2.0).exp(), (alpha, beta.abs(), shift)
-    ones = torch.ones_like(k[:, 0])
-
-    def step(state, v, k):
-        alpha, beta, shift = state.unbind(1)
-        top = torch.where(u + k > shift, u + k, shift).detach()
-        old, new = (shift - top).exp(), (u + k - top).exp()
-        y = (old * alpha + new * v) / (old * beta + new)
-        later = torch.where(forget + shift > k, forget + shift, k)
-        old, new = (forget + shift - later).exp(), (k - later).exp()
-        return y, torch.stack([old * alpha + new * v, old * beta + new * ones, later], 1)
-
-    y, final = scanned(step, torch.stack(channels, 1), None, False, v, k)
-    return dict(y=y, final=final)
-
-
-@flash(
-    w=tensor(CHANNELS), u=tensor(CHANNELS), k=tensor(B, T, CHANNELS), v=tensor(B, T, CHANNELS),
-    alpha=tensor(B, CHANNELS), beta=tensor(B, CHANNELS), shift=tensor(B, CHANNELS), accumulate="inputs", timeout=300.0,
-    differentiable=dict(y=tensor(B, T, CHANNELS), final=tensor(B, 3, CHANNELS)), reference=rwkv4_reference,
-)  # fmt: skip
-def fla_recurrent_rwkv4(w, u, k, v, alpha, beta, shift):
-    """RWKV4: a weighted mean of values; its state has a numerator, a denominator and the logarithm of their scale."""
-    one_dtype(w, u, k, v, alpha, beta, shift)
-    state = torch.stack([alpha, beta.abs(), shift], 1).unsqueeze(2)
-    y, final = found("ops.rwkv4:fused_recurrent_rwkv4")(w.clamp(-8.0, 2.0), u, k, v, state)
-    return dict(y=y, final=final.squeeze(2))

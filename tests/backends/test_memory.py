@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 
@@ -184,11 +185,27 @@ def test_a_write_beside_an_allocation_is_a_stray(allocate: object, offset: int) 
     assert callable(allocate)
     with GuardedAllocations() as allocations:
         tensor = allocate()
-    torch.as_strided(tensor, (1,), (1,), tensor.storage_offset() + offset).fill_(3.0)
+    ctypes.memset(tensor.data_ptr() + tensor.element_size() * offset, 0x3F, tensor.element_size())
     accesses = allocations.outside_writes({tensor.data_ptr(): "dx"})
     assert [stray.buffer for stray in accesses] == ["dx"]
     assert f"first at element {offset:+d}" in accesses[0].where
     assert allocations.outside_writes({})[0].buffer == "a buffer of the launcher"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.uint8])
+def test_the_storage_of_an_allocation_begins_with_its_elements(dtype: torch.dtype) -> None:
+    with GuardedAllocations() as allocations:
+        tensor = torch.empty(3, 5, dtype=dtype)
+    assert len(allocations.guarded) == 1
+    assert tensor.storage_offset() == 0 and tensor.untyped_storage().data_ptr() == tensor.data_ptr()
+
+
+def test_views_from_a_storage_offset_are_of_the_allocation() -> None:
+    """torch's own gradient of as_strided makes them."""
+    x = torch.arange(12.0).requires_grad_()
+    with GuardedAllocations():
+        (gradient,) = torch.autograd.grad(torch.as_strided(x, (2, 2), (1, 2), 1).sum(), x)
+    assert gradient.tolist() == [0, 1, 1, 1, 1, *[0] * 7]
 
 
 def test_allocations_end_with_the_run() -> None:
