@@ -41,6 +41,22 @@ def test_dims_at_which_the_problem_takes_much_more_are_refused(tmp_path: Path) -
         problem.worker.stop()
 
 
+def test_dims_at_which_pytorch_refuses_what_the_problem_asks_for_are_refused(tmp_path: Path) -> None:
+    problem = start(
+        tmp_path,
+        RELU.replace("[torch.randn(N)]", "[torch.randn(N), torch.empty(80 - N, device='cuda')]").replace(
+            "(self, x)", "(self, x, y)"
+        ),
+    )
+    try:
+        problem.call(Describe())
+        assert isinstance(problem.setting({"N": 4}), Setting)
+        refusal = problem.setting({"N": 90})
+        assert isinstance(refusal, Refusal) and "negative dimension" in refusal.text
+    finally:
+        problem.worker.stop()
+
+
 @dataclass
 class RecordingWorker:
     """Answers nothing, and keeps the seconds that it has for each request."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from itertools import product
 from typing import Any
@@ -215,12 +216,13 @@ def make_handler(config: ProblemConfig) -> Callable[[Any], Any]:
 
 
 def is_own_fault(error: Exception) -> bool:
-    """Whether this package raised an error, and not the problem or what it calls."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
-    return module.partition(".")[0] == "fuzz" and not isinstance(error, FuzzError)
+    """Whether this package raised an error, and not the problem or what it calls.
+
+    The mode that places tensors passes on what PyTorch raises to whoever has called PyTorch.
+    """
+    frames = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    raising = next((name for name in reversed(frames) if name != OnDevice.__module__), "")
+    return raising.partition(".")[0] == "fuzz" and not isinstance(error, FuzzError)
 
 
 def as_tensor(value: TensorWords) -> torch.Tensor:
