@@ -124,6 +124,8 @@ def neighbour(seed: int) -> Iterator[None]:
 
 def fill_in_turns(rng: random.Random) -> None:
     """Fills and empties the GPU until the process that started this one ends."""
+    import torch
+
     parent, turn, held = os.getppid(), 0, []
     while os.getppid() == parent:
         spare = allocate(LEFT) if turn % 2 else None
@@ -133,6 +135,7 @@ def fill_in_turns(rng: random.Random) -> None:
         time.sleep(rng.uniform(1.0, 4.0))
         rng.shuffle(held)
         del held[: rng.randint(len(held) // 3, len(held))]
+        torch.cuda.empty_cache()
         time.sleep(rng.uniform(0.5, 3.0))
         turn += 1
 
@@ -155,7 +158,9 @@ def allocate(size: int) -> Any:
 
     try:
         return torch.empty(size, dtype=torch.uint8, device="cuda")
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, torch.AcceleratorError) as error:
+        if "out of memory" not in str(error):
+            raise
         return None
 
 

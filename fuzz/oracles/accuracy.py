@@ -222,12 +222,13 @@ def make_finding(
 
 
 def describe_due(want: str, dtype: torch.dtype) -> str:
-    """The value that is due, and what it is in a dtype of floating numbers that does not hold it exactly."""
+    """The value that is due, and what it is in a dtype of floating numbers where it overflows or underflows."""
     if not dtype.is_floating_point:
         return want
     exact = torch.tensor(float(want), dtype=torch.float64)
     rounded = exact.to(dtype)
-    if bool(rounded.double() == exact) or bool(exact.isnan()):
+    nearest = torch.finfo(dtype).eps / 2 * exact.abs()
+    if bool(exact.isnan() | exact.isinf() | ((rounded.double() - exact).abs() <= nearest)):
         return want
     return f"{want}, which is {make_element('', (), rounded, want).got} in {DTYPE_NAMES[dtype]}"
 

@@ -5,7 +5,9 @@ import torch
 from triton._C.libtriton import nvidia
 
 from fuzz.backends import cpu
+from fuzz.backends.cpu.runtime.activation import DRIVER
 from fuzz.backends.triton_host.blas import CublasLt
+from fuzz.backends.triton_host.identity import pretence
 
 
 @pytest.fixture
@@ -29,6 +31,6 @@ def test_gemm_scales_and_adds(factors):
 
 def test_the_pretence_hands_it_out(factors):
     real = nvidia.cublas.CublasLt
-    with cpu.knobs.set(identity="cuda"), cpu.active():
+    with cpu.active(), pretence(DRIVER):
         assert nvidia.cublas.CublasLt is CublasLt
     assert nvidia.cublas.CublasLt is real
