@@ -130,12 +130,16 @@ def attempt(
         for name, texts in declaration.shapes.items()
     }
     if transposed:
-        tensors = {name: _turned(_turned(value).contiguous()) for name, value in tensors.items()}
+        tensors = {name: reverse_dims(reverse_dims(value).contiguous()) for name, value in tensors.items()}
     tensors = {name: value.requires_grad_() for name, value in tensors.items()}
     try:
         return apply(declaration, function, tensors)
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError, AssertionError):
         return None
+
+
+def reverse_dims(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.permute(tuple(reversed(range(tensor.dim()))))
 
 
 def free_dims(declaration: Declaration, sizes: dict[str, int]) -> dict[str, tuple[int, int]]:
@@ -216,32 +220,28 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
 
 def is_random(declaration: Declaration, sizes: dict[str, int]) -> bool:
     """Whether two calls differ, or the call writes into its arguments."""
-    twice = [attempt(declaration, sizes, torch.float32) for _ in range(2)]
-    if None in twice:
-        return True
-    pairs = zip(*twice, strict=True)  # type: ignore[arg-type]
-    return not all(isinstance(a, torch.Tensor) and same(a, b) for a, b in pairs)
-
-
-def _turned(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.permute(tuple(reversed(range(tensor.dim()))))
+    return not agree(*(attempt(declaration, sizes, torch.float32) for _ in range(2)))
 
 
 def reads_layout(declaration: Declaration, sizes: dict[str, int]) -> bool:
     """Whether the results are of places in memory, as as_strided's are, and not of the elements."""
-    plain, transposed = (attempt(declaration, sizes, torch.float32, each) for each in (False, True))
-    if plain is None or transposed is None:
-        return True
-    pairs = zip(plain, transposed, strict=True)
-    return not all(torch.allclose(a.detach(), b.detach(), 1e-3, 1e-3, equal_nan=True) for a, b in pairs)
+    return not agree(*(attempt(declaration, sizes, torch.float32, each) for each in (False, True)), tolerance=1e-3)
 
 
-def same(first: torch.Tensor, second: torch.Tensor) -> bool:
-    """Whether two real results have the same values; NaNs are equal."""
+def agree(first: list[Any] | None, second: list[Any] | None, tolerance: float = 0.0) -> bool:
+    """Whether neither call was refused, and the results of both are real tensors of the same values."""
+    if first is None or second is None:
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(isinstance(a, torch.Tensor) and same(a, b, tolerance) for a, b in pairs)
+
+
+def same(first: torch.Tensor, second: torch.Tensor, tolerance: float) -> bool:
+    """Whether two real results have the same values but for a tolerance, relative and absolute; NaNs are equal."""
     return (
         not first.is_complex()
         and first.layout == torch.strided
-        and torch.allclose(first.detach().double(), second.detach().double(), 0.0, 0.0, equal_nan=True)
+        and torch.allclose(first.detach().double(), second.detach().double(), tolerance, tolerance, equal_nan=True)
     )
 
 

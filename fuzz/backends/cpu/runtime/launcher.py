@@ -224,8 +224,8 @@ class Launcher:
 
     def source_file(self, file: str) -> str:
         """Triton's cache goes by the source's text: the kernel may have been compiled from copies of its files."""
-        alike = [one for one in self.files if basename(one) == basename(file)]
-        return file if file in alike else max(alike, key=lambda one: common_parts(one, file), default=file)
+        same_name = [one for one in self.files if basename(one) == basename(file)]
+        return file if file in same_name else max(same_name, key=lambda one: common_parts(one, file), default=file)
 
     def overflow_cause(self, number: int, site: CheckSite) -> str:
         """The line of the arithmetic that wrapped around, where it is not that of the access."""
