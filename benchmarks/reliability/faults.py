@@ -404,13 +404,15 @@ def run_beside_neighbour(trial: Trial, counts: FaultCounts) -> None:
     """Runs on a GPU that a neighbour fills; a finding that is none of the kernel's counts as doubled."""
     if reason := BACKENDS["cuda"].unavailable_reason():
         pytest.skip(reason)
-    for run in neighbour.run_all(NEIGHBOUR_RUNS, NEIGHBOUR_RUNS, trial.rng.randrange(1 << 16)):
-        counts.times += 1
-        counts.findings += len(run.findings)
-        counts.lost += run.is_lost
-        counts.doubled += run.invented
-        if run.is_lost or run.invented:
-            counts.notes.append(str(run))
+    seed = trial.rng.randrange(1 << 16)
+    with neighbour.neighbour(seed) as beside:
+        for run in neighbour.run_all(NEIGHBOUR_RUNS, NEIGHBOUR_RUNS, seed, beside):
+            counts.times += 1
+            counts.findings += len(run.findings)
+            counts.lost += run.is_lost
+            counts.doubled += run.invented
+            if run.is_lost or run.invented:
+                counts.notes.append(str(run))
 
 
 def run_attacks(trial: Trial, counts: FaultCounts) -> None:
