@@ -78,6 +78,16 @@ class Judgement:
     is_slow: bool = False
     cut_off: list[str] = field(default_factory=list)
 
+    def decide(self) -> None:
+        """Sets the verdict, and the reason for it, by the evidence."""
+        counting = [one for one in self.evidence if one.counts]
+        if not counting:
+            self.verdict, self.reason = RIGHT, f"nothing is wrong in {self.cases} cases"
+            return
+        worst = counting[-1]
+        cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in KEEPING
+        self.verdict, self.reason = CHEAT if cheats else WRONG, worst.message
+
     @property
     def severity(self) -> str | None:
         """The highest severity of what counts against it; None where nothing does."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 
 from fuzz.backends import backend as named_backend
 from fuzz.judge.findings import Findings
@@ -24,16 +27,13 @@ from fuzz.judge.input_domain import (
     with_possible_layouts,
 )
 from fuzz.judge.judgement import (
-    CHEAT,
     CONDUCT,
-    KEEPING,
     LAUNCHES,
     MACHINE,
     NOT_COMPARABLE,
     ODD_VALUES,
     RIGHT,
     UNSUPPORTED,
-    WRONG,
     Evidence,
     Judgement,
 )
@@ -97,9 +97,11 @@ def judge(options: JudgeOptions) -> Judgement:
         options.process_memory,
         deadline,
     )  # fmt: skip
+    build_folder = Path(tempfile.mkdtemp(prefix="fuzz-judge-"))
     config = SolutionConfig(
-        options.format, options.solution.resolve(), backend.name, options.problem.resolve(), options.secret_files
-    )
+        options.format, options.solution.resolve(), backend.name, build_folder, options.problem.resolve(),
+        options.secret_files,
+    )  # fmt: skip
     solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
     solution.start()
     try:
@@ -114,6 +116,7 @@ def judge(options: JudgeOptions) -> Judgement:
     finally:
         problem.worker.stop()
         solution.stop()
+        shutil.rmtree(build_folder, ignore_errors=True)
     judgement.seconds = time.monotonic() - start
     return judgement
 
@@ -385,13 +388,6 @@ class Referee:
         if cut_off := self.limits.cut_off:
             judgement.cut_off = cut_off
             judgement.notes.append(f"not finished in time: {', '.join(cut_off)}")
-        counting = [one for one in judgement.evidence if one.counts]
-        if not counting:
-            judgement.reason = f"nothing is wrong in {judgement.cases} cases"
-            if not log.returned:
-                judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, "no case could be run", MACHINE
-            return
-        worst = counting[-1]
-        cheats = worst.oracle in (LAUNCHES, CONDUCT) or worst.symptom in KEEPING
-        judgement.verdict = CHEAT if cheats else WRONG
-        judgement.reason = worst.message
+        judgement.decide()
+        if judgement.verdict == RIGHT and not log.returned:
+            judgement.verdict, judgement.reason, judgement.cause = UNSUPPORTED, "no case could be run", MACHINE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.judgement import CHEAT, MACHINE, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.referee import judge
 from fuzz.judge.score import score
 from tests.judge.problems import DROPOUT, LABELS, LINEAR, RELU, as_solution, write
@@ -157,6 +157,14 @@ def test_a_solution_that_cannot_be_loaded_is_unsupported(tmp_path: Path) -> None
     found = judged(tmp_path, RELU, "import no_such_module\n")
     assert found.verdict == UNSUPPORTED and "no_such_module" in found.reason
     assert (found.cause, score(found)) == (SOLUTION, 0.0)
+
+
+def test_inline_cuda_without_a_gpu_is_the_machines_fault(tmp_path: Path) -> None:
+    build = "load_inline('broken', '', cuda_sources='#error x', no_implicit_headers=True)"
+    inline = f"from torch.utils.cpp_extension import load_inline\n{build}\n"
+    found = judged(tmp_path, RELU, inline + as_solution(RELU))
+    assert found.verdict == UNSUPPORTED and "cannot be built here" in found.reason
+    assert (found.cause, score(found)) == (MACHINE, None)
 
 
 def test_a_solution_that_refuses_what_the_problem_makes_is_wrong(tmp_path: Path) -> None:

@@ -160,9 +160,8 @@ def judge_samples(options: JudgeOptions, operation: str, samples: Sequence[Sampl
     backend = named_backend(options.backend).name
     total = Judgement(RIGHT, "", operation, str(options.solution), backend)
     deadline = Deadline()
-    solution = start_solution(
-        SolutionConfig(OPS, options.solution.resolve(), backend), options.process_memory, FIRST_SECONDS, deadline
-    )
+    config = SolutionConfig(OPS, options.solution.resolve(), backend, samples[0].path.parent / "extensions")
+    solution = start_solution(config, options.process_memory, FIRST_SECONDS, deadline)
     options = replace(options, seconds=options.seconds / len(samples))
     parts: list[Judgement] = []
     refused: dict[str, str] = {}

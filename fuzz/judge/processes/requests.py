@@ -47,11 +47,12 @@ class ProblemConfig:
 @dataclass(frozen=True)
 class SolutionConfig:
     """How the solution's process is set up. Files in `secret` are what it may not read; `task` is the problem's folder
-    where solutions import types from it."""
+    where solutions import types from it; what the solution compiles is built in `build_folder`."""
 
     format: str
     path: Path
     backend: str
+    build_folder: Path
     task: Path = Path()
     secret: tuple[Path, ...] = ()
 

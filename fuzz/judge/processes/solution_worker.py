@@ -20,6 +20,7 @@ from fuzz.backends.memory import DTYPE_NAMES, read_words
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
+from fuzz.judge.formats.inline_extensions import build_extensions_in, describe_missing_tool
 from fuzz.judge.formats.weights import FILLS, Weight
 from fuzz.judge.problem import (
     ArgumentDescription,
@@ -78,6 +79,7 @@ class SolutionHandler:
     def __init__(self, config: SolutionConfig) -> None:
         self.isolation = leave_network()
         limit_files()
+        build_extensions_in(config.build_folder)
         torch.set_num_threads(1)
         self.config = config
         self.backend: Backend = named_backend(config.backend)
@@ -98,6 +100,12 @@ class SolutionHandler:
             with self.device_mode(), self.backend.uninstrumented(), self.conduct.watch():
                 self.solution = load_solution(self.config.format, self.config.path, self.config.task)
 
+    def refuse_to_load(self, error: Exception) -> Refusal:
+        """Why the solution cannot be loaded, and whether that is this machine's fault."""
+        if missing := describe_missing_tool(error, has_gpu=self.backend.is_accelerator):
+            return Refusal(f"what the solution compiles cannot be built here: {missing}", UnsupportedHere.__name__)
+        return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
+
     def device_mode(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.backend.is_accelerator else OnDevice(self.backend.device)
 
@@ -107,7 +115,7 @@ class SolutionHandler:
         except UsageError:
             raise
         except Exception as error:
-            return Refusal(f"the solution cannot be loaded: {one_line(error)}", Unsupported.__name__)
+            return self.refuse_to_load(error)
         if isinstance(request, Load):
             return None
         self.modules, self.lazy = {}, {}
