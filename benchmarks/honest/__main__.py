@@ -1,8 +1,10 @@
 """Good kernels by other hands, fuzzed until each had so many cases: what is found is a real error or a false alarm.
 
-python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--backend NAME] [--jobs N] [--write FILE]
+python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes N] [--backend NAME] [--jobs N]
+                            [--write FILE]
 
-Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed.
+Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
+runs first, and first of all those whose last run had no time to confirm what disagreed.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.honest.shares import Shares
 from benchmarks.honest.table import write
 from fuzz.errors import TargetError
 from fuzz.target.loader import library_files, load_module, targets_in
@@ -26,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".honest"
 OPERATIONS = STORE / "targets"
 SETS = ("torch", "flag_gems", "conch", "liger", "fla", "tutorials", "own", "gpuemu")
+PATIENCE = 120.0
+"""Seconds for which a process may go on after a run's time has ended."""
 OWN = ("layernorm_bw", "gelu_bw", "rms_norm", "softmax", "matmul", "cross_entropy", "cross_entropy_bw")
 Row = dict[str, Any]
 
@@ -56,44 +62,59 @@ def kept(backend: str, name: str) -> list[Row]:
     return [json.loads(line) for line in lines]
 
 
-def waiting(backend: str, name: str, wanted: int) -> dict[int, list[str]]:
-    """The targets of a set that lack cases, by the seed of their next run: the number of those before."""
-    runs = kept(backend, name)
-    lacking: dict[int, list[str]] = {}
-    for target in targets_of(name):
-        mine = [run for run in runs if run["target"] == target]
-        if not any("error" in run for run in mine) and sum(run["cases"] for run in mine) < wanted:
-            lacking.setdefault(len(mine), []).append(target)
-    return lacking
+def arguments(asked: argparse.Namespace) -> list[str]:
+    """The command of a process that fuzzes the targets that it is asked for."""
+    corpus = STORE / "corpus" / asked.backend
+    return [sys.executable, "-m", "benchmarks.honest.batch", f"--backend={asked.backend}", f"--corpus={corpus}"]
 
 
-def fuzz(name: str, seed: int, targets: list[str], asked: argparse.Namespace, end: float) -> None:
-    """Fuzzes some targets in a process of their own, and keeps every line that it prints."""
-    if time.monotonic() > end:
-        return
-    budget = [f"--{key}={value}" for key in ("cases", "seconds") if (value := getattr(asked, key))]
-    command = [sys.executable, "-m", "benchmarks.honest.batch", *budget, f"--seed={seed}", f"--backend={asked.backend}"]
-    command += [f"--corpus={STORE / 'corpus' / asked.backend}", *targets]
+def keep(backend: str, name: str, run: Row) -> None:
+    with (STORE / f"{backend}-{name}.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(run) + "\n")
+
+
+def work(shares: Shares, asked: argparse.Namespace) -> None:
+    """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with (STORE / f"{asked.backend}-{name}.jsonl").open("a", encoding="utf-8") as file:
-                file.write(line)
-            if time.monotonic() > end:
-                process.terminate()
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
+    share = shares.take()
+    while share is not None:
+        with subprocess.Popen(arguments(asked), **pipes) as process:  # type: ignore[call-overload]
+            while share is not None:
+                line = answer(process, shares.request(share))
+                run = json.loads(line) if line else {"target": share.target, "cases": 0, "why": "its process ended"}
+                keep(asked.backend, share.set, run)
+                shares.give_back(share, run)
+                share = shares.take()
+                if not line:
+                    break
+            process.kill()
+
+
+def answer(process: subprocess.Popen[str], request: Mapping[str, Any]) -> str:
+    """The line with which a process answers a request; empty where it ended, or was killed for its hanging."""
+    assert process.stdin is not None and process.stdout is not None
+    timer = threading.Timer(request["seconds"] + PATIENCE, process.kill)
+    timer.start()
+    try:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline()
+    except BrokenPipeError:
+        return ""
+    finally:
+        timer.cancel()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--set", action="append", choices=SETS)
     parser.add_argument("--cases", type=int, default=10_000, help="of each target, in all runs together")
-    parser.add_argument("--seconds", type=float, help="of each run, at most")
+    parser.add_argument("--seconds", type=float, default=60.0, help="of each run, at most")
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--each", type=int, default=12, help="targets that one process fuzzes, one after the other")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further run is begun")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")
     parser.add_argument("--write", type=Path, help="the document whose tables are written")
     asked = parser.parse_args()
     end = time.monotonic() + 60 * asked.minutes
@@ -101,11 +122,12 @@ def main() -> None:
     sets = asked.set or SETS
     if {"torch", "flag_gems"} & set(sets) and not (OPERATIONS / "done").is_file():
         subprocess.run([sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS)], check=True, cwd=ROOT)
+    shares = Shares(asked.cases, asked.seconds, end)
+    for name in sets:
+        shares.add(name, targets_of(name), kept(asked.backend, name))
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for name in sets:
-            for seed, targets in waiting(asked.backend, name, asked.cases).items():
-                for place in range(0, len(targets), asked.each):
-                    pool.submit(fuzz, name, seed, targets[place : place + asked.each], asked, end)
+        for worker in [pool.submit(work, shares, asked) for _ in range(asked.jobs)]:
+            worker.result()
     if asked.write:
         write(asked.write, {(backend, name): kept(backend, name) for backend in ("cpu", "cuda") for name in SETS})
 

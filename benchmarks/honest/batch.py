@@ -1,6 +1,8 @@
-"""Fuzzes several targets one after the other in this process, and prints a JSON line for each.
+"""Fuzzes one target after the other in this process, as lines of standard input ask, and answers each by a JSON line.
 
-python -m benchmarks.honest.batch --corpus FOLDER [--cases N] [--seconds N] [--seed N] [--backend NAME] TARGET...
+python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME]
+
+A line is {"target": NAME, "seed": N, "cases": N, "seconds": N}; the last two are limits and may be missing.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fuzz.errors import BackendError, TargetError, UsageError
+from fuzz import corpus
+from fuzz.errors import BackendError, CorpusError, TargetError, UsageError
+from fuzz.model.case import Case
+from fuzz.model.entry import Entry
+from fuzz.model.finding import Finding
+from fuzz.model.provenance import Provenance
 from fuzz.report.json import run_json
 from fuzz.run import environment
 from fuzz.run.fuzzer import Fuzzer
@@ -21,33 +28,53 @@ from fuzz.run.setup import choose_backend, start_worker_server, writable_finding
 from fuzz.run.watcher import Watcher
 from fuzz.target.loader import load
 
+MOST_KEPT = 3
+"""Disagreements of a run that its end cut off that are kept as entries, and reasons of those that are no finding."""
+
+
+class Keeper(Watcher):
+    """Keeps what a run found no time for as entries in `folder`, and why disagreements are no finding."""
+
+    def __init__(self, folder: Path, backend: str) -> None:
+        self.folder, self.backend = folder, backend
+        self.entries: list[str] = []
+        self.reasons: list[str] = []
+
+    def on_cut_off(self, case: Case, finding: Finding, index: int) -> None:
+        if len(self.entries) < MOST_KEPT:
+            seen = Provenance(self.backend, environment.versions(), first_case=index, cut_off="confirmation")
+            try:
+                self.entries.append(str(corpus.save_entry(self.folder, Entry(case, finding, provenance=seen))))
+            except CorpusError as error:
+                self.entries.append(str(error))
+
+    def on_unconfirmed(self, finding: Finding, index: int, reason: str) -> None:
+        if len(self.reasons) < MOST_KEPT:
+            self.reasons.append(f"case {index}: {finding.message}: {reason}")
+
 
 def fuzz(options: RunOptions) -> Mapping[str, Any]:
     """The JSON value of a run; where the kernel cannot be run, its target and why."""
     try:
         target, backend = load(options.target), choose_backend(options.backend)
         folder = writable_findings_folder(target, None, options.corpus)
-        return run_json(Fuzzer(options, target, backend, folder, Watcher(), environment.versions()).run())
+        keeper = Keeper(folder.with_name(f"{folder.name}-cut-off"), options.backend)
+        result = Fuzzer(options, target, backend, folder, keeper, environment.versions()).run()
+        return {**run_json(result), "kept": keeper.entries, "reasons": keeper.reasons}
     except (TargetError, BackendError) as error:
         return {"target": options.target, "error": str(error)}
+    except UsageError as error:  # Its time ended before the first case.
+        return {"target": options.target, "cases": 0, "why": str(error)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("targets", nargs="+")
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--cases", type=int)
-    parser.add_argument("--seconds", type=float)
-    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--backend", default="cpu")
     asked = parser.parse_args()
     start_worker_server()
-    for target in asked.targets:
-        budget = dict(seconds=asked.seconds, cases=asked.cases, corpus=asked.corpus)
-        try:
-            print(json.dumps(fuzz(RunOptions(target, None, asked.backend, "auto", asked.seed, **budget))), flush=True)
-        except UsageError as error:  # Its time ended before the first case.
-            print(f"{target}: {error}", file=sys.stderr)
+    for line in sys.stdin:
+        print(json.dumps(fuzz(RunOptions(backend=asked.backend, corpus=asked.corpus, **json.loads(line)))), flush=True)
 
 
 if __name__ == "__main__":

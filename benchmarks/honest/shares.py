@@ -1,0 +1,93 @@
+"""Shares time among targets: who has had the fewest runs is next, as long as it lacks cases."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+LEAST = 8.0
+"""Seconds without which no run is begun."""
+LONGER = 3.0
+"""How much longer a run may be after one that had no time to confirm what disagreed."""
+MOST_LONGER = 2
+"""Such runs of a target, one after the other."""
+MOST_EMPTY = 2
+"""Runs without a case, one after the other, after which a target is left out."""
+
+
+@dataclass
+class Share:
+    """What a target has had so far. Of its last runs `waits` counts those that left disagreements which nobody
+    confirmed, and `empty` those that had no case."""
+
+    set: str
+    target: str
+    runs: int = 0
+    cases: int = 0
+    waits: int = 0
+    empty: int = 0
+    refused: bool = False
+    busy: bool = False
+
+    def add(self, run: Mapping[str, Any]) -> None:
+        """Counts a run as it was kept."""
+        self.runs += 1
+        self.cases += run.get("cases", 0)
+        self.refused |= "error" in run
+        self.empty = 0 if run.get("cases") else self.empty + 1
+        self.waits = self.waits + 1 if run.get("cut_off", {}).get("disagreements") else 0
+
+    @property
+    def is_urgent(self) -> bool:
+        return 0 < self.waits <= MOST_LONGER
+
+
+class Shares:
+    """The targets of several sets, each of which needs `cases` cases, in runs of at most `seconds`, until `end`.
+
+    `end` is a time of time.monotonic. Threads may take and give back at the same time.
+    """
+
+    def __init__(self, cases: int, seconds: float, end: float) -> None:
+        self.cases, self.seconds, self.end = cases, seconds, end
+        self._shares: list[Share] = []
+        self._lock = threading.Lock()
+
+    def add(self, name: str, targets: Sequence[str], runs: Sequence[Mapping[str, Any]]) -> None:
+        """Adds the targets of a set, with the runs that each has had."""
+        added = {target: Share(name, target) for target in targets}
+        for run in runs:
+            if run["target"] in added:
+                added[run["target"]].add(run)
+        self._shares += added.values()
+
+    def seconds_left(self) -> float:
+        return max(self.end - time.monotonic(), 0.0)
+
+    def take(self) -> Share | None:
+        """The next target, which no other thread gets before it is given back; None where all is done."""
+        with self._lock:
+            free = [share for share in self._shares if not share.busy and self._lacks(share)]
+            if not free or self.seconds_left() < LEAST:
+                return None
+            share = min(free, key=lambda share: (not share.is_urgent, share.runs))
+            share.busy = True
+            return share
+
+    def give_back(self, share: Share, run: Mapping[str, Any]) -> None:
+        """Ends a run of a target that was taken."""
+        with self._lock:
+            share.add(run)
+            share.busy = False
+
+    def request(self, share: Share) -> dict[str, Any]:
+        """What a process is asked for; the seed is the number of earlier runs."""
+        seconds = min(self.seconds * (LONGER if share.is_urgent else 1.0), self.seconds_left())
+        missing = self.cases if share.is_urgent else self.cases - share.cases
+        return {"target": share.target, "seed": share.runs, "cases": missing, "seconds": max(round(seconds, 1), 1.0)}
+
+    def _lacks(self, share: Share) -> bool:
+        return not share.refused and share.empty < MOST_EMPTY and (share.cases < self.cases or share.is_urgent)
