@@ -18,6 +18,7 @@ import fuzz.oracles.examine
 from fuzz.backends.cpu.runtime.compiler import source_hash, version
 from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
 from fuzz.backends.triton_host.triton_key import keep_triton_key
+from fuzz.oracles.comparison.expected import STAGES
 from fuzz.reference.envelope import cache_noise
 
 with suppress(ImportError):
@@ -30,7 +31,7 @@ with suppress(ImportError):
     import triton.experimental.gluon
 
 torch.set_num_threads(1)
-cache_noise()
+cache_noise(STAGES[-1])
 with suppress(RuntimeError):
     compile_in_process("", "nothing")
 with suppress(RuntimeError):

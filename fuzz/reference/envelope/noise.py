@@ -14,7 +14,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.pools import SPAN, perturbs_inputs, pools
+from fuzz.reference.envelope.pools import SPAN, NoisePool, perturbs_inputs, pools
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import (
     LARGEST,
@@ -92,7 +92,7 @@ class MemberNoise:
         self.widened = 0
         self.device = torch.device("cpu")
         pools.start_stack()
-        self._pools: dict[tuple[str, float], Tensor] = {}
+        self._pools: dict[tuple[str, float], NoisePool] = {}
         self._strides: dict[torch.Size, tuple[int, ...]] = {}
         self.flush_to_zero = precision.eta == 2.0**-126
         # Multiplied by `scale_up`, what exceeds the largest finite value overflows float64 too. `scale_down` undoes it.
@@ -152,10 +152,11 @@ class MemberNoise:
         strides = self._strides.get(row)
         if strides is None:
             strides = self._strides[row] = _strides(row)
-        if strides:
-            return pool.as_strided((self.count, *row), strides, self.offset)
         size = math.prod(row)
-        tile = pool[:, self.offset : self.offset + SPAN]
+        values = pool.columns(self.offset, self.offset + min(size, SPAN))
+        if strides:
+            return values.as_strided((self.count, *row), strides, self.offset)
+        tile = values[:, self.offset : self.offset + SPAN]
         tiled = tile.unsqueeze(1).expand(-1, -(-size // SPAN), -1).reshape(self.count, -1)
         return tiled[:, :size].view(self.count, *row)
 

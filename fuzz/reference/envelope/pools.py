@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["SPAN", "UNIT64", "Pools", "pools", "cache_noise", "perturbs_inputs"]
+__all__ = ["SPAN", "UNIT64", "NoisePool", "Pools", "pools", "cache_noise", "perturbs_inputs"]
 
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
@@ -18,11 +18,13 @@ BLOCK: Final = 4099
 """Elements of a run of noise that is alike, for the members that have such runs."""
 UNIT64: Final = 2.0**-52
 """Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
+COLUMNS: Final = 512
+"""Columns of a pool that are computed together."""
 FEW: Final = 16
 """Members of a pool of some MiB, which is kept."""
 PATIENCE: Final = 256
 """Stacks after which unused pools of more members are dropped."""
-Row = np.ndarray[tuple[int], np.dtype[np.float64]]
+Row = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 def perturbs_inputs(member: int) -> bool:
@@ -36,61 +38,85 @@ def _uniform_row(member: int) -> Row:
     return np.random.Generator(np.random.Philox(key=member % 2**32)).uniform(-1.0, 1.0, 2 * SPAN)
 
 
-def cache_noise() -> None:
-    """Compute the noise of the first members, so that processes forked from this one share it."""
-    for member in (*range(-4, 0), *range(1, 9)):
-        _uniform_row(member)
+@lru_cache(maxsize=128)
+def _block_signs(member: int) -> Row:
+    """-1, 0 or 1 for each run of `BLOCK` elements of a member's row."""
+    drawn = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
+    return drawn.astype(np.float64)
 
 
-def _noise_row(member: int) -> Row:
-    """The noise of one member: independent for the first ones; from the ninth on in blocks, for what these do not see.
+def cache_noise(members: int) -> None:
+    """Compute the noise of so many members, so that processes forked from this one share it."""
+    for member in (*range(-4, 0), *range(1, members + 1)):
+        _noise(member, 0, 1)
 
-    An operation takes a window of the row, so that one on a small tensor lies in one block. In some blocks the noise is
-    0: where a result depends on the error of a mean as 1/error (a row of equal terms), a kernel that happens to be
-    exact there is further from the truth than any member that errs. In some all elements err alike: equal rows do.
-    Members that perturb the inputs have none.
+
+def _noise(member: int, start: int, stop: int) -> Row:
+    """These columns of a member's noise: independent for the first ones; from the ninth on in blocks.
+
+    The blocks are for what the first ones do not see. An operation takes a window of the row, so that one on a small
+    tensor lies in one block. In some blocks the noise is 0: where a result depends on the error of a mean as 1/error (a
+    row of equal terms), a kernel that happens to be exact there is further from the truth than any member that errs. In
+    some all elements err alike: equal rows do. Members that perturb the inputs have none.
     """
     if perturbs_inputs(member):
-        return np.zeros(2 * SPAN)
+        return np.zeros(stop - start)
     if member <= 8:
-        return _uniform_row(member)
-    blocks = np.random.Generator(np.random.Philox(key=2**33 + member)).integers(-1, 2, 2 * SPAN // BLOCK + 1)
-    shape = np.repeat(blocks, BLOCK)[: 2 * SPAN]
-    shaped: Row = shape * _uniform_row(member) if member % 2 else shape.astype(np.float64)
-    return shaped
+        return _uniform_row(member)[start:stop]
+    signs: Row = _block_signs(member)[np.arange(start, stop) // BLOCK]
+    return signs * _uniform_row(member)[start:stop] if member % 2 else signs
 
 
-def _underflow_row(member: int) -> Row:
-    """Underflow of one member, in [-1, 1]: -1 makes a zero of a tiny result.
+def _underflow(member: int, start: int, stop: int) -> Row:
+    """These columns of a member's underflow, in [-1, 1]: -1 makes a zero of a tiny result.
 
     Members 1 and 2 have opposite signs of size 1, so that one of them meets that zero. The others have any size, or
-    errors of equal size would often cancel in all members at once. Members that perturb the inputs have none.
+    errors of equal size would often cancel in all members at once. Members that perturb the inputs have none, nor have
+    those that measure float64 itself.
     """
-    if perturbs_inputs(member):
-        return np.zeros(2 * SPAN)
+    if member < 0 or perturbs_inputs(member):
+        return np.zeros(stop - start)
     if member <= 2:
-        sign: Row = np.sign(_uniform_row(1)) * (1.0 if member == 1 else -1.0)
-        return sign
-    r = _noise_row(member)
-    size: Row = np.sign(r) * (0.25 + 0.75 * np.abs(r))
-    return size
+        return np.sign(_noise(1, start, stop)) * (1.0 if member == 1 else -1.0)
+    noise = _noise(member, start, stop)
+    return np.sign(noise) * (0.25 + 0.75 * np.abs(noise))
 
 
-def _make_pool(kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> Tensor:
-    """A pool: (1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
+class NoisePool:
+    """The noise of one kind, (1 + len(ids), 2*SPAN) doubles; row 0, of the unperturbed member, changes nothing.
 
-    "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_underflow_row`, and 0 where float64 itself is measured.
+    "relative": r*u. "factor": 1 + factor*r*u. "tiny": `_underflow`.
+    On the host columns are computed when they are asked for first: a small tensor reads few of them.
     """
-    if kind == "tiny":
-        zeros = np.zeros(2 * SPAN)
-        return torch.from_numpy(np.stack([zeros, *(_underflow_row(i) if i > 0 else zeros for i in ids)])).to(device)
-    noise = np.stack([np.zeros(2 * SPAN), *(_noise_row(i) for i in ids)])
-    unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
-    pool = noise * unit if kind == "relative" else 1.0 + factor * unit * noise
-    return torch.from_numpy(pool).to(device)
+
+    def __init__(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> None:
+        self._kind, self._factor, self._ids = kind, factor, ids
+        self._unit = np.array([0.0, *(u if i > 0 else UNIT64 for i in ids)])[:, None]
+        self._missing = bytearray(b"\1") * -(-2 * SPAN // COLUMNS)
+        self._values = torch.empty((1 + len(ids), 2 * SPAN), dtype=torch.float64)
+        if device.type != "cpu":
+            self._values = self.columns(0, 2 * SPAN).to(device)
+
+    def columns(self, start: int, stop: int) -> Tensor:
+        """The whole pool, of which these columns have been computed."""
+        asked = start // COLUMNS, -(-stop // COLUMNS)
+        first = self._missing.find(1, *asked)
+        if first >= 0:
+            end = self._missing.rfind(1, *asked) + 1
+            start, stop = first * COLUMNS, min(end * COLUMNS, 2 * SPAN)
+            self._values[:, start:stop] = torch.from_numpy(self._compute(start, stop))
+            self._missing[first:end] = bytes(end - first)
+        return self._values
+
+    def _compute(self, start: int, stop: int) -> Row:
+        zeros = np.zeros(stop - start)
+        if self._kind == "tiny":
+            return np.stack([zeros, *(_underflow(member, start, stop) for member in self._ids)])
+        noise = np.stack([zeros, *(_noise(member, start, stop) for member in self._ids)])
+        return noise * self._unit if self._kind == "relative" else 1.0 + self._factor * self._unit * noise
 
 
-_cached_pool = lru_cache(maxsize=24)(_make_pool)
+_cached_pool = lru_cache(maxsize=24)(NoisePool)
 
 
 @dataclass
@@ -100,7 +126,7 @@ class Pools:
     Pools of many members take tens of MiB each. They are kept while stacks use them often, as in shrinking.
     """
 
-    large: dict[tuple[Any, ...], Tensor] = field(default_factory=dict)
+    large: dict[tuple[Any, ...], NoisePool] = field(default_factory=dict)
     idle: int = 0
 
     def start_stack(self) -> None:
@@ -109,14 +135,14 @@ class Pools:
         if self.idle > PATIENCE:
             self.large.clear()
 
-    def get(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> Tensor:
-        """The pool of some members: see `_make_pool`."""
+    def get(self, kind: str, factor: float, ids: tuple[int, ...], u: float, device: torch.device) -> NoisePool:
+        """The pool of some members."""
         key = kind, factor, ids, u, device
         if len(ids) <= FEW:
             return _cached_pool(*key)
         self.idle = 0
         if key not in self.large:
-            self.large[key] = _make_pool(*key)
+            self.large[key] = NoisePool(*key)
         return self.large[key]
 
 

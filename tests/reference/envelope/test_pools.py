@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
-from fuzz.reference.envelope.pools import FEW, PATIENCE, Pools
+from fuzz.reference.envelope.pools import COLUMNS, FEW, PATIENCE, SPAN, NoisePool, Pools
 
 CPU = torch.device("cpu")
 
 
+def whole(pool: NoisePool) -> torch.Tensor:
+    return pool.columns(0, 2 * SPAN)
+
+
 def test_a_members_row_is_the_same_in_every_pool() -> None:
     pools = Pools()
-    few, many = (pools.get("relative", 1.0, ids, 2.0**-24, CPU) for ids in ((9, 12), tuple(range(1, 40))))
+    few, many = (whole(pools.get("relative", 1.0, ids, 2.0**-24, CPU)) for ids in ((9, 12), tuple(range(1, 40))))
     assert torch.equal(few[1], many[9]) and torch.equal(few[2], many[12]) and not many[0].any()
 
 
@@ -23,4 +28,14 @@ def test_large_pools_are_forgotten_when_nobody_asks_for_them() -> None:
     assert pools.get("tiny", 1.0, ids, 2.0**-24, CPU) is first
     for _ in range(PATIENCE + 1):
         pools.start_stack()
-    assert not pools.large and torch.equal(pools.get("tiny", 1.0, ids, 2.0**-24, CPU), first)
+    assert not pools.large and torch.equal(whole(pools.get("tiny", 1.0, ids, 2.0**-24, CPU)), whole(first))
+
+
+@pytest.mark.parametrize("kind", ["relative", "factor", "tiny"])
+def test_columns_are_the_same_in_whatever_order_they_are_asked_for(kind: str) -> None:
+    ids, pieces = (-1, 1, 2, 3, 9, 10), [(3, 4), (COLUMNS - 1, COLUMNS + 1), (2 * SPAN - 9, 2 * SPAN), (0, 9 * COLUMNS)]
+    at_once = whole(NoisePool(kind, 1.5, ids, 2.0**-24, CPU))
+    pool = NoisePool(kind, 1.5, ids, 2.0**-24, CPU)
+    for start, stop in pieces:
+        assert torch.equal(pool.columns(start, stop)[:, start:stop], at_once[:, start:stop])
+    assert torch.equal(whole(pool), at_once)
