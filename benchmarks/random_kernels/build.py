@@ -18,7 +18,7 @@ from triton._C.libtriton import ir
 from triton.compiler import ASTSource
 
 from fuzz.backends.cpu.codegen.prelude import PRELUDE
-from fuzz.backends.cpu.runtime.compiler import build
+from fuzz.backends.cpu.compilers.compiler import build
 from fuzz.backends.cpu.runtime.driver import TARGET
 from fuzz.backends.cpu.runtime.kernel_function import load_kernel
 from fuzz.backends.cpu.runtime.launcher import Launcher

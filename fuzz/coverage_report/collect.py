@@ -15,7 +15,7 @@ from fuzz.search.engines.code_numbers import find_numbers
 from fuzz.search.engines.dictionary import Dictionary
 from fuzz.search.engines.launch_options import launch_space
 from fuzz.search.engines.random import RandomEngine
-from fuzz.target.seeds import seed_cases
+from fuzz.target.inputs import seed_cases
 from fuzz.target.spec import Target
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.process import Worker, WorkerCrash

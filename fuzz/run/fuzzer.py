@@ -29,8 +29,8 @@ from fuzz.search.engines.atheris.engine import AtherisConfig
 from fuzz.search.engines.code_numbers import find_numbers
 from fuzz.search.engines.launch_options import launch_space
 from fuzz.search.statistics import RunStatistics
+from fuzz.target.inputs import seed_cases
 from fuzz.target.loader import load_planted
-from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.triage import Triage

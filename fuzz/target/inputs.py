@@ -1,4 +1,4 @@
-"""Makes cases of inputs that a person gives: tensors of PyTorch, arrays, or numbers, with sizes and options, by name.
+"""Makes cases of inputs that a person gives, or wrote down as seeds of a target: tensors of PyTorch, arrays or numbers.
 
 PyTorch is not imported here: a tensor is known by its methods.
 """
@@ -37,6 +37,19 @@ def given_case(target: Target, calls: Sequence[Given]) -> Case:
     if make_legal(case, target) != case:
         raise TargetError(f"{where} holds values that the declaration rules out, such as an index beyond its bound")
     return case
+
+
+def seed_cases(target: Target) -> tuple[Case, ...]:
+    """The target's seeds as cases of one call, or of several. TargetError for one that does not fit the declaration."""
+    return tuple(_seed_case(target, name) for name in target.seeds)
+
+
+def _seed_case(target: Target, name: str) -> Case:
+    """A seed: sizes, options, and the numbers of tensors; what it leaves out is the least size, the default, or 1."""
+    seed, where = target.seeds[name], f"target {target.name!r}: seed {name!r}"
+    calls = (seed,) if isinstance(seed, Mapping) else tuple(seed)
+    case = Case(target.name, tuple(make_call(target, call, where, strict=False) for call in calls))
+    return make_legal(case, target)
 
 
 def make_call(target: Target, given: Given, where: str, *, strict: bool) -> Call:

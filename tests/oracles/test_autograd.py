@@ -21,8 +21,8 @@ from fuzz.run.fuzzer import Fuzzer
 from fuzz.run.options import RunOptions
 from fuzz.run.watcher import Watcher
 from fuzz.target.arguments import option, size, tensor
+from fuzz.target.inputs import seed_cases
 from fuzz.target.loader import load, load_planted
-from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import Launcher, Target, declare
 
 M, N = size("M", 1, 64), size("N", 1, 64)

@@ -19,9 +19,8 @@ from fuzz.model.layout import CONTIGUOUS, Layout, find_layout
 from fuzz.run.input_file import read_input
 from fuzz.target.arguments import by_option, option, size, tensor
 from fuzz.target.indices import indices
-from fuzz.target.inputs import given_case
+from fuzz.target.inputs import given_case, seed_cases
 from fuzz.target.loader import load
-from fuzz.target.seeds import seed_cases
 from fuzz.target.spec import declare
 
 M, K, V = size("M", 0, 64), size("K", 1, 64, multiple_of=2), size("V", 1, 100)

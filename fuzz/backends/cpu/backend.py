@@ -32,8 +32,8 @@ class CpuBackend(Backend):
 
     def unavailable_reason(self) -> str:
         try:
-            from fuzz.backends.cpu.runtime.compiler import compiler
-            from fuzz.backends.cpu.runtime.tiny_compiler import folder
+            from fuzz.backends.cpu.compilers.compiler import compiler
+            from fuzz.backends.cpu.compilers.tiny_compiler import folder
 
             if folder() is None:
                 compiler()

@@ -1,10 +1,10 @@
 """The public names of `fuzz.backends.cpu`, in one module because they need torch and triton."""
 
 from fuzz.backends.cpu.analysis.compared_constants import constants
+from fuzz.backends.cpu.compilers.compiler import compiler, version
 from fuzz.backends.cpu.errors import MalformedIR, NoCompiler, UnsupportedOperation
 from fuzz.backends.cpu.instruments import INSTRUMENTS
 from fuzz.backends.cpu.runtime.activation import activate, active, deactivate
-from fuzz.backends.cpu.runtime.compiler import compiler, version
 from fuzz.backends.cpu.runtime.counters import counters
 from fuzz.backends.cpu.runtime.driver import c_source
 from fuzz.backends.cpu.runtime.observation import Log, observe

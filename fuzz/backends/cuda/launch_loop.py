@@ -181,7 +181,7 @@ def compile_loop() -> Any:
     """The loop in C. It is compiled once and cached where Triton caches its kernels."""
     from triton.runtime.cache import get_cache_manager
 
-    from fuzz.backends.cpu.runtime.compiler import build, version
+    from fuzz.backends.cpu.compilers.compiler import build, version
 
     source = Path(__file__).with_name("launch_loop.c").read_text(encoding="utf-8")
     cache = get_cache_manager(hashlib.sha256(f"{source}{version()}".encode()).hexdigest())

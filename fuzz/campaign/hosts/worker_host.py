@@ -132,7 +132,7 @@ def run_slice(request: Slice, channel: HostChannel) -> None:
         raise UsageError(f"unknown engine {request.engine!r}; known: {', '.join(ENGINES)}")
     # Late: it imports torch, which a request that is wrong does not need.
     from fuzz.backends import backend
-    from fuzz.target.seeds import seed_cases
+    from fuzz.target.inputs import seed_cases
 
     device = backend(request.backend)
     name = device.name

@@ -15,8 +15,8 @@ import triton
 import fuzz.backends.cpu.interface
 import fuzz.oracles
 import fuzz.oracles.examine
-from fuzz.backends.cpu.runtime.compiler import source_hash, version
-from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
+from fuzz.backends.cpu.compilers.compiler import source_hash, version
+from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
 from fuzz.backends.triton_host.triton_key import keep_triton_key
 from fuzz.oracles.comparison.expected import STAGES
 from fuzz.reference.envelope import cache_noise

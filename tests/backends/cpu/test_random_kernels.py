@@ -16,8 +16,8 @@ from benchmarks.random_kernels.source import source
 from benchmarks.random_kernels.statements import kernel
 from benchmarks.random_kernels.tree import Buffer, Expr, Kernel, Let, Store, Type, walk
 from fuzz.backends import cpu
+from fuzz.backends.cpu.compilers.compiler import build
 from fuzz.backends.cpu.ops import elementwise
-from fuzz.backends.cpu.runtime.compiler import build
 
 # Python 3.12 warns of it where torch has threads; the children use none of them.
 FORKS = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")

@@ -15,7 +15,7 @@ import triton.language as tl
 from triton.runtime.driver import driver as drivers
 
 from fuzz import size, target, tensor
-from fuzz.backends.cpu.runtime.compiler import build
+from fuzz.backends.cpu.compilers.compiler import build
 from fuzz.backends.cuda import compile_only, launch_loop
 from fuzz.backends.cuda.launch_recorder import record_launches
 from fuzz.backends.execute import run

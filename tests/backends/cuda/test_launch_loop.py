@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from fuzz.backends.cpu.runtime.compiler import build
+from fuzz.backends.cpu.compilers.compiler import build
 from fuzz.backends.cuda import launch_loop as module
 from fuzz.backends.cuda.launch_loop import LaunchLoop, make_loop
 from fuzz.backends.cuda.launch_recorder import CudaLaunch

@@ -1,1 +1,1 @@
-"""Compiles the C of kernels, launches them as Triton's runtime expects, and observes what they do."""
+"""Launches kernels as Triton's runtime expects, and observes what they do."""

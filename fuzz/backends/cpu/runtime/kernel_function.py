@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
-from fuzz.backends.cpu.runtime.objects import BackgroundBuild, build_object, object_path
-from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
 from fuzz.backends.triton_host.knobs import knobs
 from fuzz.worker.profile import measured
 from fuzz.worker.serve import heartbeat

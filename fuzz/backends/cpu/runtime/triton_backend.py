@@ -11,9 +11,9 @@ from typing import Any
 from triton._C.libtriton import ir, passes
 from triton.backends.compiler import BaseBackend, GPUTarget
 
+from fuzz.backends.cpu.compilers.compiler import source_hash
 from fuzz.backends.cpu.errors import UnsupportedOperation
 from fuzz.backends.cpu.instruments import PLAIN
-from fuzz.backends.cpu.runtime.compiler import source_hash
 from fuzz.backends.cpu.runtime.observation import current_instruments
 from fuzz.backends.cpu.translate import translate
 from fuzz.backends.triton_host.custom_floats import convert_fp8e4b15

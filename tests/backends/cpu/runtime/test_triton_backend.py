@@ -110,7 +110,8 @@ def test_a_cached_kernel_is_not_compiled_again(tmp_path):
 FRESH = """
     import torch, triton, triton.language as tl
     from fuzz.backends import cpu
-    from fuzz.backends.cpu.runtime import objects, triton_backend
+    from fuzz.backends.cpu.compilers import objects
+    from fuzz.backends.cpu.runtime import triton_backend
     def announced(module, name):
         function = getattr(module, name)
         def announce(*args):
@@ -291,7 +292,7 @@ def test_warmup_and_handles():
 
 
 def test_a_compiler_that_fails_is_quoted():
-    from fuzz.backends.cpu.runtime.compiler import build
+    from fuzz.backends.cpu.compilers.compiler import build
 
     with pytest.raises(RuntimeError, match="failed on kernel k"):
         build("int main(", "k")

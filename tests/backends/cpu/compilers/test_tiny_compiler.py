@@ -7,9 +7,9 @@ import struct
 import pytest
 
 from fuzz.backends.cpu.codegen.prelude import LIBDEVICE, PRELUDE
+from fuzz.backends.cpu.compilers import tiny_compiler
+from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
 from fuzz.backends.cpu.errors import CompilerFailed
-from fuzz.backends.cpu.runtime import tiny_compiler
-from fuzz.backends.cpu.runtime.tiny_compiler import compile_in_process
 
 INT64 = [0, 1, -1, 2, -2, 3037000500, -3037000500, 1 << 31, -(1 << 32), (1 << 62) + 1, (1 << 63) - 1, -(1 << 63)]
 

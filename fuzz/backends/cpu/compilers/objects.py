@@ -15,7 +15,7 @@ from typing import IO
 
 from triton import knobs
 
-from fuzz.backends.cpu.runtime.compiler import TIMEOUT, build, command_line, version
+from fuzz.backends.cpu.compilers.compiler import TIMEOUT, build, command_line, version
 from fuzz.worker.system import POLITE
 
 FOLDER = "cpu-kernels"

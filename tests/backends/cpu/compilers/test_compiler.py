@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 
 from fuzz.backends import BACKENDS, cpu
-from fuzz.backends.cpu.runtime import compiler as compiler_module
-from fuzz.backends.cpu.runtime.compiler import LEVELS, build, compiler, flags
+from fuzz.backends.cpu.compilers import compiler as compiler_module
+from fuzz.backends.cpu.compilers.compiler import LEVELS, build, compiler, flags
 from fuzz.backends.execute import run
 from fuzz.errors import BackendError
 from fuzz.model.case import Argument, Call
