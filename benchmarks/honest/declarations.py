@@ -184,6 +184,17 @@ def find_shape(seen: list[tuple[Mapping[str, int], tuple[int, ...]]]) -> list[st
     return texts
 
 
+def can_be_differentiated(results: list[torch.Tensor]) -> bool:
+    """Whether autograd has the gradients of all of them: for some operations it learns only then that it has none."""
+    if not all(result.requires_grad for result in results):
+        return False
+    try:
+        torch.autograd.backward([result.sum() for result in results])
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
 def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> Declaration | None:
     """The declaration with its dims, dtypes and outputs; None where it cannot be run or its shapes are not simple.
 
@@ -212,7 +223,7 @@ def complete(declaration: Declaration, sizes: dict[str, int], apart: bool) -> De
             outputs[str(place)] = texts
     if not outputs or any(first.dtype not in (torch.float32,) for first in seen[0][1] if first.is_floating_point()):
         return None
-    gradients = all(seen[0][1][int(place)].requires_grad for place in outputs)
+    gradients = can_be_differentiated([seen[0][1][int(place)] for place in outputs])
     fits = [name for name in DTYPES if attempt(declaration, seen[0][0], getattr(torch, name)) is not None]
     fields = asdict(declaration) | dict(dims=dims, outputs=outputs, gradients=gradients, dtypes=tuple(fits))
     return Declaration(**fields)

@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.mutations.brute_force import LIVE
+from benchmarks.mutations.brute_force import LIVE, STILLBORN
 from benchmarks.mutations.mutants import Mutant, draw_mutants, list_mutants, overlay
 from benchmarks.mutations.subjects import SUBJECTS, Subject
 from benchmarks.mutations.table import write
@@ -30,9 +30,11 @@ ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".mutations"
 LIVE_EACH, MOST = 10, 60
 """Live mutants of a kernel that are fuzzed, and mutants that are drawn for them at most."""
+STARVED, LONGER, LONGEST = 200, 4, 16
+"""A run with fewer cases had no processor to itself: it is repeated with four times its time, then with 16 times."""
 COUNTED = ("high", "medium", None)
 """Severities that kill; a finding whose grading was cut off has none, and counts as medium."""
-KILLED, STILLBORN, ALARM = "killed", "does not compile", "alarm on the good kernel"
+KILLED, ALARM = "killed", "alarm on the good kernel"
 Row = dict[str, Any]
 
 
@@ -53,6 +55,22 @@ def record(target: str, place: Path) -> Any:
     return command("benchmarks.mutations.brute_force", target, "--record", str(place))
 
 
+def counted(ran: Row) -> list[Row]:
+    """The findings of a run that kill."""
+    return [one for one in ran.get("findings", ()) if one.get("severity") in COUNTED]
+
+
+def fuzz(text: str, path: Path | None, found: Path, seconds: float, seed: int) -> Any:
+    """The JSON value of a run that ends with its first finding, or when its time does."""
+    factor = 1
+    while True:
+        budget = ["--seconds", f"{factor * seconds:g}", "--seed", str(seed), "--max-findings", "1", "--backend", "cpu"]
+        ran: Any = command("fuzz", "run", text, *budget, "--corpus", str(found), "--json", path=path, limit=2000.0)
+        factor *= LONGER
+        if counted(ran) or "error" in ran or ran["cases"] >= STARVED or factor > LONGEST:
+            return ran
+
+
 def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, seed: int) -> Row:
     """Fuzzes one mutant until it is killed or the time ends; what is not killed is judged by brute force.
 
@@ -63,9 +81,8 @@ def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, se
         folder = Path(temporary)
         file = overlay(folder, subject.root, subject.file, mutant.apply(source))
         text, path = (subject.target, folder) if subject.module else (f"{file}:{subject.target}", None)
-        budget = ["--seconds", f"{seconds:g}", "--seed", str(seed), "--max-findings", "1", "--backend", "cpu"]
-        ran: Any = command("fuzz", "run", text, *budget, "--corpus", f"{folder}/found", "--json", path=path)
-        found = [one for one in ran.get("findings", ()) if one.get("severity") in COUNTED]
+        ran = fuzz(text, path, folder / "found", seconds, seed)
+        found = counted(ran)
         row = {
             "cases": ran.get("cases", 0),
             "error": ran.get("error", ""),

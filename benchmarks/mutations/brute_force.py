@@ -6,6 +6,7 @@ python -m benchmarks.mutations.brute_force TARGET --against FILE    runs a mutan
 live             on some case it fails, touches memory that it must not, gives NaN or an infinity where the good kernel
                  gives none, or errs by more than FACTOR times the most that the good kernel errs there, of which half
                  a unit in the last place of the output's largest element is the least
+does not compile it is not live, and the compiler refuses it in some dtype that the good kernel takes
 within rounding  its bits differ somewhere, by no more than that
 equivalent       the same bits on every case
 """
@@ -27,7 +28,7 @@ from fuzz.backends import backend
 from fuzz.backends.execute import FatalError, run
 from fuzz.errors import FuzzError
 from fuzz.model.case import Case
-from fuzz.model.outcome import Outcome, Rejected, Returned
+from fuzz.model.outcome import CompileError, Outcome, Rejected, Returned
 from fuzz.oracles.comparison.bits import same_bits
 from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.execution.examination import Examination
@@ -40,7 +41,9 @@ LARGEST = 1 << 14
 """Elements of a case, at most."""
 SEED = 77
 """Another one than that of the runs that are to kill."""
-LIVE, ROUNDING, EQUIVALENT = "live", "within rounding", "equivalent"
+LIVE, STILLBORN, ROUNDING, EQUIVALENT = "live", "does not compile", "within rounding", "equivalent"
+STRONGEST = (LIVE, STILLBORN, ROUNDING, EQUIVALENT)
+"""What is said of a mutant where its cases differ: the first that some case shows."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,8 @@ def run_case(target: Target, case: Case) -> tuple[Behaviour, Outcome]:
 def compare(target: Target, case: Case, good: Behaviour) -> Judgement:
     """Judges the mutant by one case."""
     bad, outcome = run_case(target, case)
+    if isinstance(outcome, CompileError) and bad.kind != good.kind:
+        return Judgement(STILLBORN, 0, outcome.message)
     if bad.kind != good.kind:
         return Judgement(LIVE, 0, f"{bad.kind} instead of {good.kind}")
     if new := [line for line in bad.faults if line not in good.faults]:
@@ -129,16 +134,16 @@ def record(target: Target, count: int, seconds: float) -> list[Behaviour]:
 
 def judge(target: Target, expected: list[Behaviour], seconds: float) -> Judgement:
     """Judges a mutant until a case shows that it is live, or the time ends."""
-    end, differs = time.monotonic() + seconds, EQUIVALENT
+    end, name = time.monotonic() + seconds, EQUIVALENT
     number = 0
     for number, (case, good) in enumerate(zip(cases(target, len(expected)), expected, strict=True), 1):
         found = compare(target, case, good)
         if found.name == LIVE:
             return Judgement(LIVE, number, found.why)
-        differs = ROUNDING if found.name == ROUNDING else differs
+        name = min(name, found.name, key=STRONGEST.index)
         if time.monotonic() > end:
             break
-    return Judgement(differs, number)
+    return Judgement(name, number)
 
 
 def main() -> None:

@@ -33,6 +33,13 @@ def test_axes_that_must_be_equal_are_one_dim():
     assert made.outputs == {"0": ["D0", "D1"]}
 
 
+def test_an_operation_without_a_derivative_is_compared_without_gradients():
+    """Of zeta's first argument: its result requires a gradient, and raises where that is computed."""
+    (made,) = declare(info("special.zeta", (torch.rand(3), torch.rand(3), {})))
+    assert torch.special.zeta(torch.rand(3).requires_grad_(), torch.rand(3)).requires_grad
+    assert not made.gradients
+
+
 def test_a_dim_that_an_argument_fixes_is_not_free():
     (made,) = declare(info("nn.functional.layer_norm", (torch.rand(4, 3), [3], {"eps": 0.5})))
     assert made.dims == {"D0": (3, 3), "D1": (1, 65536)}

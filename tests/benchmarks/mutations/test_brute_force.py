@@ -1,9 +1,21 @@
 """Brute force tells a mutant that is wrong from one that rounds otherwise."""
 
 import torch
+import triton
+import triton.language as tl
 
-from benchmarks.mutations.brute_force import EQUIVALENT, LIVE, Behaviour, Judgement, describe_error, judge, record
+from benchmarks.mutations.brute_force import (
+    EQUIVALENT,
+    LIVE,
+    STILLBORN,
+    Behaviour,
+    Judgement,
+    describe_error,
+    judge,
+    record,
+)
 from fuzz import size, target, tensor
+from fuzz.backends import backend
 
 
 def test_errors_are_compared_with_those_of_the_good_kernel():
@@ -56,3 +68,34 @@ def test_a_mutant_is_judged_by_cases():
 def test_another_outcome_is_live():
     good = [Behaviour("Rejected", {})] * 3
     assert judge(double, good, 60.0) == Judgement(LIVE, 1, "Returned instead of Rejected")
+
+
+@triton.jit
+def copy_kernel(y, x, n, ONLY_FLOAT32: tl.constexpr, BLOCK: tl.constexpr):
+    if ONLY_FLOAT32:
+        tl.static_assert(x.dtype.element_ty == tl.float32)
+    places = tl.arange(0, BLOCK)
+    tl.store(y + places, tl.load(x + places, mask=places < n), mask=places < n)
+
+
+def copied(x, only_float32):
+    x = x.contiguous()
+    y = torch.empty_like(x)
+    copy_kernel[(1,)](y, x, len(x), only_float32, BLOCK=64)
+    return dict(y=y)
+
+
+@target(name="copy", x=tensor(N), dtypes=("float32", "bfloat16"), reference=lambda x: dict(y=x * 1))
+def copy(x):
+    return copied(x, False)
+
+
+@target(name="copy", x=tensor(N), dtypes=("float32", "bfloat16"), reference=lambda x: dict(y=x * 1))
+def copy_of_float32(x):
+    return copied(x, True)
+
+
+def test_what_does_not_compile_in_some_dtype_is_not_live():
+    backend("cpu").prepare()
+    found = judge(copy_of_float32, record(copy, 10, 60.0), 60.0)
+    assert (found.name, found.cases) == (STILLBORN, 10)
