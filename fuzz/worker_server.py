@@ -7,10 +7,15 @@ workers each look would go through 200,000 objects, and copy the pages that they
 from __future__ import annotations
 
 import gc
+import os
 from importlib import import_module
+
+from fuzz.backends import BACKENDS
 
 gc.disable()
 try:
+    for backend in BACKENDS.values():
+        os.environ.update(backend.server_environment)
     import_module("fuzz.oracles.execution.preload")
 finally:
     gc.freeze()

@@ -137,6 +137,8 @@ class Backend:
     """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
     environment: Mapping[str, str] = MappingProxyType({})
     """Variables that a process must be started with to use it."""
+    server_environment: Mapping[str, str] = MappingProxyType({})
+    """Variables of the server that workers are forked from, so that what it imports leaves the device alone."""
 
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:
@@ -148,6 +150,10 @@ class Backend:
 
     def unavailable_reason(self) -> str:
         """Why this backend cannot run on this machine, in one line; empty where it can."""
+        return ""
+
+    def fork_reason(self) -> str:
+        """Why this process, forked from another one, cannot use the device, in one line; empty where it can."""
         return ""
 
     def cross_check_refusal(self, case: Case) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import MappingProxyType
 
 from fuzz.backends.base import Backend, ReplicaLimits, Session
 from fuzz.backends.shortage import requested_bytes
@@ -22,6 +23,8 @@ class CudaBackend(Backend):
     needs_durable_journal = True
     compiles_without_device = True
     arithmetic = "libdevice"
+    # With it torch.cuda.is_available() asks NVML: a process forked from one that has initialised CUDA cannot use it.
+    server_environment = MappingProxyType({"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
 
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:
@@ -38,6 +41,12 @@ class CudaBackend(Backend):
         if not torch.cuda.is_available():
             return "backend cuda finds no usable NVIDIA GPU (torch.cuda.is_available() is False)"
         return ""
+
+    def fork_reason(self) -> str:
+        import torch
+
+        is_in_bad_fork = getattr(torch._C, "_cuda_isInBadFork", lambda: False)
+        return "the process that this one is forked from has initialised CUDA" if is_in_bad_fork() else ""
 
     def compile_only(self) -> Backend:
         from fuzz.backends.cuda.compile_only import CompileOnlyBackend

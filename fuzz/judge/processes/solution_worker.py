@@ -110,6 +110,8 @@ class SolutionHandler:
         return nullcontext() if self.backend.is_accelerator else OnDevice(self.backend.device)
 
     def __call__(self, request: RunSolution | Load) -> SolutionReport | Refusal | LastResponse | None:
+        if reason := self.backend.fork_reason():
+            return Refusal(f"the solution cannot be run here: {reason}", UnsupportedHere.__name__)
         try:
             self.load()
         except UsageError:
