@@ -21,8 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -44,9 +44,16 @@ CASES, MORE, ENOUGH = 2000, 1000, 150
 """Cases of a campaign; by how many its budget grows, until each job has run enough of them."""
 LONGEST = 400.0
 """Seconds that an undisturbed rest of a campaign may take."""
+FUNCTIONS = (
+    "above_four", "below_minus_three", "zero_is_nan", "threes", "over_sixty_four", "sevens", "overwrites",
+    "large_is_kept",
+)  # fmt: skip
+"""The functions of `broken.py`."""
 MARKS = "<!-- faults -->", "<!-- /faults -->"
 DISK = 24 << 20
 ADDRESS_SPACE = 4 << 30
+GROUP_MEMORY = 1400 << 20
+"""The memory of a control group that a campaign's processes share: less than one of its workers may have."""
 HOSTILE_CASES = 60 * 19
 """Cases of the campaign over hostile launchers: enough for each to get one element several times."""
 ATTACKS = 30 * 45
@@ -57,8 +64,8 @@ MARK = "FUZZ_FAULTS_MARK"
 """The variable by which processes of a campaign are known that have left it."""
 KINDS = (
     "campaign", "host", "worker", "database",
-    "locked store", "full disk", "file size limit", "address space", "clock", "two campaigns", "kernels", "hostile",
-    "attacks", "node", "neighbour",
+    "locked store", "full disk", "file size limit", "address space", "memory limit", "clock",
+    "two campaigns", "kernels", "hostile", "attacks", "node", "neighbour",
 )  # fmt: skip
 NAMES = {
     "campaign": "`kill -9` of the campaign, then `--resume`",
@@ -69,6 +76,7 @@ NAMES = {
     "full disk": "a full disk (tmpfs), then room again and `--resume`",
     "file size limit": "no file can grow (RLIMIT_FSIZE), then it can and `--resume`",
     "address space": "4 GiB of address space for each process (RLIMIT_AS)",
+    "memory limit": "1.4 GiB of memory for all of a campaign (a control group), of which one function takes all",
     "clock": "the wall clock jumps by up to 30 years at each look, both ways",
     "two campaigns": "two campaigns on one corpus, at once",
     "node": "`kill -9` of a Ray node, on which the campaign's workers run; another one comes",
@@ -101,8 +109,8 @@ class Trial:
     store: str
     rng: random.Random
     name: str = "faults"
-    targets: str = "broken.py"
-    target_count: int = 8
+    targets: tuple[str, ...] = ("broken.py",)
+    target_count: int = len(FUNCTIONS)
     cases: int = CASES
     more: dict[str, object] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
@@ -111,7 +119,12 @@ class Trial:
         self.configure()
 
     def configure(self) -> None:
-        keys = {"targets": [str(HERE / self.targets)], "budget": {"cases": self.cases}, "slice": "10s", **self.more}
+        keys = {
+            "targets": [str(HERE / each) for each in self.targets],
+            "budget": {"cases": self.cases},
+            "slice": "10s",
+            **self.more,
+        }
         paths = {"corpus": str(self.corpus), "store": self.store, "folder": str(self.folder / "state")}
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config.write_text(json.dumps({**keys, **paths, "name": self.name, "workers": 2, "memory": "1500MiB"}))
@@ -329,6 +342,36 @@ def run_in_little_address_space(trial: Trial, counts: FaultCounts) -> None:
     trial.end(counts)
 
 
+def run_in_little_memory(trial: Trial, counts: FaultCounts) -> None:
+    """Runs all processes of the campaign in a control group; it finds the function that takes all memory, too."""
+    trial.targets, trial.target_count = (*trial.targets, "deadly.py:fills"), trial.target_count + 1
+    trial.configure()
+    with control_group(GROUP_MEMORY) as processes:
+        enter = f'echo $$ > {processes} && exec "$@"'
+        trial.start("sh", "-c", enter, "sh", FUZZ, "campaign", str(trial.config), "--resume")
+        counts.times += 1
+        trial.end(counts)
+
+
+@contextmanager
+def control_group(memory: int) -> Iterator[Path]:
+    """The file that takes the processes of a new control group with so many bytes. OSError where none can be made."""
+    groups = Path("/sys/fs/cgroup")
+    parent, limit = groups / "memory", "memory.limit_in_bytes"
+    if not parent.is_dir():
+        parent, limit = groups, "memory.max"
+    group = parent / f"fuzz-faults-{os.getpid()}"
+    group.mkdir()
+    try:
+        (group / limit).write_text(str(memory))
+        yield group / "cgroup.procs"
+    finally:
+        end = time.monotonic() + 60.0
+        while (group / "cgroup.procs").read_text() and time.monotonic() < end:
+            time.sleep(0.1)
+        group.rmdir()
+
+
 def lock_store(trial: Trial) -> bool:
     """Holds the store for some seconds, as another writer does."""
     store = trial.folder / "store.sqlite"
@@ -342,7 +385,7 @@ def lock_store(trial: Trial) -> bool:
 
 
 def run_two_campaigns(trial: Trial, counts: FaultCounts) -> None:
-    other = Trial(trial.folder, trial.store, trial.rng, "other")
+    other = replace(trial, name="other")
     trial.start()
     other.start()
     counts.times += 1
@@ -351,7 +394,7 @@ def run_two_campaigns(trial: Trial, counts: FaultCounts) -> None:
 
 
 def run_deadly_kernels(trial: Trial, counts: FaultCounts) -> None:
-    deadly = Trial(trial.folder, trial.store, trial.rng, "kernels", "deadly.py", 5, 200)
+    deadly = Trial(trial.folder, trial.store, trial.rng, "kernels", ("deadly.py",), 5, 200)
     deadly.start()
     counts.times += deadly.target_count
     deadly.end(counts)
@@ -391,7 +434,7 @@ def marked_processes(mark: bytes) -> list[int]:
 def run_hostile_launchers(trial: Trial, counts: FaultCounts) -> None:
     expected = runpy.run_path(str(HERE / "hostile.py"))["EXPECTED"]
     hostile = HostileTrial(
-        trial.folder, trial.store, trial.rng, "hostile", "hostile.py", len(expected), HOSTILE_CASES, {"slice": "60s"}
+        trial.folder, trial.store, trial.rng, "hostile", ("hostile.py",), len(expected), HOSTILE_CASES, {"slice": "60s"}
     )
     os.environ[MARK] = str(trial.folder)
     hostile.start()
@@ -445,8 +488,10 @@ def run_jumping(config: Path) -> None:
     print(outcome, state.campaign.seconds)
 
 
-def run_trials(kind: str, times: int, rng: random.Random, counts: FaultCounts) -> Iterator[None]:
-    """Rounds of one kind of fault, until it was tried so many times."""
+def run_trials(
+    kind: str, times: int, rng: random.Random, counts: FaultCounts, functions: int = len(FUNCTIONS), cases: int = CASES
+) -> Iterator[None]:
+    """Rounds of one kind of fault, each over so many functions by so many cases, until it was tried so many times."""
     while counts.times < times:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fuzz-faults-")))
@@ -454,7 +499,9 @@ def run_trials(kind: str, times: int, rng: random.Random, counts: FaultCounts) -
                 subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(folder)], check=True)
                 stack.callback(subprocess.run, ["umount", "-l", str(folder)], check=False)
             server = stack.enter_context(postgres()) if kind == "database" else None
-            trial = Trial(folder, server.database() if server else f"sqlite:///{folder / 'store.sqlite'}", rng)
+            store = server.database() if server else f"sqlite:///{folder / 'store.sqlite'}"
+            targets = tuple(f"broken.py:{name}" for name in rng.sample(FUNCTIONS, functions))
+            trial = Trial(folder, store, rng, targets=targets, target_count=functions, cases=cases)
             if kind == "node":
                 cluster = stack.enter_context(nodes(1, 1))
                 trial.more = {"cluster": "ray", "address": cluster.address}
@@ -481,6 +528,7 @@ def inject_kind(kind: str, trial: Trial, counts: FaultCounts, left: int, server:
             "full disk": fill_disk,
             "file size limit": forbid_file_growth,
             "address space": run_in_little_address_space,
+            "memory limit": run_in_little_memory,
             "clock": run_with_jumping_clock,
             "two campaigns": run_two_campaigns,
         }
@@ -521,6 +569,8 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=100, help="kills in all")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--functions", type=int, default=len(FUNCTIONS), help="of broken.py, drawn for each campaign")
+    parser.add_argument("--cases", type=int, default=CASES, help="of a campaign over functions of broken.py")
     parser.add_argument("--write", type=Path, help="the document whose table is written")
     parser.add_argument("--jumping", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -531,11 +581,10 @@ def main() -> int:
     for kind in arguments.kinds:
         counts = FaultCounts()
         try:
-            for _ in run_trials(
-                kind, times_by_kind(arguments.times)[kind], random.Random(f"{arguments.seed}/{kind}"), counts
-            ):
+            rng, times = random.Random(f"{arguments.seed}/{kind}"), times_by_kind(arguments.times)[kind]
+            for _ in run_trials(kind, times, rng, counts, arguments.functions, arguments.cases):
                 print(line(kind, counts), *counts.notes, file=sys.stderr, flush=True)
-        except (subprocess.CalledProcessError, FileNotFoundError, pytest.skip.Exception) as error:
+        except (subprocess.CalledProcessError, OSError, pytest.skip.Exception) as error:
             print(f"{kind}: cannot be tried here: {error}", file=sys.stderr)
             continue
         counts_by_kind[kind] = counts

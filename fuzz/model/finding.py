@@ -14,6 +14,10 @@ from fuzz.model.oracle_specs import ACCURACY, FAULT, ORACLE_NAMES, PARITY, SYMPT
 from fuzz.text import clean_text
 
 Subject = tuple[str, ...]
+Pattern = tuple[str, str]
+"""An output, and one of PATTERNS."""
+PATTERNS = ("offset", "factor", "number")
+"""What wrong elements may have in common: what they are off by, what they are multiplied by, or what they are."""
 FAULT_DETAIL = re.compile(r"(?:raised|the worker process died of) (exit status \d+|[\w.]+)")
 """What of a fault's message names its kind: the type of an exception, or a signal."""
 
@@ -52,8 +56,10 @@ class Finding:
     (output, symptom) of every class of symptom that an output shows, where the oracle tells outputs apart. `error` is
     the largest error over the largest value of an output, and `least_error` that of findings that show the symptom of
     this one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
-    oracle knows it. `compared` counts the elements of its `outputs`, `disagreeing` those of them that are wrong. Texts
-    are made storable and printable (`text.clean_text`), whatever a launcher raised or returned.
+    oracle knows it. `patterns` are those in which all wrong elements of an output are alike, and `other_than` is one
+    in which they are not in a finding that shows the symptom of this one. `compared` counts the elements of its
+    `outputs`, `disagreeing` those of them that are wrong. Texts are made storable and printable (`text.clean_text`),
+    whatever a launcher raised or returned.
     """
 
     oracle: str
@@ -71,6 +77,8 @@ class Finding:
     error: float = field(default=0.0, compare=False)
     least_error: float = field(default=0.0, compare=False)
     largest: tuple[tuple[str, float], ...] = field(default=(), compare=False)
+    patterns: frozenset[Pattern] = field(default=frozenset(), compare=False)
+    other_than: Pattern | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.symptom not in SYMPTOMS[self.oracle]:
@@ -192,8 +200,14 @@ class Finding:
 
     def shows_symptom_of(self, other: Finding) -> bool:
         """Whether both are of one oracle, with the class of symptom in one output, or the place, in common."""
-        shared = self.subjects & other.subjects and not self.is_other_fault(other) and self.error >= other.least_error
-        return self.shares_place(other) or bool(shared)
+        shared = self.subjects & other.subjects and not self.is_other_fault(other)
+        return self.shares_place(other) or bool(shared) and self.is_beyond(other)
+
+    def is_beyond(self, other: Finding) -> bool:
+        """Whether its error is as large as that which another finding asks for, and of no pattern that it excludes."""
+        excluded = other.other_than
+        fits = excluded is not None and (excluded in self.patterns or excluded[0] not in self.outputs)
+        return self.error >= other.least_error and not fits
 
     def shares_output(self, other: Finding) -> bool:
         """Whether both are of one oracle, with an output, tensor or source line in common, whatever the symptoms."""

@@ -32,6 +32,7 @@ from fuzz.oracles.comparison.elements import (
     half_ulp,
     largest_error,
     largest_wrong,
+    shared_patterns,
     symptoms_by_cause,
 )
 from fuzz.oracles.comparison.expected import BEFORE_THOROUGH, STAGES, check_alike, check_shapes, evaluate_reference
@@ -218,6 +219,11 @@ def make_finding(
         ),
         error=max(largest_error(outputs[name], expected[name]) for name in wrong),
         largest=tuple((name, largest_wrong(outputs[name], expected[name], one)) for name, one in wrong.items()),
+        patterns=frozenset(
+            (name, pattern)
+            for name, one in wrong.items()
+            for pattern in shared_patterns(outputs[name], expected[name], one)
+        ),
     )
 
 

@@ -18,13 +18,14 @@ from fuzz import corpus
 from fuzz.model.case import Case, sort_key
 from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject
-from fuzz.model.oracle_specs import ACCURACY, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
+from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
 from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
 from fuzz.triage.error_jump import JUMP, ErrorJump
+from fuzz.triage.error_patterns import PatternCounts
 from fuzz.triage.overflow import find_overflow, nonfinite_outputs
 from fuzz.triage.triage import Triage
-from fuzz.triage.triggers import Trigger, all_hold, departures
+from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, departures
 from fuzz.worker.deadline import OutOfTime
 
 ALWAYS_CHECKED, THEN_ONE_IN = 16, 16
@@ -46,6 +47,7 @@ class Attribution:
     bugs: list[Bug]
     counts: Counter[object] = field(default_factory=Counter)
     errors: dict[int, float] = field(default_factory=dict)
+    patterns: PatternCounts = field(default_factory=PatternCounts)
 
     def attribute(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
@@ -55,7 +57,7 @@ class Attribution:
         cause: Bug | None = None
         left: Finding | None = finding
         doubt: Finding | None = None
-        for bug in sorted(self.bugs, key=lambda bug: -bug.sought.least_error):
+        for bug in sorted(self.bugs, key=lambda bug: (bug.sought.other_than is None, -bug.sought.least_error)):
             if left is not None and (explained := self._explained(bug, case, left)):
                 cause = cause or bug
                 doubt = doubt or self._doubt(bug, case, finding)
@@ -83,9 +85,9 @@ class Attribution:
         """Those of a finding's subjects that a bug explains."""
         if bug.finding.shares_place(finding) or self._compares_with_wrong_run(bug, case, finding):
             return finding.subjects
-        if bug.finding.is_other_fault(finding) or finding.error < bug.sought.least_error:
+        if bug.finding.is_other_fault(finding) or not finding.is_beyond(bug.sought):
             return frozenset()
-        finding = replace(finding, least_error=bug.sought.least_error)
+        finding = replace(finding, least_error=bug.sought.least_error, other_than=bug.sought.other_than)
         # What earlier calls leave behind shows in any output, as any symptom and to any oracle.
         part = finding if bug.stateful else finding.restricted_to(bug.subjects)
         if part is None and filing_order(bug.finding) < filing_order(finding) and self.triage.find_triggers(bug):
@@ -112,6 +114,10 @@ class Attribution:
         self.counts[id(bug)] += 1
         if bug.rate.certain and (least := self._find_jump(bug, case, finding)):
             return replace(finding, least_error=least)
+        if bug.rate.certain and (pattern := self.patterns.find_other(id(bug), finding)):
+            self.counts[id(bug), pattern] += 1
+            if self.counts[id(bug), pattern] in SHRUNK_AGAIN:
+                return replace(finding, other_than=pattern)
         again = self.counts[id(bug)] - bug.known in SHRUNK_AGAIN
         return finding if again or self._needs_departure(bug, case, finding) else None
 
@@ -158,10 +164,14 @@ class Attribution:
         The other run has other layouts or other rows, so that triggers about these may hold there.
         """
         wrong = {subject[-1] for subject in bug.subjects if subject[0] == ACCURACY.name}
-        if not find_oracle_spec(finding.oracle).compares_runs or not wrong & set(finding.outputs):
+        reruns = find_oracle_spec(finding.oracle).compares_runs
+        reruns |= bug.counts_calls and finding.oracle == DETERMINISTIC.name
+        if not reruns or not wrong & set(finding.outputs):
             return False
+        # The other run is also a later one.
+        others = {self.target.batch_dim, EARLIER_CALLS.name}
         kept = (one for one in self.triage.find_triggers(bug) if not one.name.endswith(" layout"))
-        return all(one.holds(case) for one in kept if one.name != self.target.batch_dim)
+        return all(one.holds(case) for one in kept if one.name not in others)
 
     def without_known(self, case: Case, finding: Finding) -> Case:
         """The case with a trigger of each known bug made false that explains nothing of the finding though all hold."""
@@ -196,6 +206,8 @@ class Attribution:
         if old.finding.is_other_fault(new.finding):
             return False
         for bug, other in ((old, new), (new, old)):
+            if bug.counts_calls and self._compares_with_wrong_run(bug, other.case, other.finding):
+                return True
             if self._is_overflow_of(bug, other):
                 bug.overflows = True
                 return True
@@ -257,7 +269,9 @@ class Attribution:
                 names = {trigger.name for trigger in old.triggers or ()}
                 old.triggers = tuple(one for one in self.triage.find_triggers(new) if one.name in names)
         if replaces:
-            old.least, old.sought = new.least, replace(new.sought, least_error=old.sought.least_error)
+            before = old.sought
+            old.sought = replace(new.sought, least_error=before.least_error, other_than=before.other_than)
+            old.least = new.least
             old.path = "" if old.known else old.path
         old.hits += new.hits
         old.subjects = old.lasting_subjects | new.lasting_subjects

@@ -70,8 +70,9 @@ class Bug:
     `path` is the file of its entry, `known` says that the entry was there before the run, `accepted` that somebody
     accepted it. `cut_off` is the step of triage in which its time ended. `grade` is its severity, None until it has
     one. `last_hit` is the index of the last case that it was counted for. `stateful` bugs need the calls before the
-    last one. `triggers` are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of
-    which the case must not come to have while it shrinks.
+    last one; where these equal it, `single_call` has what one call shows, and in how many of them. `triggers`
+    are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of which the case must
+    not come to have while it shrinks.
     """
 
     least: Example
@@ -81,6 +82,7 @@ class Bug:
     last_hit: int = -1
     executions: int = 0
     stateful: bool = False
+    single_call: tuple[Finding, Rate] | None = None
     path: str = ""
     known: bool = False
     accepted: bool = False
@@ -109,6 +111,11 @@ class Bug:
     def needs_clean_workers(self) -> bool:
         """Whether what ran before in a process may decide whether a case shows it."""
         return self.stateful or len(self.case.calls) > 1
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether the number of the call in a process decides whether it shows, whatever the calls before it were."""
+        return len(self.case.calls) > 1 and all(call == self.case.last for call in self.case.calls)
 
     @property
     def is_undecided(self) -> bool:
@@ -173,10 +180,15 @@ class Bug:
             return False
         if not (self.spoilt_outputs & other.own_outputs or other.spoilt_outputs & self.own_outputs):
             return False
-        if any(bug.sought.least_error and not bug.needs_values_only for bug in (self, other)):
+        if any(bug.is_beyond_another and not bug.needs_values_only for bug in (self, other)):
             return False
         is_unknown = not (self.triggers and other.triggers)
         return is_unknown or self.needs_values_only and other.needs_values_only
+
+    @property
+    def is_beyond_another(self) -> bool:
+        """Whether it is told from a bug that shows always by the size of its error, or by the pattern of it."""
+        return bool(self.sought.least_error or self.sought.other_than)
 
     @property
     def filing_order(self) -> tuple[int, int]:

@@ -61,8 +61,7 @@ def _departures(case: Case, target: Target) -> Iterator[tuple[str, list[Alternat
     """(what is off its default, alternatives to it, whether these are all that there are)."""
     tried: list[Alternative]
     if len(case.calls) > 1:
-        before = "another call" if len(case.calls) == 2 else f"{len(case.calls) - 1} other calls"
-        yield f"after {before}", [("alone", keep_last_call)], True
+        yield _name_call(case), [("alone", keep_last_call)], True
     for name, value in case.last.tensors.items():
         declared = target.tensors.get(name)
         if declared and declared.optional:
@@ -83,3 +82,11 @@ def _departures(case: Case, target: Target) -> Iterator[tuple[str, list[Alternat
     for name, number in (case.last.launch.as_dict() if case.last.launch else {}).items():
         tried = [("without", partial(drop_launch_option, name))]
         yield f"with {LAUNCH_OPTIONS[name]} {number}", tried, False
+
+
+def _name_call(case: Case) -> str:
+    """The last call, by those before it."""
+    count = len(case.calls)
+    if all(call == case.last for call in case.calls):
+        return f"in call {count} of a process, of {count} equal ones"
+    return "after another call" if count == 2 else f"after {count - 1} other calls"

@@ -20,6 +20,7 @@ from fuzz.model.rate import Rate
 from fuzz.shrink.shrinker import Budget, Shrinker
 from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug, Example, Sighting
+from fuzz.triage.call_number import equal_calls, find_call
 from fuzz.triage.conditions import describe_conditions
 from fuzz.triage.triggers import EARLIER_CALLS, Trigger, all_hold, find_triggers
 from fuzz.worker.patience import Patience
@@ -142,7 +143,11 @@ class Triage:
         if was_killed(finding) and 2 * rate.disagreements <= rate.runs:
             return None
         if rate.disagreements:
-            return Bug(Example(case, finding), Sighting(case, finding.symptom), rate)
+            counted = None if rate.certain or len(case.calls) > 1 else find_call(case, finding, self)
+            if counted is None:
+                return Bug(Example(case, finding), Sighting(case, finding.symptom), rate)
+            origin = Sighting(case, finding.symptom)
+            return Bug(Example(*counted), origin, stateful=True, single_call=(finding, rate))
         for before in self._prefixes(history):
             calls = tuple(call for earlier in before for call in earlier.calls)
             longer = replace(case, calls=calls + case.calls, split=None)
@@ -178,6 +183,7 @@ class Triage:
         if bug.finding.symptom == "hung":
             self.worker.timeout = min(timeout, HANG_SECONDS)
         self._drop_earlier_calls(bug)
+        self._shrink_single_call(bug, budget)
         shrunk = self.run_shrinker(bug, budget)
         if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
             shrunk = self.run_shrinker(bug, budget, clean=True)
@@ -268,6 +274,17 @@ class Triage:
         finding = self.reproduce(alone, bug.sought, clean=True)
         if finding:
             bug.least = replace(bug.least, case=alone, finding=finding)
+
+    def _shrink_single_call(self, bug: Bug, budget: Budget) -> None:
+        """Shrinks the call that a bug's case repeats, in a running worker: a new one for each try takes far longer."""
+        if bug.single_call is None:
+            return
+        finding, rate = bug.single_call
+        shrunk = self.run_shrinker(Bug(Example(bug.origin.case, finding), bug.origin, rate), budget)
+        repeated = equal_calls(shrunk.case, len(bug.case.calls))
+        found = self.reproduce(repeated, bug.sought, clean=True)
+        if found:
+            bug.least = replace(bug.least, case=repeated, finding=found)
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
         """The finished shrinker, which began with the bug's case, and kept what the headline of its finding is about.

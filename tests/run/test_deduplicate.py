@@ -127,6 +127,29 @@ def test_an_error_far_larger_than_that_of_a_bug_that_shows_always_has_another_ca
     assert found.attribute(case, large) == (other, None) and found.attribute(few_rows(case), small) == (always, None)
 
 
+def test_an_error_of_another_pattern_than_that_of_a_bug_that_shows_always_has_another_cause(
+    layernorm: Target, case: Case
+) -> None:
+    """However small it is; and the bug that is then known explains what does not show the pattern only."""
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        patterns = frozenset({("dx", "offset")} if rows(case) < 40 else ())
+        return (replace(wrong_value("dx"), error=0.01, ratio=1.0, patterns=patterns, disagreeing=9),)
+
+    (odd,), (usual,) = launcher(case), launcher(few_rows(case))
+    always = make_bug(few_rows(case), finding=usual, triggers=(), known=True)
+    found = attribution(layernorm, launcher, always)
+    for _ in range(7):
+        assert found.attribute(few_rows(case), usual)[0] is always
+    cause, left = found.attribute(case, odd)
+    assert cause is always and left is not None and left.other_than == ("dx", "offset")
+    other = make_bug(case, finding=left)
+    assert [trigger.name for trigger in found.triage.find_triggers(other)] == ["M"]
+    assert not found.have_same_cause(always, other) and not always.may_share_cause(other)
+    found.bugs.append(other)
+    assert found.attribute(case, odd) == (other, None) and found.attribute(few_rows(case), usual)[0] is always
+
+
 @pytest.mark.parametrize("is_left_behind", [True, False])
 def test_what_earlier_calls_leave_behind_shows_to_any_oracle_and_is_rarely_checked(
     layernorm: Target, case: Case, is_left_behind: bool

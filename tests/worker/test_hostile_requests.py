@@ -281,7 +281,11 @@ def test_who_the_system_kills_for_memory_is_at_fault_where_it_held_most_of_it(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, total: int, kind: type
 ) -> None:
     monkeypatch.setattr(worker_process, "total_memory", lambda: total)
+    measured: list[int] = []
+    monkeypatch.setattr(worker_process, "resident", lambda pid: measured.append(resident(pid)) or measured[-1])
     worker.call("pid")
-    time.sleep(0.2)
+    del measured[:]
+    while len(measured) < 2:
+        time.sleep(0.01)
     monkeypatch.setattr(worker_process, "oom_kills", lambda: 1 << 40)
     assert isinstance(crash_outcome(worker, "kill"), kind)

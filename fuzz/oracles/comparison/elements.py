@@ -15,12 +15,15 @@ import torch
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.model.dtypes import DType, from_bits, to_bits, ulp
 from fuzz.model.dtypes import dtype as named_dtype
+from fuzz.model.finding import PATTERNS
 from fuzz.reference.envelope import SAFETY, Expected, Precision
 from fuzz.target.contract import ENVELOPE, Contract
 
 OVERFLOWN = 64.0
 """By this factor from the largest number of a format, a wrong factor may be why one side overflows."""
 SYMPTOMS = ("nonfinite", "sign", "value")
+ALIKE = 0.125
+"""The share by which such numbers may differ beside the bound: a wrong formula rounds in other ways."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,25 @@ def largest_wrong(output: torch.Tensor, expected: Expected, compared: ElementCom
     out = output.to(value.device).double()
     wrong = (compared.symptom.to(value.device) > 0) & torch.isfinite(out) & torch.isfinite(value)
     return float(torch.where(wrong, torch.maximum(out.abs(), value.double().abs()), 0.0).max())
+
+
+def shared_patterns(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[str]:
+    """The PATTERNS in which all wrong elements of an output are alike; all of them where no finite one is wrong."""
+    value, bound = expected.value.double(), compared.bound
+    out = output.to(value.device).double()
+    wrong = (compared.symptom.to(value.device) > 0) & torch.isfinite(out) & torch.isfinite(value)
+    out, value, bound = out[wrong], value[wrong], bound.to(value.device)[wrong]
+    off = out - value
+    numbers = {"offset": (off, bound), "factor": (off / value, bound / value.abs()), "number": (out, bound)}
+    return [name for name in PATTERNS if is_one_number(*numbers[name])]
+
+
+def is_one_number(numbers: torch.Tensor, slack: torch.Tensor) -> bool:
+    """Whether one number is within the slack of all, and within a share of them; not of infinities."""
+    if not numbers.numel():
+        return True
+    slack = slack + ALIKE * numbers.abs()
+    return bool(torch.isfinite(numbers).all()) and bool((numbers - slack).max() <= (numbers + slack).min())
 
 
 @lru_cache

@@ -1,0 +1,44 @@
+"""What the wrong elements of an output have in common."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from fuzz.model.finding import PATTERNS
+from fuzz.oracles.comparison.elements import compare_elements, shared_patterns
+from fuzz.reference.envelope import Expected, make_precision
+
+DUE = torch.tensor([1.0, -2.0, 3.5, 0.25, 700.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(
+    ("got", "shown"),
+    [
+        (DUE + 1, ["offset"]),
+        (DUE * 1.5, ["factor"]),
+        (-DUE, ["factor"]),
+        (DUE * 0, ["factor", "number"]),
+        (torch.full((5,), 9.0), ["number"]),
+        (torch.cat([DUE[:3] + 1, DUE[3:]]), ["offset"]),
+        (torch.cat([DUE[:3] + 1, DUE[3:] * 0]), []),
+        (torch.cat([DUE[:4] * 1.5, DUE[4:] + 1]), []),
+        (DUE * DUE + 2, []),
+        (torch.cat([DUE[:4], torch.tensor([math.nan])]), list(PATTERNS)),
+    ],
+)
+def test_wrong_elements_are_alike_where_one_number_gives_all_of_them(
+    dtype: torch.dtype, got: torch.Tensor, shown: list[str]
+) -> None:
+    expected = Expected(DUE.double(), torch.zeros(5, dtype=torch.float64), None)
+    output = got.to(dtype)
+    assert shared_patterns(output, expected, compare_elements(output, expected, make_precision("libm"))) == shown
+
+
+def test_whole_numbers_have_patterns_too() -> None:
+    expected = Expected(torch.tensor([1, 5, 9]), torch.zeros(3, dtype=torch.float64), None)
+    output = torch.tensor([3, 7, 11])
+    assert shared_patterns(output, expected, compare_elements(output, expected, make_precision("libm"))) == ["offset"]
