@@ -29,38 +29,43 @@ class Findings:
     worker: IsolatedWorker
     triage: Triage
     low: list[Finding] = field(default_factory=list)
-    undecided: list[Finding] = field(default_factory=list)
+    set_aside: list[Finding] = field(default_factory=list)
 
     def is_known(self, finding: Finding) -> bool:
         """Whether it is like one that does not count, or the problem's own code errs as much in the same dtype."""
         if any(finding.shows_symptom_of(known) for known in self.low) or self._is_excused(finding):
             return True
-        # What could not be decided takes as long again, and is not decided where it is hardly larger.
-        return any(finding.shows_symptom_of(known) and finding.ratio <= 2 * known.ratio for known in self.undecided)
+        # What is no mistake, or could not be decided, takes as long again, and is the same where it is hardly larger.
+        return any(finding.shows_symptom_of(known) and finding.ratio <= 2 * known.ratio for known in self.set_aside)
 
     def _is_excused(self, finding: Finding) -> bool:
         eager = self.worker.last.eager
         return finding.oracle == ACCURACY.name and eager is not None and eager.shares(finding)
 
     def weigh(self, bug: Bug, case: Case, finding: Finding) -> Evidence | None:
-        """The evidence of a confirmed bug, with the least case that the time allows; None where it is undecided."""
+        """The evidence of a confirmed bug, with the least case that the time allows; None where it is no mistake."""
         try:
             self.triage.shrink(bug, Budget(seconds=SHRINK_SECONDS))
             self.triage.explain(bug)
         except OutOfTime:
             if bug.least.verdict.name == "pending":
                 bug.least = replace(bug.least, verdict=Verdict("unadjudicated", "the time for it ended"))
-        if bug.is_undecided or bug.least.verdict.name == "reference" or is_unproven(bug, finding):
-            self.undecided.append(finding)
+        is_open = is_unproven(bug, finding)
+        is_no_mistake = bug.is_undecided or bug.least.verdict.name == "reference"
+        if is_open or is_no_mistake:
+            self.set_aside.append(finding)
+        else:
+            self.low.append(bug.sought)
+        if is_no_mistake and not is_open:
             return None
         bug.grade = grade(bug, case, self.triage, self.worker.description, Budget(seconds=GRADE_SECONDS))
         least, rate = bug.least.reported_finding, bug.grade.typical.rate if bug.grade.typical else bug.rate
-        self.low.append(bug.sought)
-        return Evidence(
+        evidence = Evidence(
             least.oracle, least.outputs, least.symptom, least.message, bug.grade.severity,
             Plans(self.worker.description).name_class(bug.grade), bug.case, bug.grade, rate,
-            bug.least.verdict.name, bug.least.verdict.reason, details=self._describe(bug),
+            bug.least.verdict.name, bug.least.verdict.reason, () if is_open else self._describe(bug), is_open,
         )  # fmt: skip
+        return evidence if evidence.counts or not is_open else None
 
     def _describe(self, bug: Bug) -> tuple[str, ...]:
         """What is wrong in words; of the typical case where the first one is too large, and the least too small."""
@@ -73,6 +78,16 @@ class Findings:
 
 
 def is_unproven(bug: Bug, finding: Finding) -> bool:
-    """Whether nothing but a narrow bound says that a value is wrong."""
-    unknown = bug.finding.oracle == ACCURACY.name and bug.least.verdict.name == "unadjudicated"
-    return unknown and finding.symptom == "value" and finding.ratio < FAR
+    """Whether nothing but a narrow bound says that a value is wrong, because there is no exact value."""
+    verdict = bug.least.verdict
+    if bug.finding.oracle != ACCURACY.name or not verdict.reason:
+        return False
+    return bug.is_undecided or verdict.name == "unadjudicated" and finding.symptom == "value" and finding.ratio < FAR
+
+
+def leave_open(case: Case, finding: Finding) -> Evidence:
+    """Evidence of a finding that ordinary inputs show, and for which there was no time."""
+    return Evidence(
+        finding.oracle, finding.outputs, finding.symptom, finding.message, "medium", least=case,
+        verdict="unadjudicated", reason="the time for it ended", is_open=True,
+    )  # fmt: skip

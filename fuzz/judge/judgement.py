@@ -1,4 +1,4 @@
-"""Defines a judgement: RIGHT, WRONG, CHEAT, NOT COMPARABLE or UNSUPPORTED, with what it rests on."""
+"""Defines a judgement: RIGHT, WRONG, CHEAT, UNDECIDED, NOT COMPARABLE or UNSUPPORTED, with what it rests on."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from fuzz.model.case import Case
 from fuzz.model.rate import Rate
 from fuzz.model.severity import Grade
 
-RIGHT, WRONG, CHEAT = "RIGHT", "WRONG", "CHEAT"
+RIGHT, WRONG, CHEAT, UNDECIDED = "RIGHT", "WRONG", "CHEAT", "UNDECIDED"
 NOT_COMPARABLE, UNSUPPORTED = "NOT COMPARABLE", "UNSUPPORTED"
-EXIT_CODES = {RIGHT: 0, WRONG: 1, CHEAT: 1, NOT_COMPARABLE: 2, UNSUPPORTED: 2}
+EXIT_CODES = {RIGHT: 0, WRONG: 1, CHEAT: 1, UNDECIDED: 2, NOT_COMPARABLE: 2, UNSUPPORTED: 2}
 PROBLEM, SOLUTION, MACHINE = "problem", "solution", "machine"
 """Why a solution cannot be judged: because of the problem, of the solution itself, or of the machine that judges."""
 ODD_VALUES, PROGRAM_INPUTS = "odd values and layouts", "the program's own inputs"
@@ -27,7 +27,8 @@ KEEPING = ("stale", "counted", "kept")
 class Evidence:
     """One thing that is wrong, as a judgement shows it. `least` is the least case that shows it.
 
-    `grade` is its severity by triage's rule, with the typical case, where inputs decide it.
+    `grade` is its severity by triage's rule, with the typical case, where inputs decide it. `is_open` says that results
+    differ from the reference, and that nothing decides whether they are wrong: `reason` says why.
     """
 
     oracle: str
@@ -42,10 +43,11 @@ class Evidence:
     verdict: str = ""
     reason: str = ""
     details: tuple[str, ...] = ()
+    is_open: bool = False
 
     @property
     def counts(self) -> bool:
-        """Whether it makes a solution wrong."""
+        """Whether it makes a solution wrong, or would do so if it were decided."""
         return self.severity in ("medium", "high")
 
 
@@ -55,7 +57,8 @@ class Judgement:
 
     `cause` says why it could not be judged, empty where it was. `refused` counts the inputs that the problem's own code
     takes, contiguous and in its own dtype, and the solution refuses. `is_slow` says that it did not return in time at
-    the dims of the first case, `cut_off` what did not end in time.
+    the dims of the first case, `cut_off` what did not end in time. `undecided` holds what would count against it, and
+    could not be decided.
     """
 
     verdict: str
@@ -70,6 +73,7 @@ class Judgement:
     dims: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     own_rule: bool | None = None
     evidence: list[Evidence] = field(default_factory=list)
+    undecided: list[Evidence] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     kinds: list[str] = field(default_factory=list)
     command: str = ""
@@ -81,6 +85,10 @@ class Judgement:
     def decide(self) -> None:
         """Sets the verdict, and the reason for it, by the evidence."""
         counting = [one for one in self.evidence if one.counts]
+        if not counting and self.undecided:
+            first = self.undecided[0]
+            self.verdict, self.reason = UNDECIDED, f"{first.message}; not decided: {first.reason}"
+            return
         if not counting:
             self.verdict, self.reason = RIGHT, f"nothing is wrong in {self.cases} cases"
             return

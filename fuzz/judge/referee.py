@@ -13,7 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from fuzz.backends import backend as named_backend
-from fuzz.judge.findings import Findings
+from fuzz.judge.findings import Findings, leave_open
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.history import examine_history
 from fuzz.judge.input_domain import (
@@ -59,7 +59,7 @@ from fuzz.model.recipes import Values, recipe
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.spec import FLOATS, Target
 from fuzz.triage.triage import Triage
-from fuzz.worker.deadline import Deadline
+from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import Report
 
 FIRST_SECONDS = 20.0
@@ -366,18 +366,23 @@ class Referee:
         """Confirms and weighs a finding. Raises Stop where it counts."""
         if self.findings.is_known(finding):
             return
-        with self.limits.finding():
-            bug = self.triage.confirm(case, finding, ())
-            if bug is None:
-                # It agrees in a process that has run nothing before.
-                self.examine_history()
-                return
-            dtypes = dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float)
-            self.triage.target = self.target(*dtypes, backward=bool(case.last.cotangents))
-            evidence = self.findings.weigh(bug, case, finding)
+        try:
+            with self.limits.finding():
+                bug = self.triage.confirm(case, finding, ())
+                if bug is None:
+                    # It agrees in a process that has run nothing before.
+                    self.examine_history()
+                    return
+                dtypes = dict.fromkeys(one.dtype for one in case.last.arguments.values() if one.is_float)
+                self.triage.target = self.target(*dtypes, backward=bool(case.last.cotangents))
+                evidence = self.findings.weigh(bug, case, finding)
+        except OutOfTime:
+            if ODD_VALUES not in self.judgement.kinds:
+                self.judgement.undecided.append(leave_open(case, finding))
+            raise
         if evidence is not None:
-            self.judgement.evidence.append(evidence)
-            if evidence.counts:
+            (self.judgement.undecided if evidence.is_open else self.judgement.evidence).append(evidence)
+            if evidence.counts and not evidence.is_open:
                 raise Stop
 
     def conclude(self) -> None:

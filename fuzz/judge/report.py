@@ -39,6 +39,7 @@ def judgement_json(judgement: Judgement) -> Mapping[str, Any]:
         "notes": judgement.notes,
         "assumes": assumptions(judgement),
         "findings": [evidence_json(one) for one in judgement.evidence],
+        "undecided": [evidence_json(one) for one in judgement.undecided],
     }
 
 
@@ -85,7 +86,7 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
     yield ""
     yield f"  problem   {judgement.problem}"
     yield f"  solution  {judgement.solution}"
-    for one in judgement.evidence:
+    for one in (*judgement.evidence, *judgement.undecided):
         yield ""
         yield from (f"  {line}" for line in evidence_lines(one, judgement.reason))
     yield ""
@@ -102,7 +103,8 @@ def judgement_lines(judgement: Judgement) -> Iterator[str]:
 def evidence_lines(evidence: Evidence, reason: str) -> Iterator[str]:
     """What is shown of evidence, below the reason of the judgement, which is not said twice."""
     message = "" if evidence.message == reason else f": {evidence.message}"
-    yield f"{evidence.severity}: {evidence.oracle}/{evidence.symptom}{message}"
+    severity = f"undecided, {evidence.severity} if it is wrong" if evidence.is_open else evidence.severity
+    yield f"{severity}: {evidence.oracle}/{evidence.symptom}{message}"
     if evidence.least is not None:
         yield from (f"  least     {line}" for line in case_lines(evidence.least))
     if evidence.grade is not None:

@@ -23,6 +23,8 @@ FAULT_DETAIL = re.compile(r"(?:raised|the worker process died of) (exit status \
 
 PARITY_PREFIX = "cpu and Triton's interpreter do not compute the same: on cpu "
 """How the message of a finding begins that only one of two backends has."""
+ENCLOSURE, INTERVALS = "enclosure", "intervals"
+"""Proofs of a verdict: balls of many digits around the exact value, or intervals in float64."""
 VERDICTS = ("kernel", "reference", "undecided", "unadjudicated", "pending")
 
 
@@ -226,7 +228,7 @@ class Verdict:
 
     kernel: the kernel is wrong. reference: the reference is. undecided: neither is, so that this is no finding.
     unadjudicated: there is no exact value, for this reason. proof: "enclosure" where interval arithmetic proves the
-    exact value; "" where two precisions agree on it.
+    exact value to many digits, "intervals" where float64's proves enough; "" where two precisions agree on it.
     """
 
     name: str

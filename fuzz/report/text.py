@@ -9,7 +9,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import decimal
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.entry import Entry
-from fuzz.model.finding import Element, Finding, Verdict
+from fuzz.model.finding import ENCLOSURE, INTERVALS, Element, Finding, Verdict
 from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.oracle_specs import ACCURACY, PARITY
 from fuzz.model.provenance import Provenance
@@ -147,8 +147,10 @@ def describe_inputs(grade: Grade) -> str:
 
 def _evidence(verdict: Verdict) -> str:
     """How the exact value is known: interval arithmetic encloses it, or mpmath gives it at two precisions."""
-    if verdict.proof == "enclosure":
+    if verdict.proof == ENCLOSURE:
         return f"certified by interval arithmetic at {verdict.digits or ''} digits"
+    if verdict.proof == INTERVALS:
+        return "certified by interval arithmetic in float64"
     precisions = f" at {verdict.digits // 2} and {verdict.digits} digits" if verdict.digits else ""
     return f"confirmed by mpmath{precisions}"
 

@@ -15,6 +15,7 @@ from fuzz.judge.judgement import (
     PROGRAM_INPUTS,
     RIGHT,
     SOLUTION,
+    UNDECIDED,
     UNSUPPORTED,
     WRONG,
     Evidence,
@@ -24,6 +25,7 @@ from fuzz.judge.report import judgement_json
 from fuzz.judge.score import reason_codes, score
 
 LOW, HIGH = (Evidence("accuracy", ("y",), "value", "wrong", severity) for severity in ("low", "high"))
+OPEN = Evidence("accuracy", ("y",), "value", "wrong", "medium", reason="no rule", is_open=True)
 STALE = Evidence("history", ("y",), "stale", "kept", "high")
 
 
@@ -38,12 +40,15 @@ STALE = Evidence("history", ("y",), "stale", "kept", "high")
         (RIGHT, {"kinds": ["other dims"]}, None, ["incomplete/odd-values"]),
         (RIGHT, {"kinds": [PROGRAM_INPUTS]}, None, ["incomplete/no-reference"]),
         (WRONG, {"evidence": [LOW, HIGH, HIGH]}, 0.0, ["accuracy/value"]),
+        (UNDECIDED, {"kinds": [ODD_VALUES], "undecided": [OPEN, OPEN]}, None, ["undecided/accuracy/value"]),
+        (UNDECIDED, {"kinds": [ODD_VALUES], "undecided": [OPEN], "refused": 1}, 0.0,
+         ["undecided/accuracy/value", "refuses-inputs"]),
         (CHEAT, {"evidence": [STALE]}, 0.0, ["history/stale"]),
         (UNSUPPORTED, {"cause": SOLUTION}, 0.0, ["solution/unsupported"]),
         (UNSUPPORTED, {"cause": MACHINE}, None, ["machine/unsupported"]),
         (NOT_COMPARABLE, {"cause": PROBLEM}, None, ["problem/not-comparable"]),
     ],
-)
+)  # fmt: skip
 def test_only_what_is_right_in_everything_has_a_score_of_1(
     verdict: str, known: dict[str, Any], expected: float | None, codes: list[str]
 ) -> None:

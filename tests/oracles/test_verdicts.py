@@ -66,6 +66,19 @@ N = size("N", 3, 64)
 def convolution(x):
     return dict(y=torch.conv1d(x[None, None], x[None, None, :3]) * 1.01)
 """
+INTERPOLATION = """
+import torch
+from fuzz import size, target, tensor
+
+N = size("N", 3, 64)
+
+def interpolate(x):
+    return torch.nn.functional.interpolate(x[None, None, None], scale_factor=2, mode="bicubic")
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=interpolate(x)))
+def interpolation(x):
+    return dict(y=interpolate(x) * 1.01)
+"""
 
 
 def written(folder: Path, source: str) -> Path:
@@ -122,12 +135,20 @@ def test_a_reference_that_overflows_is_wrong_where_the_exact_value_is_finite(tmp
 
 
 def test_an_operation_without_a_rule_is_named(tmp_path: Path) -> None:
-    (bug,) = run(written(tmp_path, CONVOLUTION)).bugs
+    (bug,) = run(written(tmp_path, INTERPOLATION)).bugs
     told = finding_json(bug)
-    assert (told["verdict"], told["reason"]) == ("unadjudicated", "no rule for aten.convolution.default")
+    assert told["verdict"] == "unadjudicated" and told["reason"].startswith("no rule for aten.upsample_bicubic2d")
     assert told["symptom"] == "value"
     text = format_entry(corpus.read(Path(bug.path)), bug.path, "fuzz replay")
-    assert "verdict unadjudicated (no rule for aten.convolution.default)" in text
+    assert "verdict unadjudicated (no rule for aten.upsample_bicubic2d" in text
+
+
+def test_intervals_certify_what_has_no_rule_for_exact_numbers(tmp_path: Path) -> None:
+    (bug,) = run(written(tmp_path, CONVOLUTION)).bugs
+    told = finding_json(bug)
+    assert (told["verdict"], told["reason"], told["proof"]) == ("kernel", "", "intervals")
+    text = format_entry(corpus.read(Path(bug.path)), bug.path, "fuzz replay")
+    assert "the kernel is wrong, certified by interval arithmetic in float64" in text
 
 
 @pytest.fixture

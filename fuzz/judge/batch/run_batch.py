@@ -15,10 +15,10 @@ from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.host import Judge, JudgeHost, Stopped
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.task import JudgeTask, failure
-from fuzz.judge.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNSUPPORTED, WRONG
+from fuzz.judge.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG
 from fuzz.judge.score import UNREADABLE
 
-VERDICTS = (RIGHT, WRONG, CHEAT, NOT_COMPARABLE, UNSUPPORTED)
+VERDICTS = (RIGHT, WRONG, CHEAT, UNDECIDED, NOT_COMPARABLE, UNSUPPORTED)
 Document = Mapping[str, Any]
 """A judgement as JSON."""
 

@@ -19,6 +19,7 @@ from fuzz.judge.judgement import (
     PROBLEM,
     RIGHT,
     SOLUTION,
+    UNDECIDED,
     UNSUPPORTED,
     WRONG,
     Evidence,
@@ -208,6 +209,7 @@ def add(total: Judgement, part: Judgement) -> None:
     total.cases, total.calls = total.cases + part.cases, total.calls + part.calls
     total.launches, total.refused = total.launches + part.launches, total.refused + part.refused
     total.evidence += part.evidence
+    total.undecided += part.undecided
     total.is_slow |= part.is_slow
     total.cut_off += part.cut_off
     total.kinds = list(dict.fromkeys((*total.kinds, *part.kinds)))
@@ -219,10 +221,12 @@ def conclude(total: Judgement, parts: Sequence[Judgement], refused: Mapping[str,
     """Sets the verdict by those of the samples. `refused` says by dtype why samples were refused."""
     counting = [one for one in parts if one.verdict in (WRONG, CHEAT)]
     right = [one for one in parts if one.verdict == RIGHT]
-    left = next((one for one in parts if one.verdict not in (RIGHT, WRONG, CHEAT)), None)
+    left = next((one for one in parts if one.verdict not in (RIGHT, WRONG, CHEAT, UNDECIDED)), None)
     total.notes += [f"refuses {dtype}: {reason}" for dtype, reason in refused.items()]
     if counting:
         total.verdict, total.reason = counting[0].verdict, counting[0].reason
+    elif total.undecided:
+        total.decide()
     elif right:
         total.reason = f"nothing is wrong in {total.cases} cases of {len(right)} samples"
         if left is not None and not refused:

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.report import judgement_json
 from fuzz.judge.score import score
 from fuzz.text import printable
 
 HEAD = ("operation", "verdict", "severity", "own rule", "cases", "seconds", "reason")
-WORST_FIRST = (CHEAT, WRONG, NOT_COMPARABLE, UNSUPPORTED, RIGHT)
+WORST_FIRST = (CHEAT, WRONG, UNDECIDED, NOT_COMPARABLE, UNSUPPORTED, RIGHT)
 LONGEST_REASON = 80
 
 

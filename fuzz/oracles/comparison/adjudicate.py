@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from fuzz.model.finding import Element, Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY
 from fuzz.oracles.comparison.batch_rows import find_rows, outputs_of_rows, select_expected, select_rows
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
+from fuzz.oracles.comparison.certify import adjudicate_by_intervals
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
 from fuzz.oracles.comparison.long_sums import find_shifts
@@ -25,9 +26,12 @@ from fuzz.target.contract import ENVELOPE, Contract
 if TYPE_CHECKING:
     from fuzz.reference.exact import ExactOutputs
 
+Reference = Callable[..., Mapping[str, torch.Tensor]]
 LAST = len(STAGES) - 1
 ELEMENTS = 1 << 18
 """Elements of the largest call that is adjudicated."""
+LARGE = 1 << 12
+"""Elements of a call from which on intervals are tried before exact values, which take longer."""
 CERTAIN, FAR = 16.0, 64.0
 """Bound over float64's own error, and error over bound, from which on a finding needs no exact value."""
 PERTURBATIONS, CONDITIONING = 2, 4.0
@@ -47,9 +51,15 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     verdict = None if rows is None else adjudicate_rows(exam, finding, expected, rows, seconds)
     if verdict is not None:
         return verdict
+    certified = certify(exam, finding, expected, seconds) if count_elements(exam, index) > LARGE else None
+    if certified is not None:
+        return certified
     try:
         exact = evaluate_exact_outputs(exam, index, seconds)
     except Unadjudicated as reason:
+        certified = certify(exam, finding, expected, seconds) if count_elements(exam, index) <= LARGE else None
+        if certified is not None:
+            return certified
         name = "unadjudicated" if is_beyond_doubt(exam, index, expected) else "undecided"
         return Verdict(name, str(reason), finding=finding)
     outputs = exam.returned.calls[index].outputs
@@ -67,6 +77,20 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
         wrong = reference_finding(exam, index, reference, expected, exact)
         return Verdict("reference", "", exact.digits, wrong, exact.proof)
     return Verdict("undecided", "", exact.digits, finding, exact.proof)
+
+
+def count_elements(exam: Examination, index: int) -> int:
+    """Elements of all tensors that a call is given."""
+    inputs, _ = reference_inputs(exam, index)
+    return sum(x.numel() for x in inputs.values() if isinstance(x, torch.Tensor))
+
+
+def certify(exam: Examination, finding: Finding, expected: Mapping[str, Expected], seconds: float) -> Verdict | None:
+    """The verdict that intervals in float64 prove; None where they do not, or the target has its own exact values."""
+    if exam.target.exact is not None:
+        return None
+    arguments = exact_arguments(exam, finding.call)
+    return adjudicate_by_intervals(exam, finding, expected, exact_reference(exam, finding.call), arguments, seconds)
 
 
 def adjudicate_rows(
@@ -182,29 +206,38 @@ def evaluate_exact_outputs(
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
     except ImportError:
         raise Unadjudicated("mpmath is not installed") from None
-    target = exam.target
-    assert target.reference is not None
-    inputs, cotangents = reference_inputs(exam, index)
-    arguments: dict[str, Any] = {n: as_float64(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}
-    arguments |= {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
+    arguments = exact_arguments(exam, index)
     if rows is not None:
         arguments = select_rows(exam, index, arguments, rows)
     if perturbation is not None:
         arguments = perturb_inputs(arguments, perturbation)
     limits: dict[str, Any] = dict(seconds=seconds, elements=elements, quick=quick)
-    if target.exact is not None:
-        exact = evaluate_elementwise(target.exact, arguments, **limits)
-    elif target.differentiable:
-        declared = exam.case.calls[index].arguments
-        joint = with_gradients(target.reference, tuple(cotangents), [n for n in declared if declared[n].is_float])
-        exact = evaluate_exact(joint, arguments, **limits)
+    if exam.target.exact is not None:
+        exact = evaluate_elementwise(exam.target.exact, arguments, **limits)
     else:
-        exact = evaluate_exact(target.reference, arguments, **limits)
+        exact = evaluate_exact(exact_reference(exam, index), arguments, **limits)
     outputs = outputs_of_rows(exam, index, rows)
     for name, output in outputs.items():
         if name not in exact.values or exact.values[name].shape != tuple(output.shape):
             raise Unadjudicated(f"exact values have no output {name!r} of shape {tuple(output.shape)}")
     return exact
+
+
+def exact_arguments(exam: Examination, index: int) -> dict[str, Any]:
+    """What the reference of a call is given, with cotangents, floating tensors in float64."""
+    inputs, cotangents = reference_inputs(exam, index)
+    arguments: dict[str, Any] = {n: as_float64(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}
+    return arguments | {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
+
+
+def exact_reference(exam: Examination, index: int) -> Reference:
+    """The reference of a call, with gradients where the target is differentiable."""
+    target, declared = exam.target, exam.case.calls[index].arguments
+    assert target.reference is not None
+    if not target.differentiable:
+        return target.reference
+    cotangents = tuple(reference_inputs(exam, index)[1])
+    return with_gradients(target.reference, cotangents, [n for n in declared if declared[n].is_float])
 
 
 def as_float64(x: torch.Tensor) -> torch.Tensor:

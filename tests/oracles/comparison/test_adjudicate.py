@@ -232,3 +232,19 @@ def test_of_a_large_call_the_rows_that_disagree_are_adjudicated_alone(monkeypatc
     verdict = adjudicate(exam, found, 30.0)
     assert (verdict.name, seen) == ("kernel", [100])
     assert verdict.finding is not None and verdict.finding.elements[0].exact[:8] == verdict.finding.elements[0].want[:8]
+
+
+@pytest.mark.parametrize(("factor", "name"), [(0.99, "kernel"), (1.0, "undecided")])
+def test_a_sum_of_too_many_terms_for_exact_values_is_decided_by_intervals(factor: float, name: str) -> None:
+    """A million terms: 1 % is some twenty times the bound of a float32 sum in sequence."""
+
+    def total(x: torch.Tensor) -> Outputs:
+        return dict(y=(x.double().sum() * factor).float())
+
+    target = declare(total, x=tensor(size("N", 1, 1 << 21)), reference=lambda x: dict(y=x.sum()))
+    x = Argument(("N",), "float32", recipe("normal", 1))
+    case = Case("t", (Call({"N": 1 << 20}, {"x": x}),))
+    exam = Examination(target, total, case, BACKENDS["cpu"], run(target, total, case.calls, BACKENDS["cpu"]))
+    found = AccuracyOracle().check_case(exam) or Finding("accuracy", ("y",), "value", "it may be wrong")
+    verdict = adjudicate(exam, found, 30.0)
+    assert (verdict.name, verdict.reason, verdict.proof) == (name, "", "intervals")
