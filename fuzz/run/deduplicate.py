@@ -320,6 +320,7 @@ def known_bug(path: Path, entry: Entry, finding: Finding) -> Bug:
     bug = Bug(least, Sighting(entry.case, ""), hits=0, path=str(path), known=True)
     bug.accepted = entry.status == "accepted"
     bug.cut_off, bug.grade = entry.provenance.cut_off, entry.grade
+    bug.first_case = entry.provenance.seed, entry.provenance.first_case
     bug.stateful = len(entry.case.calls) > 1
     joined = (other.subjects for other in least.also if other.oracle == least.finding.oracle)
     bug.subjects = bug.subjects.union(*joined)

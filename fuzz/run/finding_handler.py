@@ -186,6 +186,7 @@ class FindingHandler:
     def add_bug(self, bug: Bug, seen: Disagreement) -> None:
         """Shrinks and explains a confirmed bug, then merges it with an earlier one or saves it."""
         bug.origin, bug.last_hit = replace(bug.origin, index=seen.index, seconds=seen.seconds), seen.index
+        bug.first_case = self.options.seed, seen.index
         near = self.attribution.bugs_near(bug.sought)
         bug.others = tuple(other.triggers for other in near if other.triggers and not other.known)
         with suppress(OutOfTime):
@@ -255,11 +256,13 @@ class FindingHandler:
         return bool(absorbed) and not (bug.known and bug.path)
 
     def _find_same_cause(self, bug: Bug, among: list[Bug]) -> Bug | None:
-        """The bug among some that has the cause of another; None, so that both are kept, where time ends before."""
+        """The bug among some that has the cause of another. Where time ends before that is known, both are kept, unless
+        one case showed both, as it does where two runs have one seed.
+        """
         try:
             return self.attribution.find_same_cause(bug, among)
         except OutOfTime:
-            return None
+            return next((other for other in among if other.known and bug.has_first_case_of(other)), None)
 
     def _saved_meanwhile(self) -> list[Bug]:
         """The bugs that other runs saved since this one read the folder."""

@@ -72,7 +72,7 @@ class Bug:
     one. `last_hit` is the index of the last case that it was counted for. `stateful` bugs need the calls before the
     last one; where these equal it, `single_call` has what one call shows, and in how many of them. `triggers`
     are what it needs; None until somebody asked. `others` are the triggers of known bugs, each of which the case must
-    not come to have while it shrinks.
+    not come to have while it shrinks. `first_case` is (seed, index) of the case that was first seen to show it.
     """
 
     least: Example
@@ -83,6 +83,7 @@ class Bug:
     executions: int = 0
     stateful: bool = False
     single_call: tuple[Finding, Rate] | None = None
+    first_case: tuple[int | None, int | None] = (None, None)
     path: str = ""
     known: bool = False
     accepted: bool = False
@@ -116,6 +117,10 @@ class Bug:
     def counts_calls(self) -> bool:
         """Whether the number of the call in a process decides whether it shows, whatever the calls before it were."""
         return len(self.case.calls) > 1 and all(call == self.case.last for call in self.case.calls)
+
+    def has_first_case_of(self, other: Bug) -> bool:
+        """Whether one case of one seed first showed both, in an output with one class of symptom."""
+        return None not in self.first_case == other.first_case and bool(self.subjects & other.subjects)
 
     @property
     def is_undecided(self) -> bool:
@@ -174,8 +179,11 @@ class Bug:
         """Whether nothing tells if another bug of the same outputs has the same cause, so that both are kept.
 
         Of one of them nothing is known that it needs, or both need certain values only: how large these must be differs
-        between the symptoms of one cause. What makes a far larger error by a size or an option is another cause.
+        between the symptoms of one cause. What makes a far larger error by a size or an option is another cause, and so
+        is what the number of the call decides: the first call of a process never shows it.
         """
+        if self.counts_calls != other.counts_calls:
+            return False
         if FAULT.name in (self.finding.oracle, other.finding.oracle):
             return False
         if not (self.spoilt_outputs & other.own_outputs or other.spoilt_outputs & self.own_outputs):

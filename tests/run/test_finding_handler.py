@@ -296,6 +296,24 @@ def test_a_bug_is_kept_where_time_ends_while_its_cause_is_looked_for(
     assert len(handler.bugs) == 2 and len(list(corpus.entry_files([tmp_path]))) == 2
 
 
+def test_where_time_ends_what_one_case_of_one_seed_showed_two_runs_is_one_bug(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_time(*_: object) -> None:
+        raise OutOfTime
+
+    handlers = []
+    for number in range(3):
+        handler = make_handler(layernorm, tmp_path, keep_smaller_duplicate=False)
+        monkeypatch.setattr(handler.attribution, "find_same_cause", out_of_time)
+        bug = make_bug(two_cases[number > 0], "dweight" if number > 1 else "dx")
+        handler.add_bug(bug, first_seen(bug))
+        handlers.append(handler)
+    assert len(list(corpus.entry_files([tmp_path]))) == 2
+    assert [sum(bug.hits for bug in handler.bugs) for handler in handlers] == [1, 1, 1]
+    assert handlers[1].bugs[0].known and not handlers[2].bugs[-1].known
+
+
 def test_a_bug_is_graded_before_other_backends_run_its_case(
     case: Case, gelu: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

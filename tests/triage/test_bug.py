@@ -103,11 +103,22 @@ def test_it_is_not_clear_whether_two_bugs_have_one_cause_where_either_needs_noth
     assert one.may_share_cause(other) == other.may_share_cause(one) == is_unclear
 
 
+def test_what_the_number_of_the_call_decides_has_another_cause_than_what_one_call_shows(
+    two_cases: tuple[Case, Case],
+) -> None:
+    always, counted = make_bug(two_cases[0], "dx", triggers=()), make_bug(two_cases[1], "dx", stateful=True)
+    assert always.may_share_cause(counted)
+    counted.least = replace(counted.least, case=replace(counted.case, calls=(counted.case.last,) * 3, split=None))
+    assert counted.counts_calls and not always.may_share_cause(counted) and not counted.may_share_cause(always)
+
+
 def test_bugs_of_other_outputs_and_those_by_an_error_that_jumps_have_other_causes(two_cases: tuple[Case, Case]) -> None:
     always = make_bug(two_cases[0], "dx", triggers=())
     assert not always.may_share_cause(make_bug(two_cases[1], "dweight", triggers=()))
     jump = make_bug(two_cases[1], finding=replace(wrong_value("dx"), least_error=0.5), triggers=(SIZE,))
     assert not always.may_share_cause(jump)
+    odd = make_bug(two_cases[1], finding=replace(wrong_value("dx"), other_than=("dx", "offset")), triggers=(SIZE,))
+    assert not always.may_share_cause(odd)
     stray = Finding("bounds", ("x",), "stray-read", "m")
     assert make_bug(two_cases[1], finding=stray, also=(wrong_value("dx"),), triggers=()).may_share_cause(always)
 
