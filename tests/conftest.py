@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,12 @@ LONGEST = (
     "report/reproducer/test_script_runs.py", "web/test_judge.py",
 )  # fmt: skip
 """The files that take longest as a whole. They run first: at the end, one of them would keep a single worker busy."""
+
+
+def pytest_collection_finish() -> None:
+    """Leaves out of collections what has been imported, which is never garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -90,7 +90,7 @@ def make_handler(config: WorkerConfig) -> Callable[[Request], Answer]:
                 return find_harm(runner, request.case)
             if isinstance(request, CompareEager):
                 return compare_eager(runner.run(request.case), request)
-            return examine_or_adjudicate(runner.run(request.case), request)
+            return examine_or_adjudicate(runner.run_again(request.case), request)
         except FatalError as fatal:
             return LastResponse(report_outcome(fatal.outcome))
         except Unattributed:

@@ -1,8 +1,9 @@
-"""The response of a worker where memory or the process ends while the oracles compute."""
+"""The response of a worker to a case that it has examined before, and where memory or the process ends meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from unittest.mock import Mock
 
 import pytest
@@ -13,7 +14,9 @@ from fuzz.backends.execute import FatalError
 from fuzz.model.case import Case
 from fuzz.model.finding import Verdict
 from fuzz.model.outcome import Died
+from fuzz.model.recipes import recipe
 from fuzz.oracles import examine
+from fuzz.oracles.comparison import expected
 from fuzz.oracles.execution.replicas import CaseRunner
 from fuzz.search.engines import RandomEngine
 from fuzz.worker.protocol import Adjudicate, Diagnose, Examine, ReplicaGroup, Report, WorkerConfig
@@ -75,3 +78,18 @@ def test_a_replica_that_ends_the_process_is_looked_for_where_each_runs_alone(
     # Without a response the pool runs each replica in a process of its own.
     with pytest.raises(SystemExit):
         handle(ReplicaGroup(case, ((), ())))
+
+
+def test_the_reference_of_a_case_that_runs_again_is_evaluated_once(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate = Mock(side_effect=expected.evaluate)
+    monkeypatch.setattr(expected, "evaluate", evaluate)
+    handle = examine.make_handler(WorkerConfig("gelu_bw", "tanh_form", "cpu"))
+    value = case.last.arguments["x"]
+    other = replace(case, calls=(case.last.with_argument("x", replace(value, values=recipe("normal", 3))),))
+    counts, reports = [], []
+    for one in (case, case, other, case):
+        before = evaluate.call_count
+        reports.append(handle(Examine(one)))
+        counts.append(evaluate.call_count - before)
+    assert counts[0] == counts[3] > 0 and counts[1] == 0 and counts[2] > 0
+    assert reports[0] == reports[1] == reports[3] != reports[2]

@@ -24,6 +24,8 @@ from fuzz.target.spec import Launcher, Target
 
 Values = Mapping[str, torch.Tensor]
 """Stored values by tensor name, with a dim of replicas in front."""
+ExpectedByCall = dict[int, dict[int, Mapping[str, Expected]]]
+"""What has been evaluated of the reference, by call and stage of the envelope."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Examination:
     cleared: bool = False
     stack: ReplicaStack | None = None
     row: int = 0
-    expected: dict[int, dict[int, Mapping[str, Expected]]] = field(default_factory=dict, init=False)
+    expected: ExpectedByCall = field(default_factory=dict, init=False)
 
     @cached_property
     def case(self) -> Case:
