@@ -36,7 +36,7 @@ from fuzz.oracles.comparison.elements import (
     symptoms_by_cause,
 )
 from fuzz.oracles.comparison.expected import BEFORE_THOROUGH, STAGES, check_alike, check_shapes, evaluate_reference
-from fuzz.oracles.comparison.long_sums import find_shifts, may_have_shifts
+from fuzz.oracles.comparison.long_sums import find_wrong_together, may_be_wrong_together
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.diagnosis import diagnose, make_context
 from fuzz.oracles.diagnosis.input_precision import describe_input_precision
@@ -103,7 +103,7 @@ class AccuracyOracle(CaseOracle):
 def check_call(exam: Examination, index: int) -> Finding | None:
     """Compares one call's outputs with the reference, stage by stage of the envelope."""
     worst, wrong = 0.0, 0
-    shifted = False
+    together = False
     narrow = NARROW if exam.case.calls[index].elements() < LARGE else NARROW_LARGE
     outputs = exam.returned.calls[index].outputs
     expected = None
@@ -116,11 +116,12 @@ def check_call(exam: Examination, index: int) -> Finding | None:
         compared = {name: compare_elements(outputs[name], one, precision, contract) for name, one in expected.items()}
         worst = max((one.worst for one in compared.values()), default=0.0)
         if not any(one.wrong for one in compared.values()):
-            if shifted and (finding := make_shift_finding(exam, index)):
+            if together and (finding := find_together(exam, index)):
                 return finding
             exam.worst = max(exam.worst, worst)
             return check_suspect_reference(exam, index, stage, expected)
-        shifted = may_have_shifts(outputs, expected, compared) if stage == BEFORE_THOROUGH else shifted
+        if stage == BEFORE_THOROUGH:
+            together = may_be_wrong_together(outputs, expected, compared)
         wrong = sum(int((one.symptom > 0).sum()) for one in compared.values())
     assert expected is not None
     finding = make_finding(outputs, expected, compared, index)
@@ -129,22 +130,20 @@ def check_call(exam: Examination, index: int) -> Finding | None:
     return name_promise(finding, exam.target, "contract") if contract.kind == "ulps" else finding
 
 
-def make_shift_finding(exam: Examination, index: int) -> Finding | None:
-    """The finding that errors of all rows have one sign, by bounds that hold no walks of long sums."""
+def find_together(exam: Examination, index: int) -> Finding | None:
+    """The finding that elements of an output are wrong together, by bounds that hold no walks of long sums."""
     outputs = exam.returned.calls[index].outputs
-    found = find_shifts(exam, index, outputs)
+    found = find_wrong_together(exam, index, outputs)
     if not found:
         return None
     expected, compared = {n: one.expected for n, one in found.items()}, {n: one.compared for n, one in found.items()}
     finding = make_finding(outputs, expected, compared, index)
-    name, shift = next((name, one.shift) for name, one in found.items())
+    name, wrong = next(iter(found.items()))
     message = (
         f"{'+'.join(found)}: {finding.disagreeing} of {finding.compared} elements wrong, alone by no more than a long "
-        f"sum may be, but all {shift.elements} of {name} are too {'large' if shift.mean > 0 else 'small'} "
-        f"{'in size ' if shift.by_size else ''}by {abs(shift.mean):.2g} of a short sum's bound on the average, where "
-        f"random roundings give at most {shift.limit:.2g}; {finding.message.rpartition('; ')[2]}"
+        f"sum may be, {wrong.describe(name)}; {finding.message.rpartition('; ')[2]}"
     )
-    return replace(finding, message=message, ratio=abs(shift.mean) / shift.limit)
+    return replace(finding, message=message, ratio=wrong.ratio)
 
 
 def is_as_good_as_torch(exam: Examination, finding: Finding) -> bool:

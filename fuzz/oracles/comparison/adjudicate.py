@@ -17,7 +17,7 @@ from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
 from fuzz.oracles.comparison.certify import adjudicate_by_intervals
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
-from fuzz.oracles.comparison.long_sums import find_shifts
+from fuzz.oracles.comparison.long_sums import find_wrong_together
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
 from fuzz.oracles.execution.examination import Examination
 from fuzz.reference.envelope import COTANGENT, SAFETY, Expected, Precision, with_gradients
@@ -44,7 +44,7 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     if finding.symptom == "bits":
         return Verdict("unadjudicated", "it was compared with a baseline's bits", finding=finding)
     expected = evaluate_reference(exam, index, LAST)
-    shift = adjudicate_shift(exam, finding, expected, seconds)
+    shift = adjudicate_together(exam, finding, expected, seconds)
     if shift is not None:
         return shift
     rows = find_rows(exam, index, finding)
@@ -114,27 +114,27 @@ def adjudicate_rows(
     return Verdict("kernel", "", exact.digits, replace(finding, elements=elements), exact.proof)
 
 
-def adjudicate_shift(
+def adjudicate_together(
     exam: Examination, finding: Finding, late: Mapping[str, Expected], seconds: float
 ) -> Verdict | None:
-    """The verdict on errors that have one sign in all rows; None where an element is wrong alone, or nothing is.
+    """The verdict on elements that are wrong together; None where an element is wrong alone, or nothing is.
 
-    `late` is what the last stage expects. The kernel is wrong where errors have one sign about exact values as well.
+    `late` is what the last stage expects. The kernel is wrong where they are wrong together about exact values as well.
     """
     index, contract = finding.call, exam.target.contract
     outputs = exam.returned.calls[index].outputs
     if any(compare_elements(outputs[name], one, exam.precision, contract).wrong for name, one in late.items()):
         return None
-    found = find_shifts(exam, index, outputs)
+    found = find_wrong_together(exam, index, outputs)
     if not found:
         return None
     try:
         exact = evaluate_exact_outputs(exam, index, seconds)
     except Unadjudicated as reason:
-        certain = all(_is_certain(late[name], shifted.expected) for name, shifted in found.items())
+        certain = all(_is_certain(late[name], wrong.expected) for name, wrong in found.items())
         return Verdict("unadjudicated" if certain else "undecided", str(reason), finding=finding)
     true = {name: to_float64(values) for name, values in exact.values.items() if name in outputs}
-    name = "kernel" if find_shifts(exam, index, outputs, true) else "undecided"
+    name = "kernel" if find_wrong_together(exam, index, outputs, true) else "undecided"
     return Verdict(name, "", exact.digits, finding, exact.proof)
 
 

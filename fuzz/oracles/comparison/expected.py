@@ -20,9 +20,12 @@ from fuzz.reference.envelope import (
     COTANGENT,
     Divergence,
     Expected,
+    MemberErrors,
     Precision,
+    Reference,
     evaluate,
     evaluate_backward,
+    evaluate_members,
     evaluate_orders,
     merge_members,
     with_gradients,
@@ -68,14 +71,24 @@ def evaluate_without_walks(exam: Examination, index: int, stage: int) -> Expecte
 
 def evaluate_order_errors(exam: Examination, index: int) -> Mapping[str, torch.Tensor]:
     """By output how far off each order of all sums in float32 is, (orders, *shape), where the reference runs."""
+    return evaluate_orders(*whole_reference(exam, index), exam.precision)
+
+
+def evaluate_member_errors(exam: Examination, index: int, stage: int) -> Mapping[str, MemberErrors]:
+    """By output how far off each member of a stage is, none of which adds up the terms of sums."""
+    return evaluate_members(*whole_reference(exam, index), exam.precision, STAGES[stage])
+
+
+def whole_reference(exam: Examination, index: int) -> tuple[Reference, dict[str, torch.Tensor | Scalar]]:
+    """The reference of a call with the gradients that the target has, and the inputs of both."""
     target = exam.target
     assert target.reference is not None
     inputs, cotangents = reference_inputs(exam, index)
     if not target.differentiable:
-        return evaluate_orders(target.reference, inputs, exam.precision)
+        return target.reference, inputs
     wrt = [name for name, value in exam.plan.calls[index].arguments.items() if value.is_float]
     joint = with_gradients(target.reference, tuple(cotangents), wrt)
-    return evaluate_orders(joint, {**inputs, **{COTANGENT + n: t for n, t in cotangents.items()}}, exam.precision)
+    return joint, {**inputs, **{COTANGENT + n: t for n, t in cotangents.items()}}
 
 
 def evaluate_stacked_reference(

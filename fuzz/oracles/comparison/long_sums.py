@@ -1,4 +1,7 @@
-"""Finds outputs whose errors have one sign in all rows, in cases where walks of long sums explain each error alone."""
+"""Finds wrong outputs in cases where walks of long sums explain each error alone.
+
+Either the errors have one sign in all rows (shift.py), or those of a row do not move together (row_errors.py).
+"""
 
 from __future__ import annotations
 
@@ -7,76 +10,144 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from fuzz.backends.memory import DTYPE_NAMES
+from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.oracles.comparison.bits import Outputs
-from fuzz.oracles.comparison.elements import ElementComparison, compare_elements
+from fuzz.oracles.comparison.elements import SYMPTOMS, ElementComparison, compare_elements, error_bounds
 from fuzz.oracles.comparison.expected import (
     BEFORE_THOROUGH,
     STAGES,
     ExpectedOutputs,
+    evaluate_member_errors,
     evaluate_order_errors,
     evaluate_reference,
     evaluate_without_walks,
 )
+from fuzz.oracles.comparison.row_errors import Row, RowErrors, find_uneven_row, may_be_uneven
 from fuzz.oracles.comparison.shift import Shift, find_shift, may_be_shifted, relative_errors
 from fuzz.oracles.execution.examination import Examination
-from fuzz.reference.envelope import Expected
+from fuzz.reference.envelope import Expected, MemberErrors, Precision
 
-__all__ = ["ShiftedOutput", "find_shifts", "may_have_shifts"]
+__all__ = ["WrongOutput", "find_wrong_together", "may_be_wrong_together"]
 
 
 @dataclass(frozen=True)
-class ShiftedOutput:
-    """An output whose errors have one sign: what is expected, with bounds that hold no walks, and the comparison."""
+class WrongOutput:
+    """An output whose elements are wrong together: how, what is expected, with bounds that hold no walks, and where."""
 
-    shift: Shift
+    how: Shift | Row
     expected: Expected
     compared: ElementComparison
 
+    @property
+    def ratio(self) -> float:
+        return self.how.ratio if isinstance(self.how, Row) else abs(self.how.mean) / self.how.limit
 
-def may_have_shifts(outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]) -> bool:
-    """Whether some output may be shifted; `compared` are with bounds of few members that hold no walks."""
+    def describe(self, name: str) -> str:
+        """How, as a clause after what a long sum may do to elements alone."""
+        if isinstance(self.how, Row):
+            return (
+                f"but all elements of row {self.how.number} of {name} share the same sums, and apart from what moves "
+                f"them together they err {self.how.ratio:.2g} times as much as a kernel may"
+            )
+        return (
+            f"but all {self.how.elements} of {name} are too {'large' if self.how.mean > 0 else 'small'} "
+            f"{'in size ' if self.how.by_size else ''}by {abs(self.how.mean):.2g} of a short sum's bound on the "
+            f"average, where random roundings give at most {self.how.limit:.2g}"
+        )
+
+
+def may_be_wrong_together(
+    outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]
+) -> bool:
+    """Whether elements of some output may be; `compared` are with bounds of few members that hold no walks."""
     return any(
-        may_be_shifted(relative_errors(outputs[name], one, compared[name]), one.value) for name, one in expected.items()
+        may_be_shifted(relative_errors(outputs[name], one, compared[name]), one.value)
+        or may_be_uneven(outputs[name], compared[name].symptom)
+        for name, one in expected.items()
     )
 
 
-def find_shifts(
+def find_wrong_together(
     exam: Examination, index: int, outputs: Outputs, exact: Mapping[str, torch.Tensor] | None = None
-) -> dict[str, ShiftedOutput]:
-    """The shifted outputs of one call by name, about exact values where there are some.
+) -> dict[str, WrongOutput]:
+    """The outputs of one call whose elements are wrong together by name, about exact values where there are some.
 
     Of an output that agrees with all members none is found unless walks are what its bound needs: without them each
     error over bound would be 1 at most.
     """
     if exam.target.contract.kind != "envelope":
         return {}
-    found: dict[str, ShiftedOutput] = {}
+    found: dict[str, WrongOutput] = {}
     # Bounds of few members are narrower and cheap: they say first where there is nothing to find.
     for stage in range(BEFORE_THOROUGH, len(STAGES)):
         evaluate = evaluate_reference if stage == BEFORE_THOROUGH else evaluate_without_walks
-        found = find_shifted_outputs(exam, index, outputs, evaluate(exam, index, stage), exact)
+        found = find_by_stage(exam, index, outputs, evaluate(exam, index, stage), stage, exact)
         if not found:
             break
     return found
 
 
-def find_shifted_outputs(
+def find_by_stage(
     exam: Examination,
     index: int,
     outputs: Outputs,
     expected: ExpectedOutputs,
+    stage: int,
     exact: Mapping[str, torch.Tensor] | None,
-) -> dict[str, ShiftedOutput]:
-    """The shifted outputs by the bounds of `expected`, which hold no walks."""
+) -> dict[str, WrongOutput]:
+    """Those by the bounds of `expected`, which hold no walks."""
     if exact is not None:
         expected = {name: replace(one, value=exact[name].to(one.value.device)) for name, one in expected.items()}
     compared = {name: compare_elements(outputs[name], one, exam.precision) for name, one in expected.items()}
-    if not may_have_shifts(outputs, expected, compared):
+    if not may_be_wrong_together(outputs, expected, compared):
         return {}
     orders, found = evaluate_order_errors(exam, index), {}
+    members: Mapping[str, MemberErrors] | None = None
     for name, one in expected.items():
         errors, bound = relative_errors(outputs[name], one, compared[name]), compared[name].bound
         walks = torch.where(torch.isfinite(bound), orders[name].to(bound.device) / bound, 0.0)
         if may_be_shifted(errors, one.value) and (shift := find_shift(errors, walks, one.value)):
-            found[name] = ShiftedOutput(shift, one, compared[name])
+            found[name] = WrongOutput(shift, one, compared[name])
+        elif may_be_uneven(outputs[name], compared[name].symptom):
+            members = evaluate_member_errors(exam, index, stage) if members is None else members
+            if members and (
+                row := find_uneven(outputs[name], one, compared[name], walks, members[name], exam.precision)
+            ):
+                found[name] = WrongOutput(row, one, mark_row(compared[name], row))
     return found
+
+
+def find_uneven(
+    output: torch.Tensor,
+    expected: Expected,
+    compared: ElementComparison,
+    walks: torch.Tensor,
+    members: MemberErrors,
+    precision: Precision,
+) -> Row | None:
+    """The row of an output whose errors do not move together, if there is one."""
+    bound, value = compared.bound, expected.value
+    usable = torch.isfinite(bound) & torch.isfinite(value)
+
+    def rows(tensor: torch.Tensor) -> torch.Tensor:
+        """(.., *shape) in units of the bound, as (.., rows, elements)."""
+        scaled = torch.where(usable, tensor.to(bound.device), 0.0)
+        return scaled.reshape(*tensor.shape[: tensor.dim() - bound.dim()], -1, bound.shape[-1])
+
+    kind = named_dtype(DTYPE_NAMES[output.dtype])
+    floor = error_bounds(replace(expected, spread=torch.zeros_like(bound)), kind, precision)[2]
+    steps, inputs = rows(members.steps / bound), rows(members.inputs / bound)
+    errors = rows(relative_errors(output, expected, compared))
+    return find_uneven_row(
+        RowErrors(errors, rows(walks), steps, inputs, rows(floor / bound), rows(value / bound), rows(1 / bound))
+    )
+
+
+def mark_row(compared: ElementComparison, row: Row) -> ElementComparison:
+    """The comparison in which those elements of the row are wrong that exceed what may be left of them."""
+    symptom, ratio = torch.zeros_like(compared.symptom), torch.zeros_like(compared.ratio)
+    left = row.left.abs()
+    symptom.view(-1, len(left))[row.number] = torch.where(left > 1, 1 + SYMPTOMS.index("value"), 0).to(symptom.dtype)
+    ratio.view(-1, len(left))[row.number] = left.to(ratio.dtype)
+    return ElementComparison(symptom, compared.bound, ratio)

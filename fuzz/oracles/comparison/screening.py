@@ -19,6 +19,7 @@ from fuzz.oracles.comparison.expected import (
     evaluate_stacked_reference,
 )
 from fuzz.oracles.comparison.reference_error import suspect_reference
+from fuzz.oracles.comparison.row_errors import may_be_uneven
 from fuzz.oracles.comparison.shift import may_be_shifted, relative_errors
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence
@@ -26,8 +27,8 @@ from fuzz.reference.envelope import Divergence
 SUSPECTS = 1
 """Replicas of a plan whose suspect reference is checked by exact values: it is the same reference for all of them."""
 
-SHIFTED = 2
-"""Replicas of a plan that are examined alone because their errors may have one sign: all run the same steps."""
+TOGETHER = 2
+"""Replicas of a plan that are examined alone because elements may be wrong together: all run the same steps."""
 
 
 def screen(exams: Sequence[Examination]) -> None:
@@ -48,7 +49,7 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
     """The replicas in which no element of any output of one call disagrees, as far as the first stages can say."""
     cleared: list[Examination] = []
     expected: ExpectedOutputs | None = None
-    suspects, shifted = 0, set[int]()
+    suspects, together = 0, set[int]()
     for stage in range(len(STAGES) - 1):
         outputs = stack_outputs(pending, index)
         if not outputs:
@@ -63,22 +64,23 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         wrong = disagreeing_rows(list(compared.values()), pending)
         suspect = [row for row in suspect_rows(outputs, expected, pending) if row not in wrong][: SUSPECTS - suspects]
         suspects += len(suspect)
-        kept = {*wrong, *suspect, *shifted}
+        kept = {*wrong, *suspect, *together}
         cleared += [exam for row, exam in enumerate(pending) if row not in kept]
         if stage == BEFORE_THOROUGH:
-            found = (number for number, row in enumerate(wrong) if is_shifted(row, outputs, expected, compared))
-            shifted = set(islice(found, SHIFTED))
+            found = (number for number, row in enumerate(wrong) if may_be_wrong(row, outputs, expected, compared))
+            together = set(islice(found, TOGETHER))
         pending = [pending[row] for row in wrong]
         expected = {name: select_expected(one, wrong) for name, one in expected.items()}
     return cleared
 
 
-def is_shifted(
+def may_be_wrong(
     row: int, outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]
 ) -> bool:
-    """Whether errors of one replica may have one sign in all its elements: it is examined alone."""
+    """Whether elements of one replica may be wrong together: it is examined alone."""
     return any(
         may_be_shifted(relative_errors(outputs[name], one, compared[name])[row], one.value[row])
+        or may_be_uneven(outputs[name][row], compared[name].symptom[row])
         for name, one in expected.items()
     )
 

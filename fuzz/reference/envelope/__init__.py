@@ -5,6 +5,7 @@ from fuzz.reference.envelope.evaluate import (
     COTANGENT,
     Divergence,
     Expected,
+    Reference,
     evaluate,
     evaluate_backward,
     float64_defaults,
@@ -12,7 +13,7 @@ from fuzz.reference.envelope.evaluate import (
     with_gradients,
 )
 from fuzz.reference.envelope.noise import SAFETY
-from fuzz.reference.envelope.orders import evaluate_orders
+from fuzz.reference.envelope.orders import MemberErrors, evaluate_members, evaluate_orders
 from fuzz.reference.envelope.pools import UNIT64, cache_noise
 from fuzz.reference.envelope.precision import Precision, Ulps, make_precision, working_dtype
 
@@ -22,11 +23,14 @@ __all__ = [
     "UNIT64",
     "Divergence",
     "Expected",
+    "MemberErrors",
     "NoRule",
     "Precision",
+    "Reference",
     "Ulps",
     "evaluate",
     "evaluate_backward",
+    "evaluate_members",
     "evaluate_orders",
     "float64_defaults",
     "make_precision",

@@ -169,9 +169,9 @@ def _run(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise, 
     return {name: (_stack(t), _is_reduced(mode, t)) for name, t in outputs.items()}
 
 
-def run_members(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise) -> dict[str, Tensor]:
-    """The stack (rows, *S) of each output of one call."""
-    return {name: stack for name, (stack, _) in _run(reference, inputs, noise, False).items()}
+def run_members(reference: Reference, inputs: Mapping[str, Input], noise: MemberNoise) -> Stacks:
+    """Of each output of one call the stack (rows, *S), and whether members that perturb inputs count for it."""
+    return _run(reference, inputs, noise, False)
 
 
 def _argument(mode: EnsembleMode, x: Input, stacked: bool) -> Any:

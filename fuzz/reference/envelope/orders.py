@@ -1,18 +1,19 @@
-"""Members that add up the terms of sums in float32 as kernels do, and do nothing else differently."""
+"""What single members err: those that add up the terms of sums in float32 as kernels do, and those that never do."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fuzz.reference.envelope.evaluate import Input, Reference, run_members
-from fuzz.reference.envelope.noise import MemberNoise
+from fuzz.reference.envelope.evaluate import HOST_LIMIT, Input, Reference, run_members
+from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
 from fuzz.reference.envelope.precision import Precision, Ulps
 from fuzz.reference.envelope.summation import ORDERS, losses, measure_product, measure_scan, measure_sum
 
-__all__ = ["evaluate_orders"]
+__all__ = ["MemberErrors", "evaluate_members", "evaluate_orders"]
 
 
 class OrderNoise(MemberNoise):
@@ -68,11 +69,43 @@ class OrderNoise(MemberNoise):
 def evaluate_orders(reference: Reference, inputs: Mapping[str, Input], precision: Precision) -> dict[str, Tensor]:
     """What each order of every sum makes each output err, (orders, *shape) by name; 0 for what is no float."""
     rows = run_members(reference, inputs, OrderNoise(precision))
-    return {name: _errors(stack) for name, stack in rows.items()}
+    return {name: _errors(stack, ORDERS) for name, (stack, _) in rows.items()}
 
 
-def _errors(rows: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class MemberErrors:
+    """How far members are from the value of one output, (members, *shape): by perturbed steps, and by perturbed inputs.
+
+    The latter count once, and not times the safety factor.
+    """
+
+    steps: Tensor
+    inputs: Tensor
+
+
+def evaluate_members(
+    reference: Reference, inputs: Mapping[str, Input], precision: Precision, members: int
+) -> dict[str, MemberErrors]:
+    """What each of so many members, none of which adds up the terms of sums, makes each output err.
+
+    Nothing where that takes more memory than one group of members may.
+    """
+    noise = MemberNoise(precision, tuple(range(1, members + 1)), 0, False, HOST_LIMIT)
+    try:
+        stacks = run_members(reference, inputs, noise)
+    except StackTooLarge:
+        return {}
+    steps = [row - 1 for row in range(1, noise.count) if row not in noise.input_rows]
+    perturbed = [row - 1 for row in noise.input_rows]
+    found = {}
+    for name, (stack, is_reduced) in stacks.items():
+        errors = _errors(stack, members)
+        found[name] = MemberErrors(errors[steps], errors[perturbed if is_reduced else []])
+    return found
+
+
+def _errors(rows: Tensor, count: int) -> Tensor:
     """Distance of further rows from the first; 0 where it is not finite, or where the output depends on no input."""
     if len(rows) == 1 or not rows.is_floating_point():
-        return torch.zeros(ORDERS, *rows.shape[1:], dtype=torch.float64, device=rows.device)
+        return torch.zeros(count, *rows.shape[1:], dtype=torch.float64, device=rows.device)
     return (rows[1:] - rows[:1]).nan_to_num(0.0, 0.0, 0.0)

@@ -155,7 +155,8 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
     found = AccuracyOracle().check_case(replicas[0])
     screen(replicas)
     if factor == 1:
-        assert found is None and all(one.cleared for one in replicas)
+        assert found is None and replicas[2].cleared
+        assert all(AccuracyOracle().check_case(one) is None for one in replicas)
     else:
         assert found is not None and "all 40 of y are too large in size" in found.message
         assert adjudicate(replicas[0], found, 600.0).name == "kernel"

@@ -1,0 +1,112 @@
+"""Errors of a row that the sums which it shares do not explain are found, however long those sums are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fuzz import size, target, tensor
+from fuzz.backends import backend
+from fuzz.backends.execute import run
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.recipes import recipe
+from fuzz.oracles.accuracy import AccuracyOracle
+from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.row_errors import ELEMENTS, RowErrors, find_uneven_row, may_be_uneven
+from fuzz.oracles.comparison.screening import screen
+from fuzz.oracles.execution.examination import Examination
+
+Array = np.ndarray[Any, Any]
+F = np.float32
+N = 1024
+
+
+def exp_by_polynomial(x: Array) -> Array:
+    """exp whose relative error is up to 2^-18 between powers of two."""
+    t = x * F(1.44269504)
+    whole = np.floor(t + F(0.5))
+    f = (t - whole) * F(0.69314718)
+    p = 1 + f * (1 + f * (F(0.5) + f * (F(0.1666653) + f * (F(0.0416685) + f * F(0.0082)))))
+    return (np.exp2(whole) * p).astype(F)
+
+
+def softmax_by(exp: Callable[[Array], Array], x: Array) -> Array:
+    """Softmax whose sum is added up in sequence, which walks furthest."""
+    grown = exp(x - x.max(-1, keepdims=True)).astype(F)
+    return (grown / np.add.accumulate(grown, axis=-1, dtype=F)[..., -1:]).astype(F)
+
+
+def examine_softmax(exp: Callable[[Array], Array], count: int = 3) -> list[Examination]:
+    def softmax(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"y": torch.from_numpy(softmax_by(exp, x.numpy()))}
+
+    x = tensor(size("M", 1, 64), size("N", 1, 4096))
+    made = target(x=x, dtypes=("float32",), reference=lambda x: {"y": torch.softmax(x, -1)})(softmax)
+    values = recipe("uniform", 1, exponent=0, signed=0)
+    case, cpu = (
+        Case("softmax", (Call({"M": 2, "N": N}, {"x": Argument(("M", "N"), "float32", values)}),)),
+        backend("cpu"),
+    )
+    return [
+        Examination(made, softmax, one, cpu, run(made, softmax, one.calls, cpu))
+        for one in map(case.replica, range(count))
+    ]
+
+
+def test_an_exponential_that_is_off_by_two_to_the_minus_18_is_found_and_certified() -> None:
+    replicas = examine_softmax(exp_by_polynomial)
+    found = AccuracyOracle().check_case(replicas[0])
+    assert found is not None and "of y share the same sums" in found.message and found.ratio > 1
+    assert 0 < found.disagreeing < 2 * N
+    assert adjudicate(replicas[0], found, 600.0).name == "kernel"
+    screen(replicas)
+    assert [one.cleared for one in replicas] == [False, False, True]
+
+
+def test_a_right_exponential_over_a_sum_in_sequence_is_not() -> None:
+    replicas = examine_softmax(np.exp)
+    assert [AccuracyOracle().check_case(one) for one in replicas] == [None] * 3
+
+
+def made_row(errors: torch.Tensor, orders: torch.Tensor, members: torch.Tensor) -> RowErrors:
+    """A row of errors, where values are all alike and rounding of the output is nothing."""
+    ones = torch.ones_like(errors)
+    none = torch.zeros(0, *errors.shape, dtype=errors.dtype)
+    return RowErrors(errors, orders, members, none, 1e-9 * ones, ones, ones)
+
+
+@pytest.fixture
+def random() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def noise(*shape: int, generator: torch.Generator) -> torch.Tensor:
+    return torch.rand(*shape, dtype=torch.float64, generator=generator) * 2 - 1
+
+
+def test_multiples_of_patterns_are_no_errors_and_what_is_left_is(random: torch.Generator) -> None:
+    pattern, members = noise(1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
+    orders = torch.stack([pattern, 2 * pattern, -pattern])
+    explained = 5 * pattern + 3 + 0.1 * noise(1, 200, generator=random)
+    assert find_uneven_row(made_row(explained, orders, members)) is None
+    wrong = explained.clone()
+    wrong[0, 7] += 1.5
+    found = find_uneven_row(made_row(wrong, orders, members))
+    assert found is not None and found.number == 0 and found.ratio > 1
+    assert int(found.left.abs().argmax()) == 7
+
+
+def test_where_each_element_has_a_sum_of_its_own_nothing_is_said(random: torch.Generator) -> None:
+    orders, members = noise(3, 1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
+    assert find_uneven_row(made_row(3 * noise(1, 200, generator=random), orders, members)) is None
+
+
+def test_short_rows_integers_and_what_agrees_are_not_asked() -> None:
+    row, wrong = torch.zeros(2, ELEMENTS), torch.ones(2, ELEMENTS, dtype=torch.int8)
+    assert may_be_uneven(row, wrong)
+    assert not may_be_uneven(row, 0 * wrong) and not may_be_uneven(row.int(), wrong)
+    assert not may_be_uneven(row[:, 1:], wrong[:, 1:]) and not may_be_uneven(torch.tensor(1.0), torch.tensor(1))
