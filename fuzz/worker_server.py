@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import gc
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 from fuzz.backends import BACKENDS
 
-gc.disable()
-try:
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """What is imported inside is never looked through for garbage, and leaves the devices of all backends alone."""
+    before = dict(os.environ)
     for backend in BACKENDS.values():
-        os.environ.update(backend.server_environment)
+        os.environ.update(backend.import_environment)
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
+
+
+with importing():
     import_module("fuzz.oracles.execution.preload")
-finally:
-    gc.freeze()
-    gc.enable()

@@ -137,8 +137,8 @@ class Backend:
     """The table of errors of elementary functions (reference/envelope/precision.py) that holds for its kernels."""
     environment: Mapping[str, str] = MappingProxyType({})
     """Variables that a process must be started with to use it."""
-    server_environment: Mapping[str, str] = MappingProxyType({})
-    """Variables of the server that workers are forked from, so that what it imports leaves the device alone."""
+    import_environment: Mapping[str, str] = MappingProxyType({})
+    """Variables while the server of workers imports modules, so that none of them initialises the device."""
 
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:

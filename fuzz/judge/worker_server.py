@@ -6,13 +6,10 @@ where the attributes that a solution may replace are listed: more than a second 
 
 from __future__ import annotations
 
-import gc
 from importlib import import_module
 
-gc.disable()
-try:
+from fuzz.worker_server import importing
+
+with importing():
     for name in ("torch._dynamo", "torch.utils.benchmark", "torch.utils.flop_counter"):
         import_module(name)
-finally:
-    gc.freeze()
-    gc.enable()

@@ -24,7 +24,7 @@ class CudaBackend(Backend):
     compiles_without_device = True
     arithmetic = "libdevice"
     # With it torch.cuda.is_available() asks NVML: a process forked from one that has initialised CUDA cannot use it.
-    server_environment = MappingProxyType({"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
+    import_environment = MappingProxyType({"PYTORCH_NVML_BASED_CUDA_CHECK": "1"})
 
     @staticmethod
     def replica_limits(*, guided: bool) -> ReplicaLimits:
