@@ -183,12 +183,12 @@ class Triage:
         if bug.finding.symptom == "hung":
             self.worker.timeout = min(timeout, HANG_SECONDS)
         self._drop_earlier_calls(bug)
-        self._shrink_single_call(bug, budget)
-        shrunk = self.run_shrinker(bug, budget)
-        if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
-            shrunk = self.run_shrinker(bug, budget, clean=True)
+        if not self._shrink_single_call(bug, budget):
+            shrunk = self.run_shrinker(bug, budget)
+            if shrunk.case.key != bug.case.key and not self._is_reproducible(shrunk, bug):
+                shrunk = self.run_shrinker(bug, budget, clean=True)
+            bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         cut_off = "" if budget.left() else SHRINKING
-        bug.least = replace(bug.least, case=shrunk.case, finding=shrunk.finding)
         bug.executions += budget.used
         if not bug.rate.certain:
             rate = self.measure_rate(bug.case, bug.finding)
@@ -275,16 +275,20 @@ class Triage:
         if finding:
             bug.least = replace(bug.least, case=alone, finding=finding)
 
-    def _shrink_single_call(self, bug: Bug, budget: Budget) -> None:
-        """Shrinks the call that a bug's case repeats, in a running worker: a new one for each try takes far longer."""
+    def _shrink_single_call(self, bug: Bug, budget: Budget) -> bool:
+        """Shrinks the call that a bug's case repeats, in a running worker: a new one for each try takes far longer.
+
+        Returns whether it has become smaller. All calls stay equal then: only their number matters.
+        """
         if bug.single_call is None:
-            return
+            return False
         finding, rate = bug.single_call
         shrunk = self.run_shrinker(Bug(Example(bug.origin.case, finding), bug.origin, rate), budget)
         repeated = equal_calls(shrunk.case, len(bug.case.calls))
         found = self.reproduce(repeated, bug.sought, clean=True)
         if found:
             bug.least = replace(bug.least, case=repeated, finding=found)
+        return found is not None and shrunk.case.key != bug.origin.case.key
 
     def run_shrinker(self, bug: Bug, budget: Budget, clean: bool = False) -> Shrinker:
         """The finished shrinker, which began with the bug's case, and kept what the headline of its finding is about.

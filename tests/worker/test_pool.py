@@ -90,15 +90,15 @@ def test_a_hang_is_noticed_while_another_worker_is_busy(case: Case) -> None:
             drawn += 1
             yield group(case, "echo", drawn)
 
-    with pool(2, timeout=1.0) as workers:
+    with pool(2, timeout=4.0) as workers:
         first, (report,) = next(workers.examine(groups()))
         assert time.monotonic() - start < 120.0
-    assert (first.first, report.outcome) == (0, "did not return within 1 s")
+    assert (first.first, report.outcome) == (0, "did not return within 4 s")
 
 
 def test_a_hang_ends_in_time_while_the_run_is_busy(case: Case) -> None:
     actions = ["echo", "hang", "echo"]
-    with pool(1, timeout=1.0) as workers:
+    with pool(1, timeout=4.0) as workers:
         results = workers.examine(group(case, action, index) for index, action in enumerate(actions))
         first = next(results)[1][0]
         start = time.monotonic()
@@ -106,7 +106,7 @@ def test_a_hang_ends_in_time_while_the_run_is_busy(case: Case) -> None:
             sum(range(1000))
         assert time.monotonic() - start < 120.0
         outcomes = [report.outcome for _, (report,) in results]
-    assert outcomes == ["did not return within 1 s", "2"]
+    assert outcomes == ["did not return within 4 s", "2"]
 
 
 def test_a_group_in_which_a_worker_dies_ends_with_the_replica_that_killed_it(case: Case) -> None:
