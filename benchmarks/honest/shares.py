@@ -21,7 +21,7 @@ MOST_EMPTY = 2
 @dataclass
 class Share:
     """What a target has had so far. Of its last runs `waits` counts those that left disagreements which nobody
-    confirmed, and `empty` those that had no case."""
+    confirmed and found nothing, and `empty` those that had no case."""
 
     set: str
     target: str
@@ -38,7 +38,8 @@ class Share:
         self.cases += run.get("cases", 0)
         self.refused |= "error" in run
         self.empty = 0 if run.get("cases") else self.empty + 1
-        self.waits = self.waits + 1 if run.get("cut_off", {}).get("disagreements") else 0
+        unknown = run.get("cut_off", {}).get("disagreements") and not run.get("findings")
+        self.waits = self.waits + 1 if unknown else 0
 
     @property
     def is_urgent(self) -> bool:

@@ -32,6 +32,8 @@ LIVE_EACH, MOST = 10, 60
 """Live mutants of a kernel that are fuzzed, and mutants that are drawn for them at most."""
 STARVED, LONGER, LONGEST = 200, 4, 16
 """A run with fewer cases had no processor to itself: it is repeated with four times its time, then with 16 times."""
+TOO_SHORT = "the time ended before the first case"
+"""What a run says that had no case at all."""
 COUNTED = ("high", "medium", None)
 """Severities that kill; a finding whose grading was cut off has none, and counts as medium."""
 KILLED, ALARM = "killed", "alarm on the good kernel"
@@ -67,7 +69,8 @@ def fuzz(text: str, path: Path | None, found: Path, seconds: float, seed: int) -
         budget = ["--seconds", f"{factor * seconds:g}", "--seed", str(seed), "--max-findings", "1", "--backend", "cpu"]
         ran: Any = command("fuzz", "run", text, *budget, "--corpus", str(found), "--json", path=path, limit=2000.0)
         factor *= LONGER
-        if counted(ran) or "error" in ran or ran["cases"] >= STARVED or factor > LONGEST:
+        failed = "error" in ran and TOO_SHORT not in ran["error"]
+        if counted(ran) or failed or ran.get("cases", 0) >= STARVED or factor > LONGEST:
             return ran
 
 

@@ -128,12 +128,12 @@ def find_uneven(
 ) -> Row | None:
     """The row of an output whose errors do not move together, if there is one."""
     bound, value = compared.bound, expected.value
-    usable = torch.isfinite(bound) & torch.isfinite(value)
+    usable, count = torch.isfinite(bound) & torch.isfinite(value), bound.numel() // bound.shape[-1]
 
     def rows(tensor: torch.Tensor) -> torch.Tensor:
         """(.., *shape) in units of the bound, as (.., rows, elements)."""
         scaled = torch.where(usable, tensor.to(bound.device), 0.0)
-        return scaled.reshape(*tensor.shape[: tensor.dim() - bound.dim()], -1, bound.shape[-1])
+        return scaled.reshape(*tensor.shape[: tensor.dim() - bound.dim()], count, bound.shape[-1])
 
     kind = named_dtype(DTYPE_NAMES[output.dtype])
     floor = error_bounds(replace(expected, spread=torch.zeros_like(bound)), kind, precision)[2]

@@ -39,6 +39,11 @@ def test_what_a_run_had_no_time_to_confirm_comes_first_and_has_longer():
     assert share.target == "a"
 
 
+def test_what_has_a_finding_waits_for_its_turn():
+    found = run("b", cases=50, disagreements=3) | {"findings": [{}]}
+    assert shares_of("a", "b", runs=[found]).take().target == "a"
+
+
 def test_what_cannot_run_is_left_out():
     shares = shares_of("a", "b", runs=[{"target": "a", "error": "it has no rule"}, *[run("b", cases=0)] * MOST_EMPTY])
     assert shares.take() is None

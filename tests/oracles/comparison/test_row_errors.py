@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.recipes import recipe
 from fuzz.oracles.accuracy import AccuracyOracle
 from fuzz.oracles.comparison.adjudicate import adjudicate
+from fuzz.oracles.comparison.expected import evaluate_reference
+from fuzz.oracles.comparison.long_sums import find_by_stage
 from fuzz.oracles.comparison.row_errors import ELEMENTS, RowErrors, find_uneven_row, may_be_uneven
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.execution.examination import Examination
@@ -70,6 +73,29 @@ def test_an_exponential_that_is_off_by_two_to_the_minus_18_is_found_and_certifie
 def test_a_right_exponential_over_a_sum_in_sequence_is_not() -> None:
     replicas = examine_softmax(np.exp)
     assert [AccuracyOracle().check_case(one) for one in replicas] == [None] * 3
+
+
+@pytest.mark.parametrize("shape", [("N",), ("M", "N")])
+def test_elementwise_outputs_have_no_members_that_perturb_inputs(shape: tuple[str, ...]) -> None:
+    """An element outside of a bound without any spread is found by the members that perturb steps alone."""
+
+    def launch(x: torch.Tensor) -> dict[str, torch.Tensor]:
+        out = torch.exp(x.double()).float()
+        return {"y": torch.where(torch.arange(out.shape[-1]) == 3, out * (1 + 2.0**-21), out)}
+
+    sizes = {"M": size("M", 1, 9), "N": size("N", 1, 99)}
+    made = target(
+        x=tensor(*(sizes[name] for name in shape)), dtypes=("float32",), reference=lambda x: {"y": torch.exp(x)}
+    )
+    dims = {name: {"M": 2, "N": 64}[name] for name in shape}
+    call = Call(dims, {"x": Argument(shape, "float32", recipe("uniform", 1, exponent=0, signed=0))})
+    case, cpu = Case("launch", (call,)), backend("cpu")
+    ready = made(launch)
+    exam = Examination(ready, launch, case, cpu, run(ready, launch, case.calls, cpu))
+    outputs = exam.returned.calls[0].outputs
+    expected = evaluate_reference(exam, 0, 0)
+    narrow = {name: replace(one, spread=one.spread * 0) for name, one in expected.items()}
+    assert find_by_stage(exam, 0, outputs, narrow, 1, None)["y"].how.ratio > 1
 
 
 def made_row(errors: torch.Tensor, orders: torch.Tensor, members: torch.Tensor) -> RowErrors:
