@@ -40,9 +40,10 @@ from fuzz.judge.judgement import (
 from fuzz.judge.launches import examine_copies, examine_launches, find_lost_updates
 from fuzz.judge.many_calls import examine_many_calls
 from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
+from fuzz.judge.processes import first_dims
+from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, OPERATIONS, halved, name_changed
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
 from fuzz.judge.processes.requests import (
-    FLOPS,
     Describe,
     MakeValues,
     ProblemConfig,
@@ -62,14 +63,6 @@ from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import Report
 
-FIRST_SECONDS = 20.0
-"""Seconds that a solution may take for the first case, before smaller dims are tried."""
-EAGER_SECONDS = 0.5
-"""Seconds that the problem's own code may take for the first case."""
-ELEMENTS = {False: 1 << 19, True: 1 << 23}
-"""Elements of all tensors of the first case, by whether the backend is an accelerator; the reference takes seconds."""
-OPERATIONS = {False: FLOPS, True: 1 << 32}
-"""Floating-point operations of the first case, likewise. The reference does many times as many, in float64."""
 OWN_TRIALS, TRIALS_SECONDS = 5, 20.0
 """Cases that the rule of KernelBench looks at, and the seconds after which there are no more of them."""
 SHAPES, ORDINARY_CASES = 12, 2 * len(ORDINARY_RECIPES)
@@ -203,7 +196,7 @@ class Referee:
             if self.examine(case, own_rule=True) is not None:
                 break
             self.judgement.is_slow = True
-            dims |= {one.name: one.clamp(max(dims[one.name] // 2, 16)) for one in self.description.sizes}
+            dims = halved(self.description, dims)
         start = time.monotonic()
         for trial in range(1, OWN_TRIALS):
             if time.monotonic() - start > TRIALS_SECONDS:
@@ -211,6 +204,20 @@ class Referee:
                 break
             self.examine(declared_case(self.target(), self.description, dims, self.seed(trial)), own_rule=True)
         self.check_refusals()
+        self.lower_dims(dims)
+
+    def lower_dims(self, dims: dict[str, int]) -> None:
+        """Takes smaller dims for what follows, where a comparison takes long at those of the first cases."""
+        lower = dims
+        for number in range(4):
+            if self.worker.last.seconds <= first_dims.COMPARING_SECONDS or halved(self.description, lower) == lower:
+                break
+            lower = halved(self.description, lower)
+            self.examine(declared_case(self.target(), self.description, lower, self.seed(60 + number)))
+        if lower != dims:
+            self.worker.take_dims(lower)
+            self.targets.clear()
+            self.judgement.notes.append(f"comparing takes long, further cases have {name_changed(lower, dims)}")
 
     def check_refusals(self) -> None:
         """A solution has to take what the problem itself makes; at smaller dims it need not."""
@@ -222,9 +229,8 @@ class Referee:
         self.accuse(FAULT.name, "raised", f"it refuses the inputs that the problem itself makes: {log.rejection}")
 
     def note_scaling(self, dims: Mapping[str, int]) -> None:
-        smaller = [f"{name}={size}" for name, size in dims.items() if self.description.own_dims[name] != size]
-        note = f"the problem's own dims are too large here: {', '.join(smaller)} instead"
-        self.judgement.notes[:] = [note] if smaller else []
+        smaller = name_changed(dims, self.description.own_dims)
+        self.judgement.notes[:] = [f"the problem's own dims are too large here: {smaller} instead"] if smaller else []
 
     def examine_variants(self) -> None:
         """Other dims and dtypes that the problem states, with its own values."""
@@ -321,9 +327,8 @@ class Referee:
 
     def find_dtypes(self) -> None:
         """Which dtypes that the problem does not state the solution computes in."""
-        for name in FLOATS[1:]:
-            if self.accepts(name):
-                self.dtypes.append(name)
+        dims, seed = self.small_dims(), self.seed(500)
+        self.dtypes += [name for name in FLOATS[1:] if accepts(self.worker, self.target(name), dims, name, seed)]
 
     def examine_random(self) -> None:
         """Any values, layouts and accepted dtypes, until the time ends."""
@@ -338,10 +343,6 @@ class Referee:
                 call = engine.case(number).last
                 call = with_possible_layouts(replace(call, launch=None), self.description)
                 self.examine(Case(self.target().name, (with_one_dtype(call, self.target()),)))
-
-    def accepts(self, dtype: str) -> bool:
-        """Whether the solution computes in a dtype."""
-        return accepts(self.worker, self.target(dtype), self.small_dims(), dtype, self.seed(500))
 
     def seed(self, number: int = 0) -> int:
         return (self.options.seed * 1000 + number) * 64 + 1

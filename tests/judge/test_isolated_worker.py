@@ -7,10 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fuzz.judge.problem import ProblemDescription, Setting
 from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
 from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal
+from fuzz.model.outcome import NotRun, Returned
+from fuzz.triage.triage import Triage
+from fuzz.worker import patience
 from fuzz.worker.deadline import Deadline
+from fuzz.worker.protocol import report_outcome
 from tests.judge.problems import LINEAR, RELU, write
 
 KILLED_AT = 13
@@ -63,6 +69,7 @@ class RecordingWorker:
 
     timeout: float
     given: list[tuple[object, float]] = field(default_factory=list)
+    deadline: Deadline = field(default_factory=Deadline)
 
     def call(self, request: object) -> None:
         self.given.append((request, self.timeout))
@@ -73,6 +80,17 @@ def test_a_solution_has_longer_to_compile_than_for_a_call() -> None:
     worker = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
     worker.load()
     assert solution.given == [(Load(), LOAD_SECONDS)] and worker.timeout == 20.0 < LOAD_SECONDS
+
+
+def test_triage_knows_how_long_it_may_wait_for_what_could_not_be_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    solution: Any = RecordingWorker(20.0)
+    reports = [report_outcome(NotRun("no room for the reference")), report_outcome(Returned(()))]
+    monkeypatch.setattr(IsolatedWorker, "call", lambda self, request: reports.pop(0))
+    worker: Any = IsolatedWorker(None, solution, None)  # type: ignore[arg-type]
+    case: Any = None
+    monkeypatch.setattr(patience, "PAUSES", (0.0,))
+    triage = Triage(None, worker, ())  # type: ignore[arg-type]
+    assert triage.examine(case, "accuracy").outcome == "returned" and not reports
 
 
 def start(folder: Path, source: str) -> ProblemProcess:

@@ -34,9 +34,10 @@ from fuzz.judge.ops.requests import (
     SampleFile,
 )
 from fuzz.judge.problem import NotComparable, Unsupported
+from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, RunLog, start_solution
 from fuzz.judge.processes.requests import Describe, ProblemConfig, Refusal, SolutionConfig
-from fuzz.judge.referee import CALL_STAGES, EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, ORDINARY_STAGES, Referee
+from fuzz.judge.referee import CALL_STAGES, ORDINARY_STAGES, Referee
 from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash

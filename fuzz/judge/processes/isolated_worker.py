@@ -148,6 +148,10 @@ class IsolatedWorker:
     def timeout(self, seconds: float) -> None:
         self.solution.timeout = seconds
 
+    @property
+    def deadline(self) -> Deadline:
+        return self.solution.deadline
+
     def start(self) -> None:
         self.solution.start()
 
@@ -170,6 +174,13 @@ class IsolatedWorker:
             raise_refusal(self.solution.call(Load()), by_solution=True)
         finally:
             self.timeout = timeout
+
+    def take_dims(self, dims: Mapping[str, int]) -> None:
+        """Takes other dims for those of the first cases, and so for the most that a case may take."""
+        self.description = replace(self.description, dims=dict(dims))
+        self.problem.description = self.description
+        self.problem.call(Restore(self.description))
+        self.problem.settings.clear()
 
     def clone(self) -> IsolatedWorker:
         return replace(self, solution=self.solution.clone())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -96,7 +98,8 @@ class ProblemHandler:
                 for name, value in {**arguments, **state}.items()
             }
         if isinstance(request, Compare):
-            return self.compare(request)
+            start = time.process_time()
+            return replace(self.compare(request), seconds=time.process_time() - start)
         if isinstance(request, DiagnoseOutputs):
             return self.diagnose(request)
         assert isinstance(request, AdjudicateOutputs)

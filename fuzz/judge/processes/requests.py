@@ -127,7 +127,7 @@ class OutputComparison:
     """What the reference says of outputs: the finding, if any, and the worst error over its bound.
 
     `eager` is the error of the problem's own code in the same dtype, where it is wrong in one of the outputs as well.
-    `own_rule` is what the format's rule says, None where it was not asked.
+    `own_rule` is what the format's rule says, None where it was not asked. `seconds` are those of the processor.
     """
 
     finding: Finding | None
@@ -135,6 +135,7 @@ class OutputComparison:
     eager: EagerError | None = None
     own_rule: bool | None = None
     refusal: str = ""
+    seconds: float = 0.0
 
     @property
     def is_excused(self) -> bool:
