@@ -51,3 +51,16 @@ def test_new_attributes_and_values_that_nobody_calls_are_no_replacement(monkeypa
     monkeypatch.setattr(torch.cuda, "_initialized", not torch.cuda._initialized)
     monkeypatch.setitem(sys.modules, "late", ModuleType("late"))
     assert list(before.find_replaced()) == []
+
+
+def test_what_the_first_compiled_call_replaces_is_no_replacement(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._dynamo.mutation_guard import install_generation_tagging_init
+
+    for name in ("__init__", "__setstate__"):
+        monkeypatch.setattr(torch.nn.Module, name, getattr(torch.nn.Module, name))
+    monkeypatch.setattr(torch.nn.Module, "___needs_generation_tag_patch", True, raising=False)
+    init = torch.nn.Module.__init__
+    before = AttributeSnapshot()
+    install_generation_tagging_init()
+    assert torch.nn.Module.__init__ is not init
+    assert not list(before.find_replaced())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from operator import is_
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -78,8 +79,17 @@ def is_code(value: Any) -> bool:
 
 
 def is_same(value: Any, before: Any) -> bool:
-    """Whether an attribute is as before, or as PyTorch's compiler replaces it when it is imported."""
+    """Whether an attribute is as before, or as PyTorch's compiler replaces it when it is imported or first used."""
     if value is before:
         return True
-    wraps = getattr(value, "__code__", None) is HIDING
+    code = getattr(value, "__code__", None)
+    wraps = any(code is one for one in find_wrappers())
     return wraps and any(cell.cell_contents is before for cell in value.__closure__)
+
+
+def find_wrappers() -> Iterator[CodeType]:
+    """The code of the functions that PyTorch's compiler puts around others, as far as it has been imported."""
+    yield HIDING
+    if guard := sys.modules.get("torch._dynamo.mutation_guard"):
+        constants = guard.install_generation_tagging_init.__code__.co_consts
+        yield from (one for one in constants if isinstance(one, CodeType))
