@@ -55,6 +55,10 @@ def evaluate_reference(
     the examination, and a later stage adds its members to it.
     """
     stages = {} if precision else exam.expected.setdefault(index, {})
+    screened = None if precision else exam.screened.get(index)
+    if screened and screened.stage == stage and not stages:
+        # Not kept: members that a later stage adds to it are not what that stage evaluates at once.
+        return screened.of_replica()
     if stage not in stages:
         inputs, cotangents = reference_inputs(exam, index)
         before = max((one for one in stages if one < stage), default=None)

@@ -21,7 +21,7 @@ from fuzz.oracles.comparison.expected import (
 from fuzz.oracles.comparison.reference_error import suspect_reference
 from fuzz.oracles.comparison.row_errors import may_be_uneven
 from fuzz.oracles.comparison.shift import may_be_shifted, relative_errors
-from fuzz.oracles.execution.examination import Examination, common_stack, stacked_outputs
+from fuzz.oracles.execution.examination import Examination, ScreenedReference, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence
 
 SUSPECTS = 1
@@ -65,7 +65,10 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
         suspect = [row for row in suspect_rows(outputs, expected, pending) if row not in wrong][: SUSPECTS - suspects]
         suspects += len(suspect)
         kept = {*wrong, *suspect, *together}
-        cleared += [exam for row, exam in enumerate(pending) if row not in kept]
+        for row, exam in enumerate(pending):
+            if row not in kept:
+                exam.screened[index] = ScreenedReference(stage, expected, row)
+                cleared.append(exam)
         if stage == BEFORE_THOROUGH:
             found = (number for number, row in enumerate(wrong) if may_be_wrong(row, outputs, expected, compared))
             together = set(islice(found, TOGETHER))

@@ -62,6 +62,19 @@ class ReplicaOutputs(Mapping[str, torch.Tensor]):
         return len(self.stack.outputs)
 
 
+@dataclass(frozen=True)
+class ScreenedReference:
+    """What screening evaluated of the reference for a call at a stage of the envelope; a replica is a row of it."""
+
+    stage: int
+    expected: Mapping[str, Expected]
+    row: int
+
+    def of_replica(self) -> dict[str, Expected]:
+        """The values that the replica would get alone."""
+        return {name: one.of_replica(self.row) for name, one in self.expected.items()}
+
+
 @dataclass
 class Examination:
     """A target's launcher (the good one or a planted bug), a case, a backend, and the outcome of running the case.
@@ -69,7 +82,8 @@ class Examination:
     The case is replica `row` of `plan`; a case that ran alone is its own plan.
     `stack` holds the replicas that ran together; then `outcome` describes all of them.
     `cleared` says that the accuracy of the case was screened together with other replicas, and nothing disagrees.
-    `expected` holds what was evaluated of the reference, by call and stage of the envelope.
+    `expected` holds what was evaluated of the reference, by call and stage of the envelope, and `screened` what of it
+    screening has evaluated, by call.
     """
 
     target: Target
@@ -82,6 +96,7 @@ class Examination:
     stack: ReplicaStack | None = None
     row: int = 0
     expected: ExpectedByCall = field(default_factory=dict, init=False)
+    screened: dict[int, ScreenedReference] = field(default_factory=dict, init=False)
 
     @cached_property
     def case(self) -> Case:

@@ -55,6 +55,11 @@ class Expected:
     spread: Tensor
     uncertainty: Tensor | None
 
+    def of_replica(self, row: int) -> Expected:
+        """The part of one replica."""
+        uncertainty = None if self.uncertainty is None else self.uncertainty[row]
+        return Expected(self.value[row], self.spread[row], uncertainty)
+
 
 def evaluate(
     reference: Reference,

@@ -13,6 +13,8 @@ from fuzz import indices, size, target, tensor
 from fuzz.backends import backend
 from fuzz.backends.execute import run
 from fuzz.model.case import Case
+from fuzz.oracles.comparison import expected
+from fuzz.oracles.comparison.expected import evaluate_reference
 from fuzz.oracles.comparison.screening import screen
 from fuzz.oracles.examine import examine
 from fuzz.oracles.execution.examination import Examination
@@ -58,6 +60,22 @@ def test_a_replica_is_told_what_it_would_be_told_alone(layernorm: Target, bug: s
         assert reports(layernorm, launcher, group, together=True) == alone
         found += sum(report.primary_finding is not None for report in alone)
     assert bool(found) == bool(bug)
+
+
+def test_the_reference_of_a_cleared_replica_is_not_evaluated_again(
+    layernorm: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (group,) = groups(layernorm, 1)
+    screened, alone = (exams(layernorm, layernorm.launcher, group) for _ in range(2))
+    screen(screened)
+    due = [evaluate_reference(exam, 0, screened[0].screened[0].stage) for exam in alone]
+    monkeypatch.setattr(expected, "evaluate_backward", None)
+    monkeypatch.setattr(expected, "evaluate", None)
+    for exam, values in zip(screened, due, strict=True):
+        known = evaluate_reference(exam, 0, exam.screened[0].stage)
+        assert known.keys() == values.keys()
+        for name, one in known.items():
+            assert torch.equal(one.value, values[name].value) and torch.equal(one.spread, values[name].spread)
 
 
 @pytest.mark.parametrize(
