@@ -1,7 +1,8 @@
 """Dispatches the torch operations of a reference to rules, for tensors that hold more than one ordinary value.
 
-Both evaluations of a reference use it: the envelope (a tensor holds perturbed members) and exact evaluation (a tensor
-holds arbitrary-precision numbers). Each has a table of rules, a wrapper tensor and a dispatch mode.
+All evaluations of a reference use it: the envelope (a tensor holds perturbed members), exact evaluation (a tensor holds
+arbitrary-precision numbers) and interval arithmetic (midpoints and radii). Each has a table of rules, a wrapper tensor
+and a dispatch mode.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = [
     "RuleMode",
     "RuleTable",
     "RuleTensor",
+    "added_product",
     "aten",
     "decompose",
     "from_formula",
@@ -70,6 +72,16 @@ def decompose(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     """The rule of an operation that torch itself defines by other operations."""
     with mode:
         return func.decompose(*args, **kwargs)
+
+
+def added_product(mode: RuleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """addmm, addmv, baddbmm: beta*self + alpha*product."""
+    start, a, b = args[:3]
+    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
+    with mode:
+        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
+        t = t if alpha == 1 else t * alpha
+        return t if beta == 0 else t + (start if beta == 1 else start * beta)
 
 
 class RuleTable(dict[OpOverload, Rule]):

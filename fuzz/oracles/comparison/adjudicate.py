@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,16 @@ from fuzz.oracles.comparison.batch_rows import find_rows, outputs_of_rows, selec
 from fuzz.oracles.comparison.bits import MAX_ELEMENTS, make_element
 from fuzz.oracles.comparison.certify import adjudicate_by_intervals
 from fuzz.oracles.comparison.elements import compare_elements
-from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs
+from fuzz.oracles.comparison.expected import STAGES, evaluate_reference, reference_inputs, whole_reference
 from fuzz.oracles.comparison.long_sums import find_wrong_together
 from fuzz.oracles.comparison.reference_error import reference_much_worse, suspect_reference
 from fuzz.oracles.execution.examination import Examination
-from fuzz.reference.envelope import COTANGENT, SAFETY, Expected, Precision, with_gradients
+from fuzz.reference.envelope import SAFETY, Expected, Precision, Reference
 from fuzz.target.contract import ENVELOPE, Contract
 
 if TYPE_CHECKING:
     from fuzz.reference.exact import ExactOutputs
 
-Reference = Callable[..., Mapping[str, torch.Tensor]]
 LAST = len(STAGES) - 1
 ELEMENTS = 1 << 18
 """Elements of the largest call that is adjudicated."""
@@ -51,14 +50,13 @@ def adjudicate(exam: Examination, finding: Finding, seconds: float) -> Verdict:
     verdict = None if rows is None else adjudicate_rows(exam, finding, expected, rows, seconds)
     if verdict is not None:
         return verdict
-    certified = certify(exam, finding, expected, seconds) if count_elements(exam, index) > LARGE else None
-    if certified is not None:
+    is_large = count_elements(exam, index) > LARGE
+    if is_large and (certified := certify(exam, finding, expected, seconds)):
         return certified
     try:
         exact = evaluate_exact_outputs(exam, index, seconds)
     except Unadjudicated as reason:
-        certified = certify(exam, finding, expected, seconds) if count_elements(exam, index) <= LARGE else None
-        if certified is not None:
+        if not is_large and (certified := certify(exam, finding, expected, seconds)):
             return certified
         name = "unadjudicated" if is_beyond_doubt(exam, index, expected) else "undecided"
         return Verdict(name, str(reason), finding=finding)
@@ -89,8 +87,7 @@ def certify(exam: Examination, finding: Finding, expected: Mapping[str, Expected
     """The verdict that intervals in float64 prove; None where they do not, or the target has its own exact values."""
     if exam.target.exact is not None:
         return None
-    arguments = exact_arguments(exam, finding.call)
-    return adjudicate_by_intervals(exam, finding, expected, exact_reference(exam, finding.call), arguments, seconds)
+    return adjudicate_by_intervals(exam, finding, expected, *exact_reference(exam, finding.call), seconds)
 
 
 def adjudicate_rows(
@@ -206,7 +203,7 @@ def evaluate_exact_outputs(
         from fuzz.reference.exact import evaluate_elementwise, evaluate_exact
     except ImportError:
         raise Unadjudicated("mpmath is not installed") from None
-    arguments = exact_arguments(exam, index)
+    reference, arguments = exact_reference(exam, index)
     if rows is not None:
         arguments = select_rows(exam, index, arguments, rows)
     if perturbation is not None:
@@ -215,7 +212,7 @@ def evaluate_exact_outputs(
     if exam.target.exact is not None:
         exact = evaluate_elementwise(exam.target.exact, arguments, **limits)
     else:
-        exact = evaluate_exact(exact_reference(exam, index), arguments, **limits)
+        exact = evaluate_exact(reference, arguments, **limits)
     outputs = outputs_of_rows(exam, index, rows)
     for name, output in outputs.items():
         if name not in exact.values or exact.values[name].shape != tuple(output.shape):
@@ -223,21 +220,10 @@ def evaluate_exact_outputs(
     return exact
 
 
-def exact_arguments(exam: Examination, index: int) -> dict[str, Any]:
-    """What the reference of a call is given, with cotangents, floating tensors in float64."""
-    inputs, cotangents = reference_inputs(exam, index)
-    arguments: dict[str, Any] = {n: as_float64(x) if isinstance(x, torch.Tensor) else x for n, x in inputs.items()}
-    return arguments | {COTANGENT + name: as_float64(x) for name, x in cotangents.items()}
-
-
-def exact_reference(exam: Examination, index: int) -> Reference:
-    """The reference of a call, with gradients where the target is differentiable."""
-    target, declared = exam.target, exam.case.calls[index].arguments
-    assert target.reference is not None
-    if not target.differentiable:
-        return target.reference
-    cotangents = tuple(reference_inputs(exam, index)[1])
-    return with_gradients(target.reference, cotangents, [n for n in declared if declared[n].is_float])
+def exact_reference(exam: Examination, index: int) -> tuple[Reference, dict[str, Any]]:
+    """The reference of a call with the gradients that the target has, and the inputs of both, floats in float64."""
+    reference, inputs = whole_reference(exam, index)
+    return reference, {name: as_float64(x) if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
 
 
 def as_float64(x: torch.Tensor) -> torch.Tensor:

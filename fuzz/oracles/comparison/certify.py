@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from fuzz.errors import Unadjudicated
 from fuzz.model.finding import INTERVALS, Element, Finding, Verdict
 from fuzz.oracles.comparison.elements import compare_elements
 from fuzz.oracles.execution.examination import Examination
-from fuzz.reference.envelope import SAFETY, Expected, Precision
+from fuzz.reference.envelope import SAFETY, Expected, Precision, Reference
 from fuzz.target.contract import Contract
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def adjudicate_by_intervals(
     exam: Examination,
     finding: Finding,
     expected: Mapping[str, Expected],
-    reference: Callable[..., Mapping[str, torch.Tensor]],
+    reference: Reference,
     arguments: Mapping[str, Any],
     seconds: float,
 ) -> Verdict | None:
@@ -36,6 +36,7 @@ def adjudicate_by_intervals(
     `reference(**arguments)` is what exact evaluation calls.
     """
     try:
+        # Its formulas are those of exact evaluation: without mpmath there are neither.
         import fuzz.reference.exact  # noqa: F401
         from fuzz.reference.interval import evaluate_intervals
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 
 from fuzz.errors import Unadjudicated
-from fuzz.reference.dispatch import Rule, aten, from_formula, handles_plain
+from fuzz.reference.dispatch import Rule, added_product, aten, from_formula, handles_plain
 from fuzz.reference.interval.tensor import RULES, UNIT, IntervalMode, IntervalTensor, Pair, make_tensor, rounded
 
 __all__ = ["register"]
@@ -267,16 +267,6 @@ def inner_size(a: Tensor, b: Tensor) -> int:
 def kernel_size(x: Tensor, weight: Tensor) -> int:
     """At least the products in an element of a convolution, transposed or not."""
     return weight.numel()
-
-
-def added_product(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """addmm, addmv, baddbmm: beta*self + alpha*product."""
-    start, a, b = args[:3]
-    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    with mode:
-        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
-        t = t if alpha == 1 else t * alpha
-        return t if beta == 0 else t + (start if beta == 1 else start * beta)
 
 
 def linear(mode: IntervalMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import rounds
+from fuzz.reference.dispatch import added_product, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
 from fuzz.reference.envelope.noise import rounding_steps
 from fuzz.reference.envelope.summation import tree_steps
@@ -95,12 +95,7 @@ def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
 @rounds
 def add_product(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """addmm, addmv, addbmm, baddbmm: beta*self + alpha*product."""
-    start, a, b = args[:3]
-    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    with mode:
-        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
-        t = t if alpha == 1 else t * alpha
-        return t if beta == 0 else t + (start if beta == 1 else start * beta)
+    return added_product(mode, func, args, kwargs)
 
 
 def absolute(x: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload
 
-from fuzz.reference.dispatch import Rule, from_formula
+from fuzz.reference.dispatch import Rule, added_product, from_formula
 from fuzz.reference.exact.arithmetic import Array
 from fuzz.reference.exact.tensor import RULES, ExactMode, from_array
 
@@ -74,16 +74,6 @@ def matrix(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
     products = mode.arithmetic.map("mul", a[..., :, None, :], np.swapaxes(b, -1, -2)[..., None, :, :])
     out = mode.arithmetic.total(products, [products.ndim - 1])
     return from_array(out.squeeze(tuple(axis for axis, flat in zip((-2, -1), vectors, strict=True) if flat)))
-
-
-def added_product(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """addmm, addmv, baddbmm: beta*self + alpha*product."""
-    start, a, b = args[:3]
-    alpha, beta = kwargs.get("alpha", 1), kwargs.get("beta", 1)
-    with mode:
-        t = torch.mv(a, b) if b.dim() == 1 else torch.bmm(a, b) if b.dim() == 3 else torch.mm(a, b)
-        t = t if alpha == 1 else t * alpha
-        return t if beta == 0 else t + (start if beta == 1 else start * beta)
 
 
 def moments(root: bool, both: bool) -> Rule:
