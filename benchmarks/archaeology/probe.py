@@ -29,7 +29,7 @@ from fuzz.backends.reached_functions import find_functions
 from fuzz.coverage_report.scope import describe
 from fuzz.errors import TargetError, one_line
 from fuzz.model.case import Case
-from fuzz.model.outcome import Outcome, Rejected
+from fuzz.model.outcome import NotRun, Outcome, Rejected
 from fuzz.oracles.examine import set_up_process
 from fuzz.search.engines.random import RandomEngine
 from fuzz.target.finder import find_targets
@@ -91,6 +91,8 @@ def probe(text: str, release: Path) -> dict[str, str]:
     outcomes = []
     for case in draw(target):
         outcome = call(partial(run, target, launcher, case.calls, backend))
+        if isinstance(outcome, NotRun):
+            continue  # Larger than this process may be: it says nothing of the library.
         if not isinstance(outcome, Rejected):
             # What runs while a module is imported is no code of this target's alone.
             with reached.noting():

@@ -26,6 +26,20 @@ def tiny_mean(x):
     return dict(y=mean(x))
 """
 
+LACKING = """
+import torch
+import tinylib
+from fuzz import size, target, tensor
+
+N = size("N", 1, 64)
+
+@target(x=tensor(N), dtypes=("float32",), reference=lambda x: dict(y=x.mean(-1, keepdim=True)))
+def tiny_mean(x):
+    if x.numel() % 3 == 0:
+        torch.ones(1 << 32)
+    raise NotImplementedError("no mean")
+"""
+
 
 def digest_of(folder: Path, source: str, line: int = 1) -> str:
     """The digest of the function at a line of a library's only module."""
@@ -109,3 +123,13 @@ def test_a_bug_is_repaired_where_it_agrees_on_the_next_release(tmp_path: Path) -
     (step,) = workshop.follow(probes[0][0]["text"], [(old, new)])
     assert [(one["oracle"], one["output"], one["found_in"]) for one in step["repaired"]] == [("accuracy", "y", "a==1")]
     assert step["still"] == step["unconfirmed"] == step["unexamined"] == []
+
+
+def test_a_release_lacks_a_target_although_some_of_its_inputs_are_too_large(tmp_path: Path) -> None:
+    release, targets = tmp_path / "releases" / "a==1" / "tinylib", tmp_path / "targets"
+    release.mkdir(parents=True)
+    (release / "__init__.py").write_text("")
+    targets.mkdir()
+    (targets / "tiny.py").write_text(LACKING)
+    (line,) = Workshop(tmp_path, jobs=1, seconds=0).probe("a==1", targets)["lines"]
+    assert line["absent"] == "NotImplementedError: no mean"
