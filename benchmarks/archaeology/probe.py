@@ -24,6 +24,7 @@ from triton.runtime.autotuner import Autotuner, Heuristics
 from triton.runtime.jit import JITFunction
 
 from benchmarks.archaeology.code import digest
+from benchmarks.archaeology.run import name_of
 from fuzz.backends.execute import FatalError, run
 from fuzz.backends.reached_functions import find_functions
 from fuzz.coverage_report.scope import describe
@@ -104,6 +105,14 @@ def probe(text: str, release: Path) -> dict[str, str]:
     return {"target": target.name, "absent": lacking(outcomes), "code": digest(found, release)}
 
 
+def probed(text: str, release: Path) -> dict[str, str]:
+    """The line of one target, also where its file cannot be imported with this release."""
+    try:
+        return probe(text, release)
+    except TargetError as error:
+        return {"target": name_of(text), "absent": one_line(error), "code": ""}
+
+
 def draw(target: Target) -> Iterator[Case]:
     """The cases of a target."""
     engine = RandomEngine(target, 0)
@@ -136,7 +145,7 @@ def main(folder: Path, release: Path) -> None:
             print(json.dumps({"file": file.name, "absent": one_line(error)}), flush=True)
             continue
         for text in texts:
-            print(json.dumps({"text": text, **probe(text, release)}), flush=True)
+            print(json.dumps({"text": text, **probed(text, release)}), flush=True)
 
 
 if __name__ == "__main__":
