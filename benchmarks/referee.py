@@ -29,9 +29,9 @@ from fuzz.judge.batch.host import FURTHER_SECONDS, JudgeHost
 from fuzz.judge.batch.run_batch import judge_side_by_side
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import KERNELBENCH as KERNELBENCH_FORMAT
-from fuzz.judge.judgement import RIGHT
 from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS
 from fuzz.judge.processes.requests import PROBLEM_HANDLER, Describe, ProblemConfig, Refusal
+from fuzz.judge.result.judgement import RIGHT
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.worker.process import Worker, WorkerCrash
 

@@ -16,7 +16,7 @@ from benchmarks.referee_sources import AI_BENCH, FLASHINFER, GPU_MODE, KERNELBEN
 from fuzz.judge.formats import FLASHINFER as FLASHINFER_FORMAT
 from fuzz.judge.formats import GPUMODE
 from fuzz.judge.formats import KERNELBENCH as KERNELBENCH_FORMAT
-from fuzz.judge.judgement import CHEAT, RIGHT, WRONG
+from fuzz.judge.result.judgement import CHEAT, RIGHT, WRONG
 
 REJECTED = (WRONG, CHEAT)
 CUDA_ADDITION = "cuda/addition"

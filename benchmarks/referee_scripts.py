@@ -25,7 +25,7 @@ from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import SCRIPT
-from fuzz.judge.judgement import UNSUPPORTED, WRONG
+from fuzz.judge.result.judgement import UNSUPPORTED, WRONG
 from fuzz.worker.system import total_memory
 
 PROGRAMS = Path("data", "TritonBench_G_v1")

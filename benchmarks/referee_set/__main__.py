@@ -27,7 +27,7 @@ from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import KERNELBENCH
-from fuzz.judge.judgement import CHEAT, RIGHT, WRONG
+from fuzz.judge.result.judgement import CHEAT, RIGHT, WRONG
 from fuzz.run.setup import choose_backend
 
 HERE = Path(__file__).parent

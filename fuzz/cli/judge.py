@@ -16,7 +16,7 @@ from fuzz.cli.shared_options import BackendName, Json
 from fuzz.errors import UsageError
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats import FORMATS, KERNELBENCH, OPS, SCRIPT, WITHOUT_PROBLEM
-from fuzz.judge.report import VERSION, format_judgement, judgement_json
+from fuzz.judge.result.report import VERSION, format_judgement, judgement_json
 from fuzz.text import printable
 from fuzz.worker.system import total_memory
 

@@ -9,10 +9,10 @@ from fuzz.backends import check_name
 from fuzz.errors import UsageError
 from fuzz.judge.formats import FLASHINFER, GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import Judgement
 from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import Judgement
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import choose_backend, start_worker_server
 from fuzz.text import shell_quote

@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from fuzz.judge.input_domain import Plans, grade
-from fuzz.judge.judgement import Evidence
+from fuzz.judge.problem.input_domain import Plans, grade
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
+from fuzz.judge.result.judgement import Evidence
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding, Verdict
 from fuzz.model.oracle_specs import ACCURACY

@@ -13,10 +13,13 @@ from itertools import count
 from pathlib import Path
 
 from fuzz.backends import backend as named_backend
+from fuzz.judge.checks.history import examine_history
+from fuzz.judge.checks.launches import examine_copies, examine_launches, find_lost_updates
+from fuzz.judge.checks.many_calls import examine_many_calls
 from fuzz.judge.findings import Findings, leave_open
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.history import examine_history
-from fuzz.judge.input_domain import (
+from fuzz.judge.problem.description import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
+from fuzz.judge.problem.input_domain import (
     ORDINARY_RECIPES,
     accepts,
     backward_cases,
@@ -26,20 +29,7 @@ from fuzz.judge.input_domain import (
     with_one_dtype,
     with_possible_layouts,
 )
-from fuzz.judge.judgement import (
-    CONDUCT,
-    LAUNCHES,
-    MACHINE,
-    NOT_COMPARABLE,
-    ODD_VALUES,
-    RIGHT,
-    UNSUPPORTED,
-    Evidence,
-    Judgement,
-)
-from fuzz.judge.launches import examine_copies, examine_launches, find_lost_updates
-from fuzz.judge.many_calls import examine_many_calls
-from fuzz.judge.problem import NotComparable, ProblemDescription, Unsupported, UnsupportedHere
+from fuzz.judge.problem.target import make_target
 from fuzz.judge.processes import first_dims
 from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS, OPERATIONS, halved, name_changed
 from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, as_values, start_solution
@@ -51,8 +41,18 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     TensorWords,
 )
+from fuzz.judge.result.judgement import (
+    CONDUCT,
+    LAUNCHES,
+    MACHINE,
+    NOT_COMPARABLE,
+    ODD_VALUES,
+    RIGHT,
+    UNSUPPORTED,
+    Evidence,
+    Judgement,
+)
 from fuzz.judge.stage_limits import StageLimits
-from fuzz.judge.target import make_target
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import FAULT

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fuzz.judge.indirect import is_indirect
-from fuzz.judge.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.judge.processes.requests import RunScript, ScriptConfig, ScriptReport
+from fuzz.judge.result.judgement import PROGRAM_INPUTS, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Evidence, Judgement
 from fuzz.model.finding import Finding, finding_order
 from fuzz.model.outcome import Hung, describe
 from fuzz.worker.process import Worker, WorkerCrash

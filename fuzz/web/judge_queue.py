@@ -20,7 +20,7 @@ from fuzz.errors import StoreError
 from fuzz.judge.batch.host import JudgeHost, Stopped
 from fuzz.judge.batch.task import JudgeTask, TaskOptions, failure
 from fuzz.judge.formats import FLASHINFER
-from fuzz.judge.score import CRASHED
+from fuzz.judge.result.score import CRASHED
 from fuzz.worker.system import total_memory
 
 LOOK_SECONDS, BEAT_SECONDS = 2.0, 5.0

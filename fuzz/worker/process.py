@@ -33,9 +33,9 @@ from fuzz.worker.channel import (
     HandlerResponse,
     LastResponse,
 )
+from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.profile import add_seconds
-from fuzz.worker.supervisor import supervise
 from fuzz.worker.system import kill_server, restore_server_folder, resume_if_stopped
 from fuzz.worker.watchdog import POLL_SECONDS, WATCHDOG
 from fuzz.worker.worker_process import GARBLED, WorkerProcess

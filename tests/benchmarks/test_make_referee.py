@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.referee import as_solution, draw, kind_of, table
 from benchmarks.referee_published import flashinfer, read_examples
-from fuzz.judge.judgement import RIGHT, WRONG
+from fuzz.judge.result.judgement import RIGHT, WRONG
 
 GEMM = {
     "name": "gemm_n128_k2048",

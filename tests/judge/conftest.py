@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fuzz.judge import many_calls, stage_limits
+from fuzz.judge import stage_limits
+from fuzz.judge.checks import many_calls
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.judge.judgement import RIGHT, WRONG, Judgement
 from fuzz.judge.referee import GRADIENTS, JudgeOptions, judge
+from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
 from tests.judge.problems import as_solution, write
 
 PROBLEM = """

@@ -18,7 +18,7 @@ from fuzz.judge.batch.listing import list_folder
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.run_batch import run_batch
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
-from fuzz.judge.score import CRASHED, OUT_OF_TIME, UNREADABLE
+from fuzz.judge.result.score import CRASHED, OUT_OF_TIME, UNREADABLE
 from tests.judge.problems import RELU, as_solution
 
 OPTIONS = TaskOptions("kernelbench", "cpu", 0.0)

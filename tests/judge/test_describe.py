@@ -9,7 +9,7 @@ import torch
 
 from fuzz.errors import UsageError
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
-from fuzz.judge.problem import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
+from fuzz.judge.problem.description import OWN, RANDOM, ProblemDescription, TensorSlot, Unsupported
 from fuzz.judge.processes.describe import PROBE_ELEMENTS, classify, classify_argument, describe, expression
 from fuzz.judge.processes.requests import FLOPS
 from fuzz.judge.processes.scale import count_flops, run_eagerly, scale_down

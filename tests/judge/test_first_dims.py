@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import RIGHT, Judgement
 from fuzz.judge.processes import first_dims
 from fuzz.judge.processes.first_dims import name_changed
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import RIGHT, Judgement
 from tests.judge.problems import LINEAR, as_solution, write
 
 LARGE = LINEAR.replace("batch = 4096", "batch = 128").replace("features = 64", "features = 128")

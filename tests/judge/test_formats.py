@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import RIGHT, WRONG, Judgement
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
 
 TASK = """
 files:

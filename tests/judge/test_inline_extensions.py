@@ -10,8 +10,8 @@ from torch.utils import cpp_extension
 
 from fuzz.judge.formats.inline_extensions import build_extensions_in, describe_missing_tool
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import RIGHT, WRONG
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import RIGHT, WRONG
 from tests.judge.problems import RELU, write
 
 NAMED = """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.judge.problem import ProblemDescription, Setting
+from fuzz.judge.problem.description import ProblemDescription, Setting
 from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
 from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal
 from fuzz.model.outcome import NotRun, Returned

@@ -10,9 +10,9 @@ import pytest
 
 from fuzz.judge.findings import FAR, Findings, is_unproven
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import EXIT_CODES, RIGHT, UNDECIDED, WRONG, Evidence, Judgement
 from fuzz.judge.referee import judge
-from fuzz.judge.report import format_judgement, judgement_json
+from fuzz.judge.result.judgement import EXIT_CODES, RIGHT, UNDECIDED, WRONG, Evidence, Judgement
+from fuzz.judge.result.report import format_judgement, judgement_json
 from fuzz.model.finding import Finding, Verdict
 from fuzz.triage.triage import Triage
 from fuzz.worker.deadline import OutOfTime

@@ -9,7 +9,7 @@ import torch
 
 from fuzz.judge.formats.kernelbench_solution import KernelBenchSolution
 from fuzz.judge.formats.weights import Weight
-from fuzz.judge.problem import Setting, Unsupported
+from fuzz.judge.problem.description import Setting, Unsupported
 from tests.judge.problems import LINEAR, RELU, as_solution, write
 
 

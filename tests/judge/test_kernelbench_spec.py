@@ -11,9 +11,9 @@ from fuzz.errors import UsageError
 from fuzz.judge.batch.task import JudgeTask, TaskOptions
 from fuzz.judge.formats.options import JudgeOptions
 from fuzz.judge.formats.spec import find_spec, read_spec
-from fuzz.judge.judgement import RIGHT, WRONG, Judgement
-from fuzz.judge.problem import Variant
+from fuzz.judge.problem.description import Variant
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import RIGHT, WRONG, Judgement
 from tests.judge.problems import write
 
 NORM = """

@@ -11,7 +11,6 @@ from fuzz.errors import UsageError
 from fuzz.judge import findings
 from fuzz.judge.formats.ops import OpsProblem, OpsSolution, WrongForm
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import ODD_VALUES, RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.ops import samples
 from fuzz.judge.ops.judge_ops import judge_operations, list_files
 from fuzz.judge.ops.registrations import folder_operation, load_registrations
@@ -19,8 +18,9 @@ from fuzz.judge.ops.report import format_table, operations_json
 from fuzz.judge.ops.requests import FindSamples, SampleConfig, SampleFile
 from fuzz.judge.ops.samples import SampleFinder
 from fuzz.judge.ops.schemas import bind, find_counterpart, find_functional, find_overload, full_name
-from fuzz.judge.problem import Setting
+from fuzz.judge.problem.description import Setting
 from fuzz.judge.processes.requests import Refusal
+from fuzz.judge.result.judgement import ODD_VALUES, RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.run.setup import start_worker_server
 from tests.judge.problems import write
 

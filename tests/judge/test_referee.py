@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import CHEAT, MACHINE, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.referee import judge
-from fuzz.judge.score import score
+from fuzz.judge.result.judgement import CHEAT, MACHINE, NOT_COMPARABLE, RIGHT, SOLUTION, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.result.score import score
 from tests.judge.problems import DROPOUT, LABELS, LINEAR, RELU, as_solution, write
 
 SMALL = LINEAR.replace("batch = 4096", "batch = 8")

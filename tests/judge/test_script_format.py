@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge import script
-from fuzz.judge.judgement import RIGHT, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.result.judgement import RIGHT, UNSUPPORTED, WRONG, Judgement
 from fuzz.judge.script import judge_file
 from tests.judge.problems import write
 

@@ -9,9 +9,9 @@ import pytest
 
 from fuzz.judge import stage_limits
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import RIGHT, WRONG
 from fuzz.judge.referee import ORDINARY_STAGES, judge
-from fuzz.judge.report import judgement_json
+from fuzz.judge.result.judgement import RIGHT, WRONG
+from fuzz.judge.result.report import judgement_json
 from fuzz.judge.stage_limits import StageLimits
 from fuzz.worker.clock import Clock
 from fuzz.worker.deadline import Deadline, OutOfTime

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fuzz.judge.formats.weights import Weight, describe_renamed, match_weights
-from fuzz.judge.problem import NotComparable
+from fuzz.judge.problem.description import NotComparable
 
 LINEAR = [Weight("linear.weight", (4, 3)), Weight("linear.bias", (4,))]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge import command
-from fuzz.judge.judgement import Judgement
-from fuzz.judge.problem import ProblemDescription
+from fuzz.judge.problem.description import ProblemDescription
 from fuzz.judge.processes.isolated_worker import ProblemProcess
 from fuzz.judge.processes.requests import SERVER_MODULE, Describe, ProblemConfig
+from fuzz.judge.result.judgement import Judgement
 from fuzz.worker.deadline import Deadline
 from tests.judge.problems import RELU, write
 

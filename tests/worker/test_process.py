@@ -25,11 +25,11 @@ from fuzz.model.recipes import recipe
 from fuzz.worker import worker_process
 from fuzz.worker.activity import Activity
 from fuzz.worker.channel import Channel, HandlerReady, HandlerRequest, LastResponse
+from fuzz.worker.child.serve import heartbeat
+from fuzz.worker.child.supervisor import supervise
 from fuzz.worker.process import CONTEXT, Worker, WorkerCrash
 from fuzz.worker.protocol import HANDLER as EXAMINE
 from fuzz.worker.protocol import Examine, Report, WorkerConfig
-from fuzz.worker.serve import heartbeat
-from fuzz.worker.supervisor import supervise
 from fuzz.worker.system import resident
 
 HANDLER = f"{__name__}:make_handler"

@@ -18,7 +18,7 @@ from fuzz.campaign.hosts.ray_hosts import LONGEST_REASON, own_folder
 from fuzz.errors import one_line
 from fuzz.judge.batch.host import POLL_SECONDS, TRIES, JudgeHost, Stopped
 from fuzz.judge.batch.task import JudgeTask, decode_task, encode_task, failure, moved
-from fuzz.judge.score import CRASHED
+from fuzz.judge.result.score import CRASHED
 from fuzz.text import clean_text
 from fuzz.worker.system import total_memory
 

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
 from fuzz.judge.batch.task import JudgeTask, encode_task, failure
-from fuzz.judge.score import CRASHED, OUT_OF_TIME
+from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
 
 COMMAND = (sys.executable, "-P", "-m", "fuzz.judge.batch.host_process")
 """Without the folder that it is started in on the path, which may hold a `fuzz` too."""

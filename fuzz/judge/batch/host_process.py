@@ -22,13 +22,13 @@ from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.task import JudgeTask, decode_task, failure
 from fuzz.judge.formats import OPS, SCRIPT
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import Judgement
 from fuzz.judge.ops.judge_ops import judge_operations
 from fuzz.judge.ops.report import operations_json
 from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.judge.referee import judge
-from fuzz.judge.report import judgement_json
-from fuzz.judge.score import CRASHED, UNREADABLE
+from fuzz.judge.result.judgement import Judgement
+from fuzz.judge.result.report import judgement_json
+from fuzz.judge.result.score import CRASHED, UNREADABLE
 from fuzz.judge.script import judge_file
 from fuzz.run.setup import start_worker_server
 from fuzz.worker.system import signal_at_parents_end

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.errors import UsageError
-from fuzz.judge.score import CRASHED, OUT_OF_TIME
+from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
 
 AGAIN = {CRASHED, OUT_OF_TIME}
 """Codes of what is no judgement, and may go better another time."""

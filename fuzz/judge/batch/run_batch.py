@@ -15,8 +15,8 @@ from fuzz.errors import UsageError, one_line
 from fuzz.judge.batch.host import Judge, JudgeHost, Stopped
 from fuzz.judge.batch.results_file import ResultsFile
 from fuzz.judge.batch.task import JudgeTask, failure
-from fuzz.judge.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG
-from fuzz.judge.score import UNREADABLE
+from fuzz.judge.result.judgement import CHEAT, EXIT_CODES, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG
+from fuzz.judge.result.score import UNREADABLE
 
 VERDICTS = (RIGHT, WRONG, CHEAT, UNDECIDED, NOT_COMPARABLE, UNSUPPORTED)
 Document = Mapping[str, Any]

@@ -14,8 +14,8 @@ from fuzz.errors import UsageError
 from fuzz.files import read_file
 from fuzz.judge.formats import GPUMODE, KERNELBENCH, OPS
 from fuzz.judge.formats.spec import ENDING, find_spec
-from fuzz.judge.judgement import UNSUPPORTED, Judgement
-from fuzz.judge.report import VERSION, judgement_json
+from fuzz.judge.result.judgement import UNSUPPORTED, Judgement
+from fuzz.judge.result.report import VERSION, judgement_json
 from fuzz.run.environment import fuzz_version, versions
 
 PACKAGE = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from fuzz.judge.problem import Setting, TensorSlot, Variant
+from fuzz.judge.problem.description import Setting, TensorSlot, Variant
 from fuzz.model.recipes import Recipe
 
 Tensors = dict[str, torch.Tensor]

@@ -14,7 +14,7 @@ import torch
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs
 from fuzz.judge.formats.solution import Solution, load_module
-from fuzz.judge.problem import NotComparable, Setting, TensorSlot, Unsupported, UnsupportedHere
+from fuzz.judge.problem.description import NotComparable, Setting, TensorSlot, Unsupported, UnsupportedHere
 from fuzz.judge.processes.promotion import Promotion
 
 LANGUAGES = ("python", "triton")

@@ -17,7 +17,7 @@ from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
 from fuzz.judge.formats.solution import Solution, load_module
-from fuzz.judge.problem import Setting, Unsupported, Variant, fill_slots
+from fuzz.judge.problem.description import Setting, Unsupported, Variant, fill_slots
 from fuzz.judge.processes.promotion import Promotion
 
 SUBMISSION = "@SUBMISSION@"

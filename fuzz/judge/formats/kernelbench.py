@@ -19,7 +19,7 @@ import torch
 from fuzz.errors import UsageError, one_line
 from fuzz.judge.formats.base import Problem, Tensors, name_outputs, take_slots
 from fuzz.judge.formats.free_dims import find_constants, rewrite_constants
-from fuzz.judge.problem import Setting, fill_slots
+from fuzz.judge.problem.description import Setting, fill_slots
 from fuzz.judge.processes.promotion import Promotion
 
 MODULE = "fuzz_judged_problem"

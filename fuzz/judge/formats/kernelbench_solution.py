@@ -11,7 +11,7 @@ import torch
 
 from fuzz.judge.formats.solution import Solution, load_module
 from fuzz.judge.formats.weights import FILLS, Weight, describe_renamed, match_weights
-from fuzz.judge.problem import Setting, Unsupported
+from fuzz.judge.problem.description import Setting, Unsupported
 
 
 class KernelBenchSolution(Solution):

@@ -12,7 +12,7 @@ from fuzz.errors import UsageError
 from fuzz.judge.formats.base import Tensors
 from fuzz.judge.formats.kernelbench import KernelBenchProblem
 from fuzz.judge.formats.spec import INHERIT, SpecInput, read_spec
-from fuzz.judge.problem import Unsupported
+from fuzz.judge.problem.description import Unsupported
 
 MAKERS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "scale": lambda value: value * torch.rand((), dtype=value.dtype),

@@ -23,7 +23,7 @@ from fuzz.judge.ops.schemas import (
     take_tensors,
     tensors_of,
 )
-from fuzz.judge.problem import Setting, TensorSlot, Unsupported, fill_slots
+from fuzz.judge.problem.description import Setting, TensorSlot, Unsupported, fill_slots
 from fuzz.judge.processes.promotion import HALVES
 from fuzz.model.recipes import Recipe
 

@@ -14,7 +14,7 @@ import torch
 from triton.runtime.jit import KernelInterface
 
 from fuzz.judge.formats.weights import Weight
-from fuzz.judge.problem import NotComparable, Setting
+from fuzz.judge.problem.description import NotComparable, Setting
 
 MODULE = "fuzz_judged_solution"
 

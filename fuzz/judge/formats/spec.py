@@ -14,7 +14,7 @@ from typing import Any
 from fuzz.corpus.codec.strict import LARGEST, TypedLoader, decode, parse
 from fuzz.errors import UsageError, one_line
 from fuzz.files import read_file
-from fuzz.judge.problem import Variant
+from fuzz.judge.problem.description import Variant
 from fuzz.target.spec import FLOATS
 
 INPUTS, INITS = "inputs", "inits"

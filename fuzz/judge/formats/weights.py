@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fuzz.judge.problem import NotComparable
+from fuzz.judge.problem.description import NotComparable
 
 FILLS = ("zeros", "ones")
 """What a parameter may be made of that tells it from others of its shape."""

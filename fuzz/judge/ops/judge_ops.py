@@ -13,7 +13,20 @@ from fuzz.backends import backend as named_backend
 from fuzz.errors import UsageError
 from fuzz.judge.formats import OPS
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import (
+from fuzz.judge.ops.requests import (
+    REGISTRATION_HANDLER,
+    SAMPLE_HANDLER,
+    FindSamples,
+    ListOperations,
+    SampleConfig,
+    SampleFile,
+)
+from fuzz.judge.problem.description import NotComparable, Unsupported
+from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS
+from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, RunLog, start_solution
+from fuzz.judge.processes.requests import Describe, ProblemConfig, Refusal, SolutionConfig
+from fuzz.judge.referee import CALL_STAGES, ORDINARY_STAGES, Referee
+from fuzz.judge.result.judgement import (
     CHEAT,
     NOT_COMPARABLE,
     PROBLEM,
@@ -25,19 +38,6 @@ from fuzz.judge.judgement import (
     Evidence,
     Judgement,
 )
-from fuzz.judge.ops.requests import (
-    REGISTRATION_HANDLER,
-    SAMPLE_HANDLER,
-    FindSamples,
-    ListOperations,
-    SampleConfig,
-    SampleFile,
-)
-from fuzz.judge.problem import NotComparable, Unsupported
-from fuzz.judge.processes.first_dims import EAGER_SECONDS, ELEMENTS, FIRST_SECONDS
-from fuzz.judge.processes.isolated_worker import IsolatedWorker, ProblemProcess, RunLog, start_solution
-from fuzz.judge.processes.requests import Describe, ProblemConfig, Refusal, SolutionConfig
-from fuzz.judge.referee import CALL_STAGES, ORDINARY_STAGES, Referee
 from fuzz.model.oracle_specs import FAULT
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash

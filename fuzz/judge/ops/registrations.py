@@ -23,7 +23,7 @@ from fuzz.errors import one_line
 from fuzz.judge.formats.solution import load_module
 from fuzz.judge.ops.requests import ListOperations
 from fuzz.judge.ops.schemas import ATEN, find_counterpart, find_overload, full_name
-from fuzz.judge.problem import Unsupported
+from fuzz.judge.problem.description import Unsupported
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.requests import Refusal
 from fuzz.judge.processes.sandbox import leave_network, limit_files

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fuzz.judge.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG, Judgement
-from fuzz.judge.report import judgement_json
-from fuzz.judge.score import score
+from fuzz.judge.result.judgement import CHEAT, NOT_COMPARABLE, RIGHT, UNDECIDED, UNSUPPORTED, WRONG, Judgement
+from fuzz.judge.result.report import judgement_json
+from fuzz.judge.result.score import score
 from fuzz.text import printable
 
 HEAD = ("operation", "verdict", "severity", "own rule", "cases", "seconds", "reason")

@@ -30,7 +30,7 @@ from fuzz.judge.ops.schemas import (
     named,
     take_tensors,
 )
-from fuzz.judge.problem import Unsupported
+from fuzz.judge.problem.description import Unsupported
 from fuzz.judge.processes.describe import is_unstructured
 from fuzz.judge.processes.requests import Refusal
 from fuzz.model.recipes import recipe

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from fuzz.judge.formats.base import Tensors, name_outputs
-from fuzz.judge.problem import TensorSlot
+from fuzz.judge.problem.description import TensorSlot
 
 ATEN = "aten"
 Call = tuple[tuple[Any, ...], dict[str, Any]]

@@ -13,7 +13,7 @@ import torch
 
 from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.judge.formats.base import Problem
-from fuzz.judge.problem import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
+from fuzz.judge.problem.description import OWN, RANDOM, ArgumentDescription, ProblemDescription, Unsupported
 from fuzz.judge.processes.requests import FLOPS
 from fuzz.judge.processes.scale import (
     SMALL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fuzz.judge.problem import ProblemDescription
+from fuzz.judge.problem.description import ProblemDescription
 from fuzz.judge.processes.requests import FLOPS
 
 FIRST_SECONDS = 20.0

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fuzz.judge.judgement import SOLUTION
-from fuzz.judge.problem import (
+from fuzz.judge.problem.description import (
     NotComparable,
     ProblemDescription,
     Setting,
@@ -33,6 +32,7 @@ from fuzz.judge.processes.requests import (
     SolutionConfig,
     SolutionReport,
 )
+from fuzz.judge.result.judgement import SOLUTION
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Verdict, finding_order

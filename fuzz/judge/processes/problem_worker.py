@@ -17,7 +17,8 @@ from fuzz.backends.memory import DTYPE_NAMES, TORCH_DTYPES, read_words
 from fuzz.errors import FuzzError, TargetError, UsageError, one_line
 from fuzz.judge.formats import load_problem
 from fuzz.judge.formats.base import Problem, Tensors
-from fuzz.judge.problem import NotComparable, ProblemDescription, Setting, Unsupported
+from fuzz.judge.problem.description import NotComparable, ProblemDescription, Setting, Unsupported
+from fuzz.judge.problem.target import make_target
 from fuzz.judge.processes.describe import describe
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.requests import (
@@ -35,7 +36,6 @@ from fuzz.judge.processes.requests import (
     TensorWords,
 )
 from fuzz.judge.processes.scale import Work, measure_work
-from fuzz.judge.target import make_target
 from fuzz.model.case import Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Finding, Verdict

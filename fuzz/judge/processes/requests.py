@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fuzz.judge.problem import ProblemDescription, Setting
+from fuzz.judge.problem.description import ProblemDescription, Setting
 from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.outcome import Outcome
@@ -91,7 +91,7 @@ class MakeValues:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The problem cannot be run, at these dims or at all. `kind` is a class of fuzz/judge/problem.py, or empty."""
+    """The problem cannot be run, at these dims or at all. `kind` is a class of `problem.description`, or empty."""
 
     text: str
     kind: str = ""

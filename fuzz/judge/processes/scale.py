@@ -19,7 +19,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from fuzz.backends.dispatch_mode import DispatchMode
 from fuzz.errors import one_line
 from fuzz.judge.formats.base import Problem, Tensors
-from fuzz.judge.problem import NotComparable, Unsupported
+from fuzz.judge.problem.description import NotComparable, Unsupported
 
 Dims = dict[str, int]
 Shapes = dict[str, tuple[int, ...]]

@@ -22,7 +22,7 @@ from fuzz.judge.formats import load_solution
 from fuzz.judge.formats.base import name_outputs
 from fuzz.judge.formats.inline_extensions import build_extensions_in, describe_missing_tool
 from fuzz.judge.formats.weights import FILLS, Weight
-from fuzz.judge.problem import (
+from fuzz.judge.problem.description import (
     ArgumentDescription,
     NotComparable,
     Setting,
@@ -30,6 +30,7 @@ from fuzz.judge.problem import (
     UnsupportedHere,
     fill_slots,
 )
+from fuzz.judge.problem.target import make_target
 from fuzz.judge.processes.device import OnDevice, stay_on_processor
 from fuzz.judge.processes.launch_log import LaunchLog
 from fuzz.judge.processes.problem_worker import as_tensor, as_words
@@ -46,7 +47,6 @@ from fuzz.judge.processes.requests import (
 )
 from fuzz.judge.processes.sandbox import ConductRecord, leave_network, limit_files
 from fuzz.judge.processes.script_worker import as_finding
-from fuzz.judge.target import make_target
 from fuzz.model.case import Call
 from fuzz.model.outcome import Returned
 from fuzz.oracles.bounds import BoundsOracle

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
-from fuzz.worker.serve import heartbeat
+from fuzz.worker.child.serve import heartbeat
 
 # By characters of C, a quarter of them those that every kernel begins with. Of what is long, one kernel in ten, the
 # second takes two thirds of the first's time, and its kernels run as fast; the third takes a third, and they run at

@@ -18,8 +18,8 @@ from fuzz.backends.cpu.compilers.objects import BackgroundBuild, build_object, o
 from fuzz.backends.cpu.compilers.tiny_compiler import compile_in_process
 from fuzz.backends.cpu.errors import CompilerFailed, CompilerTimeout, NoCompiler
 from fuzz.backends.triton_host.knobs import knobs
+from fuzz.worker.child.serve import heartbeat
 from fuzz.worker.profile import measured
-from fuzz.worker.serve import heartbeat
 
 HOT_SECONDS_PER_CHARACTER = 4e-6
 """Seconds that a hot kernel's quick code has run, by characters of C: about a third of what the C compiler takes."""

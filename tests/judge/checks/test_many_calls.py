@@ -8,12 +8,12 @@ from random import Random
 import numpy as np
 import pytest
 
-from fuzz.judge import many_calls
+from fuzz.judge.checks import many_calls
+from fuzz.judge.checks.many_calls import DIFFERING, MANY, TIMED, draw_order, find_places
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import CHEAT, RIGHT
-from fuzz.judge.many_calls import DIFFERING, MANY, TIMED, draw_order, find_places
 from fuzz.judge.processes.requests import Outputs, TensorWords
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import CHEAT, RIGHT
 from tests.judge.problems import RELU, as_solution, write
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from fuzz.judge.judgement import LAUNCHES, Evidence
-from fuzz.judge.problem import UnsupportedHere
+from fuzz.judge.problem.description import UnsupportedHere
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
+from fuzz.judge.result.judgement import LAUNCHES, Evidence
 from fuzz.judge.script import RACES, WAITS
 from fuzz.model.case import Call, Case
 from fuzz.model.finding import finding_order

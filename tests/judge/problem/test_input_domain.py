@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fuzz.judge.input_domain import (
+from fuzz.judge.problem.description import OWN, ArgumentDescription, ProblemDescription
+from fuzz.judge.problem.input_domain import (
     DECLARED,
     ORDINARY_RECIPES,
     Plans,
@@ -16,8 +17,7 @@ from fuzz.judge.input_domain import (
     lower_severity,
     with_possible_layouts,
 )
-from fuzz.judge.problem import OWN, ArgumentDescription, ProblemDescription
-from fuzz.judge.target import make_target
+from fuzz.judge.problem.target import make_target
 from fuzz.model.case import Argument, Call
 from fuzz.model.dims import Size
 from fuzz.model.dtypes import dtype as named_dtype

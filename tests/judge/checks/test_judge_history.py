@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from fuzz.judge.formats.options import JudgeOptions
-from fuzz.judge.judgement import CHEAT, RIGHT, WRONG, Judgement
 from fuzz.judge.referee import judge
+from fuzz.judge.result.judgement import CHEAT, RIGHT, WRONG, Judgement
 from tests.judge.problems import LINEAR, as_solution, write
 
 SOFTMAX = """

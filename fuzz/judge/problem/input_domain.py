@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice, repeat
 from random import Random
 
-from fuzz.judge.problem import OWN, ProblemDescription, Variant
+from fuzz.judge.problem.description import OWN, ProblemDescription, Variant
+from fuzz.judge.problem.target import declared_argument
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import OutputComparison, Refusal, SolutionReport
-from fuzz.judge.target import declared_argument
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dims import Size
 from fuzz.model.edit import map_tensors

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fuzz.judge.problem import OWN, ProblemDescription
+from fuzz.judge.problem.description import OWN, ProblemDescription
 from fuzz.model.case import Argument, Call
 from fuzz.model.recipes import Recipe, Values, recipe
 from fuzz.target.arguments import TensorArgument

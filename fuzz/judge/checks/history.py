@@ -13,11 +13,11 @@ from functools import reduce
 from operator import and_, or_
 from typing import TypeVar
 
-from fuzz.judge.input_domain import declared_case, ordinary_case
-from fuzz.judge.judgement import HISTORY, Evidence
-from fuzz.judge.problem import OWN, ProblemDescription
+from fuzz.judge.problem.description import OWN, ProblemDescription
+from fuzz.judge.problem.input_domain import declared_case, ordinary_case
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import OutputComparison, Outputs, SolutionReport, same_words
+from fuzz.judge.result.judgement import HISTORY, Evidence
 from fuzz.model.case import Call, Case
 from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe

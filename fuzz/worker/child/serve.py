@@ -27,7 +27,7 @@ from fuzz.worker.channel import (
     HandlerResponse,
     LastResponse,
 )
-from fuzz.worker.process_state import ProcessState
+from fuzz.worker.child.process_state import ProcessState
 from fuzz.worker.profile import PROFILE
 from fuzz.worker.system import resident, signal_at_parents_end
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fuzz.judge.judgement import MACHINE, ODD_VALUES, PROGRAM_INPUTS, RIGHT, SOLUTION, UNDECIDED, Judgement
+from fuzz.judge.result.judgement import MACHINE, ODD_VALUES, PROGRAM_INPUTS, RIGHT, SOLUTION, UNDECIDED, Judgement
 
 REFUSES = "refuses-inputs"
 OUT_OF_TIME, CRASHED, UNREADABLE = f"{MACHINE}/out-of-time", f"{MACHINE}/crashed", "files/unreadable"

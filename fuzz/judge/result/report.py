@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fuzz.judge.judgement import Evidence, Judgement
-from fuzz.judge.score import reason_codes, score
+from fuzz.judge.result.judgement import Evidence, Judgement
+from fuzz.judge.result.score import reason_codes, score
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.report.json import severity_json
 from fuzz.report.text import case_lines, severity_lines

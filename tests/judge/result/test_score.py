@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fuzz.judge.judgement import (
+from fuzz.judge.result.judgement import (
     CHEAT,
     MACHINE,
     NOT_COMPARABLE,
@@ -21,8 +21,8 @@ from fuzz.judge.judgement import (
     Evidence,
     Judgement,
 )
-from fuzz.judge.report import judgement_json
-from fuzz.judge.score import reason_codes, score
+from fuzz.judge.result.report import judgement_json
+from fuzz.judge.result.score import reason_codes, score
 
 LOW, HIGH = (Evidence("accuracy", ("y",), "value", "wrong", severity) for severity in ("low", "high"))
 OPEN = Evidence("accuracy", ("y",), "value", "wrong", "medium", reason="no rule", is_open=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fuzz.errors import UsageError
-from fuzz.judge.judgement import MACHINE, PROBLEM
+from fuzz.judge.result.judgement import MACHINE, PROBLEM
 from fuzz.model.dims import Size
 from fuzz.model.recipes import Exact, Recipe
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from fuzz.judge.history import Step, find_wrong_step
-from fuzz.judge.input_domain import declared_case, ordinary_case
-from fuzz.judge.judgement import Evidence
-from fuzz.judge.problem import ProblemDescription
+from fuzz.judge.checks.history import Step, find_wrong_step
+from fuzz.judge.problem.description import ProblemDescription
+from fuzz.judge.problem.input_domain import declared_case, ordinary_case
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
+from fuzz.judge.result.judgement import Evidence
 from fuzz.model.case import Case
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import Target

@@ -17,7 +17,7 @@ from multiprocessing import forkserver
 from typing import Any, NoReturn
 
 from fuzz.worker.activity import Activity
-from fuzz.worker.serve import serve
+from fuzz.worker.child.serve import serve
 from fuzz.worker.system import adopt_orphans, children, signal_at_parents_end
 
 REAP_MILLISECONDS = 1000

@@ -1,0 +1,1 @@
+"""Examines a solution beyond the results of single calls: many calls of one module, and its launches."""

@@ -1,0 +1,1 @@
+"""Defines judgements, their scores and reason codes, and how people and scripts read them."""

@@ -1,0 +1,1 @@
+"""What runs in the processes of workers: the supervisor, the loop that answers requests, and what it restores."""
