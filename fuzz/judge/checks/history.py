@@ -1,7 +1,8 @@
 """The oracle `history`: calls of one module, one after the other, each give what a first call gives.
 
-The same memory with new values, new memory with the same values, a changed parameter, other dims in between, and many
-calls: what a solution keeps of earlier calls shows itself.
+The same memory with new values, new memory with the same values, a changed parameter, other dims in between, many
+calls, and values that only a comparison of all elements tells apart: what a solution keeps of earlier calls shows
+itself.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import TypeVar
 
+from fuzz.judge.checks.fingerprints import EXCHANGED, REVERSED, exchange_two, reverse_middle, whole_call
 from fuzz.judge.problem.description import OWN, ProblemDescription
 from fuzz.judge.problem.input_domain import declared_case, ordinary_case
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
@@ -23,7 +24,6 @@ from fuzz.model.rate import Rate
 from fuzz.model.recipes import recipe
 from fuzz.target.spec import Target
 
-Work = TypeVar("Work")
 COUNTED = 24
 """Calls with new values after the others: a solution may be right for the first ten."""
 
@@ -51,11 +51,19 @@ STEPS = (
     Step(3, False, "other dims"),
     Step(0, False, "the first call again after other dims"),
     *(Step(number % 2, number % 3 == 0, "the same again and again", is_late=True) for number in range(COUNTED)),
+    Step(6, False, "new values, whole numbers", is_late=True),
+    Step(6, True, "the same once more", is_late=True),
+    Step(7, True, f"{EXCHANGED}, in the same memory", is_late=True),
+    Step(8, True, f"{REVERSED}, in the same memory", is_late=True),
+    Step(6, False, "whole numbers in new memory", is_late=True),
+    Step(7, False, f"{EXCHANGED}, in new memory", is_late=True),
     Step(5, False, "new values after all others", is_late=True),
 )
 OTHER_DIMS = 3
 """The call that has other dims."""
 CHANGED = "its parameters were changed in place, by copy_, which autograd counts as a new version"
+ALIKE = (7, 8)
+"""Calls whose values have the fingerprints of others: what is kept by these launches nothing for them."""
 ON_STATE = (2, 4)
 """Calls that differ from the first one in their state only."""
 
@@ -82,7 +90,8 @@ def examine_history(
 def make_calls(target: Target, description: ProblemDescription, dims: dict[str, int], seed: int) -> list[Call]:
     """Two calls with the same state, one with another state, one with other dims, and one with the problem's state.
 
-    The last one has the state of the first two.
+    The sixth has the state of the first two, and so have the last three, whose values are the same numbers in other
+    orders.
     """
     plain = declared_case(target, description, dims, seed).last
     own = plain
@@ -99,7 +108,9 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
         one.name: one.clamp(dims[one.name] + one.multiple + (dims[one.name] > 8)) for one in target.sizes
     }
     other = declared_case(target, description, other_dims, seed + 512).last
-    return [first, second, third, other, own, last]
+    whole = whole_call(target, description, first, seed + 1024)
+    alike = exchange_two(whole, description), reverse_middle(whole, description)
+    return [first, second, third, other, own, last, whole, *alike]
 
 
 def find_wrong_step(
@@ -143,28 +154,31 @@ def find_wrong_step(
 def find_kept(case: Case, steps: Sequence[Step], ran: SolutionReport) -> Evidence | None:
     """The evidence that results are kept by their inputs' values: only values that are new take all of the work.
 
-    They alone launch any kernel, or every one of them takes more operations than any that it was given before. Its
-    first call, in which it may prepare what it needs later, and a branch that depends on values look otherwise: the
-    same values then take as many operations each time, and new ones no more after many calls.
+    They alone launch any kernel, or every one of them takes more operations than any that it was given before, or than
+    any that it was given in the call before. Its first call, in which it may prepare what it needs later, and a branch
+    that depends on values look otherwise: the same values then take as many operations each time, and new ones no more
+    after many calls.
     """
-    new, again = split_work(steps, ran.step_launches)
-    new_operations, again_operations = split_work(
-        [step for step in steps if step.call != OTHER_DIMS],
-        [names for step, names in zip(steps, ran.step_operations, strict=True) if step.call != OTHER_DIMS],
-    )
-    most, least = max(map(len, again_operations)), min(map(len, new_operations))
-    if not any(again) and all(new):
-        text = "it launches no kernel for values that it was given before: it keeps what it returned for them"
-    elif most < least:
-        text = (
-            f"it takes {most} operations for values that it was given before, and at least {least} for others"
-            f"{name_additional(new_operations, again_operations)}, after many calls too: it keeps what it returned"
-        )
-    else:
-        return None
-    single = Case(case.target, (case.calls[0],))
-    outputs = tuple(ran.outputs[0])
-    return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
+    for direct in (False, True):
+        new, again = split_steps(steps, direct)
+        if not again:
+            continue
+        given = "in the call before" if direct else "before"
+        new_operations, again_operations = ([ran.step_operations[index] for index in part] for part in (new, again))
+        most, least = max(map(len, again_operations)), min(map(len, new_operations))
+        if not any(ran.step_launches[index] for index in again) and all(ran.step_launches[index] for index in new):
+            text = f"it launches no kernel for values that it was given {given}: it keeps what it returned for them"
+        elif most < least:
+            text = (
+                f"it takes {most} operations for values that it was given {given}, and at least {least} for others"
+                f"{name_additional(new_operations, again_operations)}, after many calls too: it keeps what it returned"
+            )
+        else:
+            continue
+        single = Case(case.target, (case.calls[0],))
+        outputs = tuple(ran.outputs[0])
+        return Evidence(HISTORY, outputs, "kept", text, "high", "ordinary", single, None, Rate(1, 1))
+    return None
 
 
 def name_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]) -> str:
@@ -173,13 +187,21 @@ def name_additional(new: Sequence[Sequence[str]], again: Sequence[Sequence[str]]
     return f" ({', '.join(sorted(additional))} only there)" if additional else ""
 
 
-def split_work(steps: Sequence[Step], work: Sequence[Work]) -> tuple[list[Work], list[Work]]:
-    """The work of calls that are made for the first time, and of those that are made again."""
+def split_steps(steps: Sequence[Step], direct: bool) -> tuple[list[int], list[int]]:
+    """The indices of calls that are made for the first time, and of those that are made again: right after, or later.
+
+    Calls with other dims, and those that a solution may take for others, are left out.
+    """
     seen: set[int] = set()
-    new: list[Work] = []
-    again: list[Work] = []
-    for step, amount in zip(steps, work, strict=True):
-        (again if step.call in seen else new).append(amount)
+    new: list[int] = []
+    again: list[int] = []
+    for index, step in enumerate(steps):
+        if step.call in (OTHER_DIMS, *ALIKE):
+            continue
+        if step.call not in seen:
+            new.append(index)
+        elif not direct or step.call == steps[index - 1].call:
+            again.append(index)
         seen.add(step.call)
     return new, again
 

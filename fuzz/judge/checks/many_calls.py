@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
+from fuzz.judge.checks.fingerprints import exchange_two, whole_call
 from fuzz.judge.checks.history import Step, find_wrong_step
 from fuzz.judge.problem.description import ProblemDescription
 from fuzz.judge.problem.input_domain import declared_case, ordinary_case
@@ -24,8 +25,9 @@ SECONDS = {False: 40.0, True: 8.0}
 """Seconds after which no more calls are made, by whether they have the dims of the first cases."""
 DIFFERING = 16
 """Calls that are compared, where more give other words than the first call with the same values."""
-VALUES, OWN_VALUES = (6, 4), (2, 1)
-"""Different values that are drawn from the beginning, and those that are new after the timed calls."""
+VALUES, OWN_VALUES = (7, 4), (3, 1)
+"""Different values that are drawn from the beginning, and those that are new after the timed calls. The last two of the
+former are the same numbers in another order."""
 MEANING = "one of many calls of one shape, in the same memory, with values that change"
 
 
@@ -51,6 +53,8 @@ def examine_many_calls(
         for name, one in description.arguments.items():
             if one.is_state:
                 calls = [call.with_argument(name, calls[0].arguments[name]) for call in calls]
+        whole = whole_call(target, description, calls[0], seed + 64 * len(calls))
+        calls[early - 2 : early] = whole, exchange_two(whole, description)
         case = Case(target.name, tuple(calls))
         steps = [Step(number, index > 0, MEANING, is_late=True) for index, number in enumerate(order)]
         ran = run_for(SECONDS[own_dims], worker, case, steps)

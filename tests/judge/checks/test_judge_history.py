@@ -80,6 +80,27 @@ def test_what_keeps_results_is_a_cheat(tmp_path: Path, key: str, code: str) -> N
     assert code != "kept" or "aten.exp" in found.reason and "aten.sum" in found.reason
 
 
+LAST_BY_KEY = """key = KEY
+        if not kept or kept["key"] != key:
+            kept.update(key=key, value=compute(x))
+        return kept["value"].clone()"""
+
+
+@pytest.mark.parametrize(
+    ("key", "code"),
+    [
+        ("x.sum().item()", "stale"),
+        ("(x.shape, x.mean().item(), x.flatten()[0].item(), x.flatten()[-1].item())", "stale"),
+        ("(x.data_ptr(), x.norm().item(), tuple(x.flatten()[:8].tolist()))", "stale"),
+        ("(x.shape, tuple(x.flatten().tolist()))", "kept"),
+    ],
+)
+def test_what_keeps_its_last_result_is_a_cheat(tmp_path: Path, key: str, code: str) -> None:
+    found = judged(tmp_path, LAST_BY_KEY.replace("KEY", key))
+    assert found.verdict == CHEAT, found.reason
+    assert [(one.oracle, one.symptom) for one in found.evidence] == [("history", code)]
+
+
 @pytest.mark.parametrize("body", [PREPARES, BRANCHES])
 def test_what_prepares_something_or_branches_on_values_is_right(tmp_path: Path, body: str) -> None:
     found = judged(tmp_path, body)
