@@ -11,12 +11,15 @@ import pytest
 
 from fuzz.judge.problem.description import ProblemDescription, Setting
 from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
-from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal
-from fuzz.model.outcome import NotRun, Returned
+from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal, RunProblem, SolutionReport
+from fuzz.model.case import Argument, Call, Case
+from fuzz.model.outcome import Hung, NotRun, Outcome, Raised, Returned
+from fuzz.model.recipes import recipe
 from fuzz.triage.triage import Triage
 from fuzz.worker import patience
 from fuzz.worker.deadline import Deadline
-from fuzz.worker.protocol import report_outcome
+from fuzz.worker.process import WorkerCrash
+from fuzz.worker.protocol import Report, report_outcome
 from tests.judge.problems import LINEAR, RELU, write
 
 KILLED_AT = 13
@@ -63,6 +66,19 @@ def test_dims_at_which_pytorch_refuses_what_the_problem_asks_for_are_refused(tmp
         problem.worker.stop()
 
 
+def test_the_problems_own_code_says_which_inputs_it_refuses(tmp_path: Path) -> None:
+    body = "assert x.numel() < 38, 'too many'\n        return torch.relu(x)"
+    problem = start(tmp_path, RELU.replace("return torch.relu(x)", body))
+    try:
+        description = problem.call(Describe())
+        for size in (37, 38):
+            arguments = {name: Argument(("N",), "float32", recipe("normal")) for name in description.arguments}
+            answer = problem.call(RunProblem(Case(description.name, (Call({"N": size}, arguments, {}),))))
+            assert (answer is None) == (size == 37), answer
+    finally:
+        problem.worker.stop()
+
+
 @dataclass
 class RecordingWorker:
     """Answers nothing, and keeps the seconds that it has for each request."""
@@ -73,6 +89,16 @@ class RecordingWorker:
 
     def call(self, request: object) -> None:
         self.given.append((request, self.timeout))
+
+
+@dataclass
+class AnsweringWorker:
+    """Answers all requests alike."""
+
+    answer: object
+
+    def call(self, request: object) -> object:
+        return self.answer
 
 
 def test_a_solution_has_longer_to_compile_than_for_a_call() -> None:
@@ -91,6 +117,28 @@ def test_triage_knows_how_long_it_may_wait_for_what_could_not_be_compared(monkey
     monkeypatch.setattr(patience, "PAUSES", (0.0,))
     triage = Triage(None, worker, ())  # type: ignore[arg-type]
     assert triage.examine(case, "accuracy").outcome == "returned" and not reports
+
+
+@pytest.mark.parametrize(("outcome", "waits"), [(None, False), (Hung(120.0), False), (NotRun("no memory"), True)])
+def test_only_what_the_machine_lacks_is_waited_for(outcome: Outcome | None, waits: bool) -> None:
+    answer = Refusal("a window larger than the image") if outcome is None else WorkerCrash(outcome)
+    problem: Any = AnsweringWorker(answer)
+    worker = IsolatedWorker(ProblemProcess(problem), None, None)  # type: ignore[arg-type]
+    case: Any = None
+    report = worker.report(case, SolutionReport(Returned(()), ({},)))
+    assert (report.not_run, report.rejected) == (waits, not waits) and not report.findings
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [(None, "raised"), (Refusal("a window too large"), "rejected")])
+def test_what_the_problem_refuses_as_well_is_no_mistake(answer: Refusal | None, outcome: str) -> None:
+    problem: Any = AnsweringWorker(answer)
+    solution: Any = AnsweringWorker(SolutionReport(Raised("RuntimeError: no", "")))
+    case = Case("target", (Call({"N": 4}, {}, {}),))
+    settings = {(("N", 4),): Setting()}
+    worker = IsolatedWorker(ProblemProcess(problem, settings), solution, None)  # type: ignore[arg-type]
+    report = worker.run(case)
+    assert isinstance(report, Report) and report.outcome.startswith(outcome)
+    assert report.rejected == (answer is not None) != bool(report.findings)
 
 
 def start(folder: Path, source: str) -> ProblemProcess:

@@ -28,6 +28,7 @@ from fuzz.judge.processes.requests import (
     ProblemConfig,
     Refusal,
     Restore,
+    RunProblem,
     RunSolution,
     SolutionConfig,
     SolutionReport,
@@ -37,7 +38,7 @@ from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.finding import Verdict, finding_order
 from fuzz.model.oracle_specs import ACCURACY
-from fuzz.model.outcome import NotRun, Rejected, Returned
+from fuzz.model.outcome import NotRun, Raised, Rejected, Returned
 from fuzz.model.recipes import Values, exact
 from fuzz.worker.deadline import Deadline
 from fuzz.worker.process import Worker, WorkerCrash
@@ -79,7 +80,8 @@ class ProblemProcess:
         answer = self.worker.call(request)
         if isinstance(answer, WorkerCrash):
             self.has_ended = True
-            return Refusal(f"the problem's own code ends its process: {answer.outcome}")
+            kind = type(answer.outcome).__name__
+            return Refusal(f"the problem's own code ends its process: {answer.outcome}", kind)
         raise_refusal(answer)
         if isinstance(answer, ProblemDescription):
             self.description = answer
@@ -236,13 +238,22 @@ class IsolatedWorker:
         raise_refusal(answer, by_solution=True)
         assert isinstance(answer, SolutionReport)
         self.log.add(case, answer)
+        if isinstance(answer.outcome, Raised) and (reason := self.find_refusal(case)):
+            return report_outcome(Rejected(reason))
         return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
+
+    def find_refusal(self, case: Case) -> str:
+        """Why the problem's own code refuses a call of a case, which then shows nothing of the solution; or nothing."""
+        answers = (self.problem.call(RunProblem(Case(case.target, (call,)))) for call in case.calls)
+        return next((answer.text for answer in answers if isinstance(answer, Refusal)), "")
 
     def report(self, case: Case, ran: SolutionReport, *, by_own_rule: bool = False) -> Report:
         """The report on a case that the solution has returned from."""
         compared = self.compare(case, ran.outputs[-1], by_own_rule=by_own_rule)
         if isinstance(compared, Refusal):
-            return report_outcome(NotRun(compared.text))
+            # Where the machine lacks something for now, it is worth trying again.
+            lacking = compared.kind == NotRun.__name__
+            return report_outcome(NotRun(compared.text) if lacking else Rejected(compared.text))
         findings = [*ran.findings, *([compared.finding] if compared.finding else [])]
         findings.sort(key=finding_order)
         return Report("returned", False, tuple(findings), (), compared.worst)

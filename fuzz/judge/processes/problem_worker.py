@@ -33,6 +33,7 @@ from fuzz.judge.processes.requests import (
     ProblemConfig,
     Refusal,
     Restore,
+    RunProblem,
     TensorWords,
 )
 from fuzz.judge.processes.scale import Work, measure_work
@@ -100,6 +101,9 @@ class ProblemHandler:
         if isinstance(request, Compare):
             start = time.process_time()
             return replace(self.compare(request), seconds=time.process_time() - start)
+        if isinstance(request, RunProblem):
+            self.eager_outputs(self.examination(request.case, {}))
+            return None
         if isinstance(request, DiagnoseOutputs):
             return self.diagnose(request)
         assert isinstance(request, AdjudicateOutputs)

@@ -91,7 +91,10 @@ class MakeValues:
 
 @dataclass(frozen=True)
 class Refusal:
-    """The problem cannot be run, at these dims or at all. `kind` is a class of `problem.description`, or empty."""
+    """The problem cannot be run, at these dims or at all.
+
+    `kind` names a class of `problem.description`, or the outcome with which its process ended; or it is empty.
+    """
 
     text: str
     kind: str = ""
@@ -141,6 +144,13 @@ class OutputComparison:
     def is_excused(self) -> bool:
         """Whether the problem's own code errs as much."""
         return self.finding is not None and self.eager is not None and self.eager.shares(self.finding)
+
+
+@dataclass(frozen=True)
+class RunProblem:
+    """To the problem: run its own code on a case, in the case's dtypes. The response is None, or a Refusal."""
+
+    case: Case
 
 
 @dataclass(frozen=True)
