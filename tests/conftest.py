@@ -10,6 +10,7 @@ import pytest
 import torch
 from services import Postgres, postgres
 
+from fuzz.cli import NEW_OBJECTS
 from fuzz.judge.processes.requests import SERVER_MODULE
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.entry import Entry
@@ -31,6 +32,10 @@ LONGEST = (
     "report/reproducer/test_script_runs.py", "web/test_judge.py",
 )  # fmt: skip
 """The files that take longest as a whole. They run first: at the end, one of them would keep a single worker busy."""
+
+
+# As in the command: after 700 objects, as Python does it by itself, imports and tests take longer.
+gc.set_threshold(NEW_OBJECTS)
 
 
 def pytest_collection_finish() -> None:

@@ -1,7 +1,8 @@
-"""What becomes of processes."""
+"""What becomes of processes and threads."""
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -17,3 +18,10 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def join_threads() -> None:
+    """Waits for all threads that a command would wait for at its end: those that notify, for example."""
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread() and not thread.daemon:
+            thread.join()

@@ -61,8 +61,8 @@ def entries(folder: Path) -> list[Path]:
 
 
 def plugged(pytester: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """A pytest of its own, on the CPU."""
-    return pytester.runpytest_subprocess("-rA", "--fuzz-backend=cpu", *arguments)
+    """A pytest on the CPU, in this process, which has imported what it needs already."""
+    return pytester.runpytest_inprocess("-rA", "--fuzz-backend=cpu", *arguments)
 
 
 def test_importing_the_package_or_the_plugin_imports_nothing_heavy() -> None:

@@ -315,16 +315,24 @@ def decimal(pattern: int, d: DType) -> str:
         return str(int(value))
     if d.name == "float64" or not np.isfinite(value) or value == 0:
         return repr(value)
-    for text in _decimals(value):
+    for text in _decimals(value, _shortest_digits(value, d)):
         if int(to_bits(float(text), d)) == int(pattern):
             return repr(float(text))
     raise AssertionError("17 digits always read back")  # pragma: no cover
 
 
-def _decimals(value: float) -> Iterator[Decimal]:
+def _shortest_digits(value: float, d: DType) -> int:
+    """The digits of the shortest decimal of a value, where numpy has its dtype and finds them sooner; 1 elsewhere."""
+    if d.name not in ("float32", "float16"):
+        return 1
+    number = np.float32(value) if d.name == "float32" else np.float16(value)
+    return len(np.format_float_scientific(number, trim="-").partition("e")[0].strip("-").replace(".", ""))
+
+
+def _decimals(value: float, fewest: int) -> Iterator[Decimal]:
     """Decimals near value, fewest digits first. Below a power of two the nearest may miss where its neighbour fits."""
     exact = Decimal(value)
-    for digits in range(1, 18):
+    for digits in range(fewest, 18):
         for rounding in (ROUND_HALF_EVEN, ROUND_FLOOR, ROUND_CEILING):
             yield Context(prec=digits, rounding=rounding).create_decimal(exact)
 

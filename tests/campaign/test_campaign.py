@@ -8,9 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import chdir
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
+
+from commands import fuzz
+from processes import join_threads
 
 from fuzz import corpus
 from fuzz.campaign.store import Store
@@ -60,10 +64,11 @@ def write_config(folder: Path, *names: str, **keys: object) -> Path:
 
 
 def run_campaign(folder: Path, *arguments: str) -> tuple[int, Any, str]:
-    """(exit code, JSON, standard error) of the command."""
-    command = [FUZZ, "campaign", "c.yaml", "--json", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240)
-    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+    """(exit code, JSON, standard error) of the command, which starts hosts of its own."""
+    with chdir(folder):
+        done = fuzz("campaign", "c.yaml", "--json", *arguments)
+    join_threads()
+    return done.code, done.json if done.out else None, done.err
 
 
 def entries(folder: Path) -> list[str]:
@@ -129,8 +134,8 @@ def narrow(x, scale=None):
     assert 0 < measured.lines_run < measured.lines_all and 0 < measured.branches_run < measured.branches_all
     blockers = json.loads(measured.blockers)
     assert "narrow: `scale is not None` is never true" in [blocker["what"] for blocker in blockers]
-    report = [FUZZ, "report", "1", "--store", "sqlite:///store.sqlite", "--no-plots"]
-    assert subprocess.run(report, cwd=tmp_path, capture_output=True, timeout=240).returncode == 0
+    with chdir(tmp_path):
+        assert fuzz("report", "1", "--store", "sqlite:///store.sqlite", "--no-plots").code == 0
     shown = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<h2>Coverage</h2>" in shown and "narrow: `scale is not None` is never true" in shown
 

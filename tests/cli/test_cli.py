@@ -63,7 +63,7 @@ class Run:
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Run:
     folder = tmp_path_factory.mktemp("found")
-    return Run(command(*PLANTED, "--cases", CASES, "--corpus", folder, "--backend", "cpu", "--json"), folder)
+    return Run(fuzz(*PLANTED, "--cases", CASES, "--corpus", folder, "--backend", "cpu", "--json"), folder)
 
 
 @pytest.fixture

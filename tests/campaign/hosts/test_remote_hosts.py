@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 
 import pytest
+from processes import join_threads
 
 from fuzz import corpus
 from fuzz.campaign.config import parse_config
@@ -94,9 +94,7 @@ def test_targets_travel_and_findings_come_back_once(tmp_path: Path, monkeypatch:
     names = ["mine.py:right", "mine.py:wrong", "mine.py:ends"]
     hosts, keys = RemoteLocalHosts(tmp_path, deadly=1), {"seeds": [0, 1], "workers": 2, "notify": "cat > notified-$$"}
     state, outcome, lines = run(tmp_path, hosts, targets=names, budget={"cases": 150}, **keys)
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
+    join_threads()
     notified = sorted((json.loads(path.read_text()) for path in Path().glob("notified-*")), key=itemgetter("event"))
     assert [document["event"] for document in notified] == ["finding", "finding", "finished"]
     for document in notified[:2]:
