@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -62,17 +64,20 @@ def test_wrong_sign_and_divisor(draw: Any, ratio: Any) -> None:
     assert ratio(-x.var(1, unbiased=False), expected) > 1000
 
 
-def test_tf32_operands(draw: Any, ratio: Any) -> None:
+@pytest.mark.parametrize(
+    ("multiply", "shapes"), [(torch.matmul, ((8, 64), (64, 8))), (torch.conv2d, ((2, 4, 6, 6), (3, 4, 3, 3)))]
+)
+def test_tf32_operands(multiply: Callable[..., Tensor], shapes: Any, draw: Any, ratio: Any) -> None:
     """Operands rounded to 10 bits are outside ieee's envelope and inside tf32's."""
-    a, b = draw("normal", (8, 64), 3), draw("normal", (64, 8), 4)
+    a, b = draw("normal", shapes[0], 3), draw("normal", shapes[1], 4)
 
     def product(a: Tensor, b: Tensor) -> dict[str, Tensor]:
-        return {"y": a @ b}
+        return {"y": multiply(a, b)}
 
     def cut(t: Tensor) -> Tensor:
         return torch.from_numpy((t.numpy().view(np.int32) & ~0x1FFF).view(np.float32))
 
-    got = cut(a) @ cut(b)
+    got = multiply(cut(a), cut(b))
     assert ratio(got, evaluate(product, {"a": a, "b": b}, CPU)["y"]) > 10
     assert ratio(got, evaluate(product, {"a": a, "b": b}, make_precision("libdevice", dot="tf32"))["y"]) <= 1.0
 

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import added_product, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, map_members, wrap, wrap_all
-from fuzz.reference.envelope.noise import rounding_steps
+from fuzz.reference.envelope.noise import MemberNoise, rounding_steps
 from fuzz.reference.envelope.summation import tree_steps
 
 __all__ = ["absolute", "register", "wrap_stacked"]
@@ -43,13 +43,17 @@ def multiply(mode: EnsembleMode, a: Any, b: Any) -> Tensor:
         factor = tree_steps(k) + 1
     else:
         factor = (rounding_steps(k) + 1) * (2 if noise.precision.tensor_cores else 1)
-    if noise.precision.dot == "tf32" and noise.precision.u == 2.0**-24:
-        factor += 2 * TF32 / noise.precision.u
+    factor += cut_off(noise)
     size = _aligned_magnitude if noise.precision.tensor_cores else torch.abs
     if not factor:
         return t
     stray = noise.product_stray(a, b) if adds_up else None
     return noise.add_error_(t, torch.matmul(size(a), size(b)), factor, float(k), stray)
+
+
+def cut_off(noise: MemberNoise) -> float:
+    """What products lose, in units of u, where tensor cores cut off the bits of float32 operands that tf32 lacks."""
+    return 2 * TF32 / noise.precision.u if noise.precision.dot == "tf32" and noise.precision.u == 2.0**-24 else 0.0
 
 
 def _magnitude_or_inf(x: Tensor) -> Tensor:
@@ -126,20 +130,22 @@ def convolution_terms(args: tuple[Any, ...]) -> int:
     return max(int(weight.numel()) // max(int(weight.shape[0]), 1), 2)
 
 
-def apply_linear(count: Any) -> Any:
-    """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation)."""
+def apply_linear(count: Any, is_product: bool = False) -> Any:
+    """Rule of an operation linear in its floating operands (convolution, pooling by averages, interpolation).
+
+    With `is_product` it multiplies them with each other, which tensor cores do where they are allowed to.
+    """
 
     @rounds
     def rule(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         noise, n = mode.noise, count(args)
         results = map_members(mode, func, args, kwargs)
         bounds = map_members(mode, func, absolute(args), kwargs)
+        factor = rounding_steps(n) + 1 + (cut_off(noise) if is_product else 0.0)
         if isinstance(results, Tensor):
-            return wrap(mode, noise.add_error_(results, bounds, rounding_steps(n) + 1, n))
+            return wrap(mode, noise.add_error_(results, bounds, factor, n))
         pairs = zip(results, bounds, strict=True)
-        return wrap_all(
-            mode, tuple(noise.add_error_(t, b, rounding_steps(n) + 1, n) if t is not None else t for t, b in pairs)
-        )
+        return wrap_all(mode, tuple(noise.add_error_(t, b, factor, n) if t is not None else t for t, b in pairs))
 
     return rule
 
@@ -155,7 +161,7 @@ WINDOWED = (
     "upsample_nearest1d_backward upsample_nearest2d_backward"
 )
 LINEAR = (
-    "convolution_backward avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward col2im "
+    "avg_pool1d avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward col2im "
     "_adaptive_avg_pool2d _adaptive_avg_pool2d_backward upsample_bilinear2d upsample_bilinear2d_backward "
     "upsample_linear1d upsample_linear1d_backward upsample_bicubic2d upsample_bicubic2d_backward"
 )
@@ -167,7 +173,8 @@ def register() -> None:
     RULES.register(matrix_vector, "mv.default")
     RULES.register(dot, "dot.default", "vdot.default")
     RULES.register(add_product, "addmm.default", "addmv.default", "baddbmm.default")
-    RULES.register(apply_linear(convolution_terms), "convolution.default")
+    RULES.register(apply_linear(convolution_terms, is_product=True), "convolution.default")
+    RULES.register(apply_linear(terms, is_product=True), "convolution_backward")
     for name in LINEAR.split():
         RULES.register(apply_linear(terms), name)
     for name in WINDOWED.split():
