@@ -170,7 +170,7 @@ class Suspects:
                 path.rename(path.with_suffix(f".{MOST_DEATHS + 1}"))
         left = [path for path in paths if _deaths(path) < MOST_DEATHS]
         together = [path for path in left if _deaths(path) < ALONE_DEATHS]
-        # One that kills is told apart from those that only waited beside it by running alone.
+        # One that kills is distinguished from those that only waited beside it by running alone.
         return tuple(str(path) for path in together or left[:1])
 
 

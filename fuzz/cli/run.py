@@ -59,7 +59,7 @@ def run(
         bool,
         typer.Option(help="Also try inputs that the declaration rules out, and show those that are not refused."),
     ] = True,
-    notify: Annotated[str, typer.Option(help="Run this command for each new finding, told as JSON on its input.")] = "",
+    notify: Annotated[str, typer.Option(help="Run this command with each new finding as JSON on its input.")] = "",
     profile: Annotated[bool, typer.Option("--profile", help="Say where the time went, activity by activity.")] = False,
     json: Json = False,
 ) -> int:

@@ -71,7 +71,7 @@ def format_verdict(plan: DriftPlan, batches: list[BatchDrift]) -> str:
 
 
 def make_plot(plan: DriftPlan, batches: list[BatchDrift]) -> Plot:
-    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are alike."""
+    """One line of drift for every batch size; truth and envelope are those of the largest, whose rows are equal."""
     every = [layer for batch in batches for layer in batch.layers]
     y = scale_of_errors([value for layer in every for value in (layer.drift, layer.truth_error, layer.envelope)])
     x, last = Linear(0.5, plan.layers + 0.5), batches[-1].layers

@@ -24,7 +24,7 @@ FAR = 64.0
 
 @dataclass
 class Findings:
-    """What disagrees, and keeps what does not count, so that its like is not looked at again."""
+    """Decides which findings count, and keeps those that do not, so that similar ones are not examined again."""
 
     worker: IsolatedWorker
     triage: Triage
@@ -32,7 +32,7 @@ class Findings:
     set_aside: list[Finding] = field(default_factory=list)
 
     def is_known(self, finding: Finding) -> bool:
-        """Whether it is like one that does not count, or the problem's own code errs as much in the same dtype."""
+        """Whether a similar one does not count, or the problem's own code errs as much in the same dtype."""
         if any(finding.shows_symptom_of(known) for known in self.low) or self._is_excused(finding):
             return True
         # What is no mistake, or could not be decided, takes as long again, and is the same where it is hardly larger.

@@ -14,7 +14,7 @@ FIRST_CASES_SECONDS = 150.0
 STAGE_SECONDS = 100.0
 """Seconds that all stages between the first cases and odd values may take together."""
 SHARE = 3.0
-"""How many times its equal share of what is left a stage may take: most take little."""
+"""A stage may take so many times its equal share of the remaining time, because most stages take little."""
 FINDING_SECONDS = 180.0
 """Seconds beside those of the stages in which findings are confirmed, shrunk, adjudicated and graded."""
 
@@ -32,13 +32,13 @@ class StageLimits:
 
     @contextmanager
     def first_cases(self) -> Iterator[None]:
-        """Inside, what is asked for after the limit raises OutOfTime, which ends the block."""
+        """Inside the block, a request after the limit raises OutOfTime, which ends the block."""
         with self._stage(FIRST_CASES, FIRST_CASES_SECONDS):
             yield
 
     @contextmanager
     def stage(self, name: str, stages_left: int) -> Iterator[None]:
-        """The same with a share of what is left for this stage and those that follow."""
+        """The same, with a share of the time that remains for this stage and those after it."""
         start, self._paused = self._now(), 0.0
         try:
             with self._stage(name, min(self.seconds, SHARE * self.seconds / stages_left)):
@@ -48,13 +48,13 @@ class StageLimits:
 
     @contextmanager
     def last_stage(self, seconds: float) -> Iterator[None]:
-        """The same for so many seconds, after which nothing is cut off."""
+        """The same for so many seconds; a stage that ends later is not counted as cut off."""
         with self._stage("", seconds):
             yield
 
     @contextmanager
     def finding(self) -> Iterator[None]:
-        """Inside, the time is that for findings, and the stage's stands still. Raises OutOfTime where it is used up."""
+        """Inside the block, the time for findings passes instead of the stage's. Raises OutOfTime when none remains."""
         start, is_over = self._now(), False
         try:
             with self._limited(self.finding_seconds):

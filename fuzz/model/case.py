@@ -64,7 +64,7 @@ class Split:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """What a launcher is told that is no argument: None leaves it as it is without.
+    """What decides a launch besides the arguments: None leaves it to the launcher and its device.
 
     `config` is the index of the configuration that autotuners take, modulo the number that pruning leaves.
     `multiprocessor_count` and `max_shared_mem` (bytes) are properties that a simulated device reports.

@@ -55,11 +55,11 @@ class Finding:
 
     `source_line` is that of an access, or of what raised, where the oracle knows it. `change` is the argument that was
     changed, and the number by which it was, where a rerun with a changed argument shows the finding. `kinds` are
-    (output, symptom) of every class of symptom that an output shows, where the oracle tells outputs apart. `error` is
-    the largest error over the largest value of an output, and `least_error` that of findings that show the symptom of
-    this one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
-    oracle knows it. `patterns` are those in which all wrong elements of an output are alike, and `other_than` is one
-    in which they are not in a finding that shows the symptom of this one. `compared` counts the elements of its
+    (output, symptom) of every class of symptom that an output shows, where the oracle compares each one. `error` is the
+    largest error over the largest value of an output, and `least_error` that of findings that show the symptom of this
+    one. `largest` are (output, the largest finite number that a wrong element of it is or should be), where the
+    oracle knows it. `patterns` are those that all wrong elements of an output share, and `other_than` is one
+    that they do not share in a finding that shows the symptom of this one. `compared` counts the elements of its
     `outputs`, `disagreeing` those of them that are wrong. Texts are made storable and printable (`text.clean_text`),
     whatever a launcher raised or returned.
     """
@@ -122,7 +122,7 @@ class Finding:
 
     @property
     def as_parity(self) -> Finding:
-        """An accuracy finding as it is told where another backend does not see it: both do not compute the same."""
+        """The same finding as one of parity, where another backend does not show it: the two differ."""
         return replace(self, oracle=PARITY.name, symptom="value", message=PARITY_PREFIX + self.message)
 
     @property

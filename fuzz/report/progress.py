@@ -121,8 +121,8 @@ def summary(result: Result) -> Table:
         table.add_row("findings", "none")
     if invalid := result.invalid_inputs.tried:
         harmful = len(result.invalid_inputs.accepted)
-        told = f"{invalid} tried, {harmful} not refused and harmful, which no promise forbids: rejects= would"
-        table.add_row("invalid inputs", told if harmful else f"{invalid} tried, none harmful")
+        text = f"{invalid} tried, {harmful} not refused and harmful, which no promise forbids: rejects= would"
+        table.add_row("invalid inputs", text if harmful else f"{invalid} tried, none harmful")
     for accepted in result.invalid_inputs.accepted:
         table.add_row(f"not refused ({SEVERITY})", Text(printable_lines(accepted.message)))
     return table
@@ -130,8 +130,8 @@ def summary(result: Result) -> Table:
 
 def describe_largest_error(ratio: float) -> str:
     """The largest error over bound of what agrees, in words: rounding once, to half precision, reaches the bound."""
-    told = f"{ratio:.2f} of the bound where cases agree"
-    return told + " (correct rounding to half precision comes to 1)" * (ratio >= CLOSE)
+    text = f"{ratio:.2f} of the bound where cases agree"
+    return text + " (correct rounding to half precision comes to 1)" * (ratio >= CLOSE)
 
 
 def bug_row(label: str, bug: Bug) -> tuple[str, str]:

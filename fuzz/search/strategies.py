@@ -122,9 +122,9 @@ def copy_earlier_values(target: Target, name: str, value: Argument, earlier: Map
     if not isinstance(value.values, Recipe) or indices or value.values.seed % COPIES != COPY_REMAINDER:
         return value
     for other, candidate in reversed(list(earlier.items())):
-        alike = (candidate.shape, candidate.dtype) == (value.shape, value.dtype)
-        alike = alike and not isinstance(target.tensors[other], IndexArgument)
-        if alike and (other in target.nonfinite) == (name in target.nonfinite):
+        same_form = (candidate.shape, candidate.dtype) == (value.shape, value.dtype)
+        same_form = same_form and not isinstance(target.tensors[other], IndexArgument)
+        if same_form and (other in target.nonfinite) == (name in target.nonfinite):
             return replace(value, values=candidate.values)
     return value
 

@@ -100,11 +100,11 @@ class Target:
         """Describes what the oracles check of it."""
         parts = [self._describe_values()] if self.reference or self.baseline else []
         parts.append("the same bits each time" if self.deterministic else f"not deterministic: {self.nondeterminism}")
-        rows, alike = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
+        rows, limit = self.batch or ", ".join(self.rows), {"bitwise": "", "envelope": " beyond the envelope"}
         if rows:
-            parts.append(f"rows of {rows} do not depend on their batch{alike[self.invariance]}")
+            parts.append(f"rows of {rows} do not depend on their batch{limit[self.invariance]}")
         if self.reference or self.layout == "bitwise":
-            parts.append(f"results do not depend on layouts{alike[self.layout]}")
+            parts.append(f"results do not depend on layouts{limit[self.layout]}")
         parts += [f"linear in {name}" for name in self.linear]
         parts += ["tensors of 2^31 elements and more"] if self.large else []
         parts += [f"the same when {name} is shifted" for name in self.shifts]

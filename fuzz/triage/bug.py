@@ -144,8 +144,8 @@ class Bug:
     @property
     def diagnosis_cases(self) -> tuple[Case, ...]:
         """Cases whose outputs show what is wrong, clearest first: the unshrunk one only if both or none show NaN."""
-        alike = (self.origin.symptom == NONFINITE) == (self.finding.symptom == NONFINITE)
-        return (self.origin.case, self.case) if alike else (self.case,)
+        same_kind = (self.origin.symptom == NONFINITE) == (self.finding.symptom == NONFINITE)
+        return (self.origin.case, self.case) if same_kind else (self.case,)
 
     def keep_shown_subjects(self) -> None:
         """Leaves out of its subjects what the least case no longer shows, which may have another cause."""
@@ -195,7 +195,7 @@ class Bug:
 
     @property
     def is_beyond_another(self) -> bool:
-        """Whether it is told from a bug that shows always by the size of its error, or by the pattern of it."""
+        """Whether the size or the pattern of its errors distinguishes it from a bug that shows in every case."""
         return bool(self.sought.least_error or self.sought.other_than)
 
     @property

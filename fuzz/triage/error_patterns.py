@@ -1,7 +1,7 @@
-"""Tells two causes of one output apart by a pattern of the errors, where one of them shows in every case.
+"""Distinguishes two causes of one output by the pattern of its errors, where one of them shows in every case.
 
-Where most cases show an output that is off by one number, or by one factor, in all its wrong elements, a case in which
-they are off by several has another cause beside. How large the errors are does not matter.
+Where the wrong elements of an output are off by one number, or by one factor, in most cases, a case in which they are
+off by several has a second cause. The size of the errors does not matter.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from fuzz.model.finding import PATTERNS, Finding, Pattern
 
 ELEMENTS = 4
-"""Wrong elements from which on a pattern says something."""
+"""The least number of wrong elements whose pattern is counted."""
 FINDINGS = 6
-"""Findings from which on it is known which pattern a bug has."""
+"""The least number of counted findings by which the pattern of a bug is known."""
 SHARE = 0.75
 """The share of them that must show it."""
 
 
 @dataclass
 class PatternCounts:
-    """How many findings of each bug tell a pattern of an output's errors, and how many of them show each one."""
+    """How many findings of each bug were counted for an output, and how many of them show each pattern."""
 
-    telling: Counter[tuple[int, str]] = field(default_factory=Counter)
+    counted: Counter[tuple[int, str]] = field(default_factory=Counter)
     showing: Counter[tuple[int, Pattern]] = field(default_factory=Counter)
 
     def find_other(self, bug: int, finding: Finding) -> Pattern | None:
@@ -35,13 +35,13 @@ class PatternCounts:
         return other
 
     def _is_usual(self, bug: int, pattern: Pattern) -> bool:
-        told = self.telling[bug, pattern[0]]
-        return told >= FINDINGS and self.showing[bug, pattern] >= SHARE * told
+        counted = self.counted[bug, pattern[0]]
+        return counted >= FINDINGS and self.showing[bug, pattern] >= SHARE * counted
 
     def _count(self, bug: int, finding: Finding) -> None:
         for output in finding.outputs:
             shown = [(output, name) for name in PATTERNS if (output, name) in finding.patterns]
-            # Equal numbers that should be equal, too, are alike in all patterns.
+            # Equal numbers that should all be one number show every pattern, which distinguishes nothing.
             if finding.disagreeing >= ELEMENTS and len(shown) < len(PATTERNS):
-                self.telling[bug, output] += 1
+                self.counted[bug, output] += 1
                 self.showing.update((bug, pattern) for pattern in shown)

@@ -199,7 +199,7 @@ class Worker:
         return None if answered or oldest is None else (request, WorkerCrash(outcome))
 
     def clone(self) -> Worker:
-        """A worker alike, without a process."""
+        """A worker with the same configuration, without a process."""
         return Worker(self.handler, self.config, self.memory, self.timeout, self.environment, self.deadline)
 
     def restart(self) -> None:

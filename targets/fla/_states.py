@@ -1,4 +1,4 @@
-"""What targets of recurrences declare alike: sequences of one length or one after the other, states in and out."""
+"""What targets of recurrences share: sequences of one length or one after the other, states in and out."""
 
 from _fla import found
 

@@ -124,7 +124,7 @@ def conjugate(matrix, diagonal, x, right, steps):
 
 
 class Solved(torch.autograd.Function):
-    """What conjugate gradients find, with the gradient of the exact solution found alike."""
+    """What conjugate gradients find, with the gradient of the exact solution found in the same way."""
 
     @staticmethod
     def forward(ctx, matrix, diagonal, right, steps):

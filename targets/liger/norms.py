@@ -132,7 +132,7 @@ B, T = size("B", 1, 64), size("T", 1, 16)
     reference=modulated_reference, **{**RMS, "differentiable": dict(y=tensor(B, T, N))},
 )  # fmt: skip
 def liger_modulated_rms_norm(x, weight, scale, shift, eps, offset, mode, inplace, module):
-    """Root-mean-square norm, scaled and shifted sequence by sequence, or all alike."""
+    """Root-mean-square norm, scaled and shifted sequence by sequence, or all together."""
     one_dtype(x, weight, scale, shift)
     if shift is not None and shift.shape != scale.shape:
         raise ValueError("shift is broadcast as scale is")

@@ -156,7 +156,7 @@ def test_pages_hold_hostile_names_as_text(
 
 def test_a_page_shows_a_finding_with_its_history(client: TestClient, files: ServiceFiles) -> None:
     text = client.get(f"/findings/{files.key}").text
-    for part in ("accuracy/sign", "erf_saturates", "[1.0, -4.0]", "10/10 runs", "told by its entry", "fuzz replay"):
+    for part in ("accuracy/sign", "erf_saturates", "[1.0, -4.0]", "10/10 runs", "from its entry", "fuzz replay"):
         assert part in text
 
 

@@ -62,8 +62,8 @@ STEPS = (
 OTHER_DIMS = 3
 """The call that has other dims."""
 CHANGED = "its parameters were changed in place, by copy_, which autograd counts as a new version"
-ALIKE = (7, 8)
-"""Calls whose values have the fingerprints of others: what is kept by these launches nothing for them."""
+SAME_FINGERPRINT = (7, 8)
+"""Calls whose values have the fingerprints of other calls: a solution that keeps results by them launches nothing."""
 ON_STATE = (2, 4)
 """Calls that differ from the first one in their state only."""
 
@@ -109,8 +109,8 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
     }
     other = declared_case(target, description, other_dims, seed + 512).last
     whole = whole_call(target, description, first, seed + 1024)
-    alike = exchange_two(whole, description), reverse_middle(whole, description)
-    return [first, second, third, other, own, last, whole, *alike]
+    same = exchange_two(whole, description), reverse_middle(whole, description)
+    return [first, second, third, other, own, last, whole, *same]
 
 
 def find_wrong_step(
@@ -196,7 +196,7 @@ def split_steps(steps: Sequence[Step], direct: bool) -> tuple[list[int], list[in
     new: list[int] = []
     again: list[int] = []
     for index, step in enumerate(steps):
-        if step.call in (OTHER_DIMS, *ALIKE):
+        if step.call in (OTHER_DIMS, *SAME_FINGERPRINT):
             continue
         if step.call not in seen:
             new.append(index)

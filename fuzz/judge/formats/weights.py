@@ -1,9 +1,9 @@
 """Finds which parameter of a solution stands for which one of the problem, where their names differ.
 
 What has the problem's name is that one. Of the others those stand for each other that are alone with their shape and
-with what they are made of (ones, zeros, or random numbers). Where several are alike, and equally many on both sides,
-they are taken in their order: KernelBench sets one seed before each constructor, so weights are only equal for it where
-both make them in the same order.
+with what they are made of (ones, zeros, or random numbers). Where several are equal in both, and as many on either
+side, they are taken in their order: KernelBench sets one seed before each constructor, so weights are only equal for it
+where both make them in the same order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from fuzz.judge.problem.description import NotComparable
 
 FILLS = ("zeros", "ones")
-"""What a parameter may be made of that tells it from others of its shape."""
+"""What a parameter may be made of that distinguishes it from others of its shape."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def match_weights(problem: Sequence[Weight], solution: Sequence[Weight]) -> dict
         check_shape(name, next(one for one in problem if one.name == name), own[name])
     wanted = [one for one in problem if one.name not in found]
     given = [one for one in solution if one.name not in found]
-    for alike in ("shape and fill", "shape"):
-        groups = group(wanted, alike), group(given, alike)
+    for properties in ("shape and fill", "shape"):
+        groups = group(wanted, properties), group(given, properties)
         for key, ones in groups[0].items():
             others = groups[1].get(key, [])
             if len(ones) == len(others):
@@ -60,11 +60,11 @@ def check_shape(name: str, wanted: Weight, given: Weight) -> None:
         raise NotComparable(f"{name} has shape {given.shape}, and in the problem {wanted.shape}")
 
 
-def group(weights: Iterable[Weight], alike: str) -> Mapping[Hashable, list[Weight]]:
+def group(weights: Iterable[Weight], properties: str) -> Mapping[Hashable, list[Weight]]:
     """Weights that have the same shape, and the same fill if asked for, parameters apart from buffers."""
     found: dict[Hashable, list[Weight]] = defaultdict(list)
     for one in weights:
-        found[one.is_parameter, one.shape, one.fill if alike == "shape and fill" else ""].append(one)
+        found[one.is_parameter, one.shape, one.fill if properties == "shape and fill" else ""].append(one)
     return found
 
 

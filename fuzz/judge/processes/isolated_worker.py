@@ -56,7 +56,7 @@ LISTED = 1 << 16
 class ProblemProcess:
     """The process that holds the problem; settings and values that it gave are kept.
 
-    `description` is what it said of the problem, which a new process is told where one has ended.
+    `description` is what it said of the problem, which is sent to a new process where one has ended.
     """
 
     worker: Worker

@@ -75,8 +75,8 @@ def is_fast(problem: Problem, dims: Dims, seconds: float) -> bool:
 def fit(problem: Problem, limit: int) -> Dims:
     """The constants with as few lowered as possible, so that tensors have at most `limit` elements.
 
-    All large constants are capped alike; where that is not enough, the largest is halved again and again. Where the
-    limit cannot be reached, they are as small as they may be. Raises Unsupported where the problem never runs.
+    All large constants are capped at one number; where that is not enough, the largest is halved again and again. Where
+    the limit cannot be reached, they are as small as they may be. Raises Unsupported where the problem never runs.
     """
     least, fault = None, ""
     for dims in capped(problem):

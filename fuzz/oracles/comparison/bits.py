@@ -68,10 +68,10 @@ def drifted_outputs(pairs: Pairs, bounds: Outputs) -> Iterator[tuple[str, tuple[
     for name, (got, other) in pairs.items():
         difference = (got.double() - other.double()).abs()
         bound = bounds[name]
-        alike = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
-        alike |= ~torch.isfinite(bound)
-        if not bool(alike.all()):
-            yield name, (torch.where(alike, other, got), other)
+        agrees = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
+        agrees |= ~torch.isfinite(bound)
+        if not bool(agrees.all()):
+            yield name, (torch.where(agrees, other, got), other)
 
 
 def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:

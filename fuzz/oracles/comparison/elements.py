@@ -22,8 +22,8 @@ from fuzz.target.contract import ENVELOPE, Contract
 OVERFLOWN = 64.0
 """By this factor from the largest number of a format, a wrong factor may be why one side overflows."""
 SYMPTOMS = ("nonfinite", "sign", "value")
-ALIKE = 0.125
-"""The share by which such numbers may differ beside the bound: a wrong formula rounds in other ways."""
+PATTERN_TOLERANCE = 0.125
+"""By this share numbers may differ, besides their bounds, and count as one: a wrong formula rounds in other ways."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +145,13 @@ def largest_wrong(output: torch.Tensor, expected: Expected, compared: ElementCom
 
 
 def shared_patterns(output: torch.Tensor, expected: Expected, compared: ElementComparison) -> list[str]:
-    """The PATTERNS in which all wrong elements of an output are alike; all of them where no finite one is wrong."""
+    """The PATTERNS that all wrong elements of an output share; all PATTERNS where no finite element is wrong."""
     value, bound = expected.value.double(), compared.bound
     out = output.to(value.device).double()
     wrong = (compared.symptom.to(value.device) > 0) & torch.isfinite(out) & torch.isfinite(value)
     out, value, bound = out[wrong], value[wrong], bound.to(value.device)[wrong]
     if output.is_floating_point():
-        # What makes them wrong rounds them once more, and in the end a number of another size.
+        # A wrong formula rounds once more than the right one, and the wrong number may be larger than the right one.
         bound = 2 * bound + half_ulp(out.abs(), named_dtype(DTYPE_NAMES[output.dtype]))
     off = out - value
     numbers = {"offset": (off, bound), "factor": (off / value, bound / value.abs()), "number": (out, bound)}
@@ -162,7 +162,7 @@ def is_one_number(numbers: torch.Tensor, slack: torch.Tensor) -> bool:
     """Whether one number is within the slack of all, and within a share of them; not of infinities."""
     if not numbers.numel():
         return True
-    slack = slack + ALIKE * numbers.abs()
+    slack = slack + PATTERN_TOLERANCE * numbers.abs()
     return bool(torch.isfinite(numbers).all()) and bool((numbers - slack).max() <= (numbers + slack).min())
 
 

@@ -145,9 +145,10 @@ def find_uneven(
 
 
 def mark_row(compared: ElementComparison, row: Row) -> ElementComparison:
-    """The comparison in which those elements of the row are wrong that exceed what may be left of them."""
+    """The comparison in which those elements of the row are wrong whose residuals exceed their bounds."""
     symptom, ratio = torch.zeros_like(compared.symptom), torch.zeros_like(compared.ratio)
-    left = row.left.abs()
-    symptom.view(-1, len(left))[row.number] = torch.where(left > 1, 1 + SYMPTOMS.index("value"), 0).to(symptom.dtype)
-    ratio.view(-1, len(left))[row.number] = left.to(ratio.dtype)
+    residual = row.residual.abs()
+    values = torch.where(residual > 1, 1 + SYMPTOMS.index("value"), 0)
+    symptom.view(-1, len(residual))[row.number] = values.to(symptom.dtype)
+    ratio.view(-1, len(residual))[row.number] = residual.to(ratio.dtype)
     return ElementComparison(symptom, compared.bound, ratio)

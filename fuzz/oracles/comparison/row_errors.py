@@ -1,9 +1,9 @@
-"""Judges the elements of a row together, without what the sums that they share may err.
+"""Compares the elements of a row together, by the residuals of their errors after those of the sums that they share.
 
-A softmax divides a row by one sum. The walk of a long sum may be as long as an error of 2^-18 in each element, but it
-moves all elements of the row by one pattern. Patterns of a row are what each order of all sums makes of it, a common
-factor and a common shift. What no multiples of the patterns explain of a row's errors may be no larger, element by
-element, than what they do not explain of the members' errors.
+A softmax divides a row by one sum. The rounding of a long sum may change each element by 2^-18 of itself, but it
+changes all elements of the row by one pattern. The patterns of a row are the errors of each order of all sums, a common
+factor and a common shift. A least-squares fit of the patterns to a row's errors leaves residuals; they may be no
+larger, element by element, than the residuals of the members' errors.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from fuzz.reference.envelope import SAFETY
 __all__ = ["ELEMENTS", "Row", "RowErrors", "find_uneven_row", "may_be_uneven"]
 
 ELEMENTS = 32
-"""Elements of a row from which its patterns are known from its errors."""
+"""Rows of fewer elements are not compared: the fit of the patterns could follow any errors."""
 ROWS = 8
-"""Rows that are judged: those with the largest errors over bound."""
+"""The number of rows that are compared: those with the largest errors over bound."""
 ROUNDS = 40
-"""Rounds of reweighting, each of which gives a lower bound of the least error that multiples of patterns leave."""
+"""Rounds of reweighting (Lawson), each of which gives a lower bound of the largest residual."""
 RANK = 1e-9
-"""What a pattern adds to others less than this share of the largest one is rounding of float64."""
+"""Singular values below this share of the largest one are rounding errors of float64."""
 FREE = 0.5
-"""An element that patterns can follow by this share is left its whole bound."""
+"""An element of this leverage or more may have a residual of its whole bound."""
 
 
 @dataclass(frozen=True)
@@ -53,86 +53,87 @@ class RowErrors:
 
 @dataclass(frozen=True)
 class Row:
-    """How far the errors of a row exceed what its patterns may leave of them, whatever their multiples.
+    """By which ratio the residuals of a row exceed their bounds, for any multiples of its patterns.
 
-    `left` is the error over what may be left of each element, after the multiples of least squares.
+    `residual` is that of each element over its bound, for the multiples of least squares.
     """
 
     number: int
     ratio: float
-    left: Tensor
+    residual: Tensor
 
 
 def may_be_uneven(output: Tensor, symptom: Tensor) -> bool:
-    """Whether rows of an output are long enough to be judged, and an element is outside a bound that holds no walks."""
+    """Whether rows of an output are long enough, and an element exceeds a bound that has no room for long sums."""
     return output.is_floating_point() and output.dim() > 0 and output.shape[-1] >= ELEMENTS and bool(symptom.any())
 
 
 def find_uneven_row(found: RowErrors) -> Row | None:
-    """The row whose errors exceed most what may be left of them; None where no row's do."""
+    """The row whose residuals exceed their bounds most; None where no row's do."""
     if found.errors.shape[-1] < ELEMENTS:
         return None
     worst = found.errors.abs().amax(-1).sort(descending=True).indices[:ROWS]
-    judged = [judge_row(int(number), found.row(int(number))) for number in worst]
-    return max((row for row in judged if row.ratio > 1), key=lambda row: row.ratio, default=None)
+    compared = [compare_row(int(number), found.row(int(number))) for number in worst]
+    return max((row for row in compared if row.ratio > 1), key=lambda row: row.ratio, default=None)
 
 
-def judge_row(number: int, row: RowErrors) -> Row:
-    """How far the errors of a row exceed what may be left of them; not at all where its patterns are not few."""
+def compare_row(number: int, row: RowErrors) -> Row:
+    """By which ratio the residuals of a row exceed their bounds; 0 where they do not."""
     patterns = torch.stack([*row.orders, row.factor, row.shift])
-    due = may_be_left(row, patterns)
-    # A sum of the kernel's that no order errs by has no pattern; where one order does not follow from the others, there
-    # may be such sums.
+    bounds = residual_bounds(row, patterns)
+    # The kernel may add up in an order that is none of these, and has another pattern. How far each order is from the
+    # span of the others says how far that pattern may be from all of them.
     count = len(row.orders)
     others = (torch.cat([patterns[:own], patterns[own + 1 :]]) for own in range(count))
     cross = max(
-        float((left_of(order, span(rest)) / due).abs().max()) for order, rest in zip(row.orders, others, strict=True)
+        float((residual_of(order, span(rest)) / bounds).abs().max())
+        for order, rest in zip(row.orders, others, strict=True)
     )
-    errors, patterns = row.errors / due, patterns / due
-    left = left_of(errors, span(patterns))
-    if float(left.abs().max()) <= 1:  # These multiples leave no more than they may.
-        return Row(number, 0.0, left)
-    return Row(number, least_left(errors, patterns) / (1 + SAFETY * cross), left)
+    errors, patterns = row.errors / bounds, patterns / bounds
+    residual = residual_of(errors, span(patterns))
+    if float(residual.abs().max()) <= 1:
+        return Row(number, 0.0, residual)
+    return Row(number, least_residual(errors, patterns) / (1 + SAFETY * cross), residual)
 
 
-def may_be_left(row: RowErrors, patterns: Tensor) -> Tensor:
-    """What the patterns may leave of each element's error: the safety factor times what they leave of members'."""
+def residual_bounds(row: RowErrors, patterns: Tensor) -> Tensor:
+    """The bound of each element's residual: the safety factor times the largest residual of a member."""
     basis = span(patterns)
     leverage = basis.square().sum(0)
     spread = torch.zeros_like(row.floor)
     for members, safety in ((row.steps, SAFETY), (row.inputs, 1.0)):
         if len(members):
-            spread = torch.maximum(spread, safety * left_of(members, basis).abs().amax(0))
-    due = spread / (1 - leverage.clamp(max=FREE)).sqrt() + row.floor
-    return torch.where(leverage > FREE, 1.0, due.clamp(max=1.0))
+            spread = torch.maximum(spread, safety * residual_of(members, basis).abs().amax(0))
+    bounds = spread / (1 - leverage.clamp(max=FREE)).sqrt() + row.floor
+    return torch.where(leverage > FREE, 1.0, bounds.clamp(max=1.0))
 
 
 def span(patterns: Tensor) -> Tensor:
-    """An orthonormal basis, (rank, elements), of the patterns, each of which counts alike, however small."""
+    """An orthonormal basis, (rank, elements), of the patterns, each of which counts equally, however small."""
     sizes = patterns.norm(dim=1, keepdim=True)
-    alike = patterns / sizes.clamp(min=torch.finfo(sizes.dtype).tiny)
-    _, values, basis = torch.linalg.svd(alike, full_matrices=False)
+    unit = patterns / sizes.clamp(min=torch.finfo(sizes.dtype).tiny)
+    _, values, basis = torch.linalg.svd(unit, full_matrices=False)
     chosen: Tensor = basis[values > RANK * values.max()]
     return chosen
 
 
-def left_of(errors: Tensor, basis: Tensor) -> Tensor:
-    """What a basis leaves of errors, (.., elements), by least squares."""
+def residual_of(errors: Tensor, basis: Tensor) -> Tensor:
+    """The residuals of errors, (.., elements), after a least-squares fit of the basis."""
     return errors - (errors @ basis.T) @ basis
 
 
-def least_left(errors: Tensor, patterns: Tensor) -> float:
-    """A lower bound of the largest element that any multiples of the patterns leave of errors.
+def least_residual(errors: Tensor, patterns: Tensor) -> float:
+    """A lower bound of the largest residual of the errors, for any multiples of the patterns.
 
     For weights of sum 1 the weighted mean of squares is at most the largest square, whatever the multiples: so its
-    least value is a lower bound. Weights move towards the elements that have most left (Lawson).
+    least value is a lower bound. Weights move towards the largest residuals (Lawson).
     """
     best, weights = 0.0, torch.full_like(errors, 1 / len(errors))
     for _ in range(ROUNDS):
         roots = weights.sqrt()
-        left = left_of(errors * roots, span(patterns * roots))
-        best = max(best, float(left.norm()))
-        weights = left.abs() * roots  # The weight times what is left.
+        residual = residual_of(errors * roots, span(patterns * roots))
+        best = max(best, float(residual.norm()))
+        weights = residual.abs() * roots  # The weight times the unweighted residual.
         if not float(weights.sum()):
             break
         weights = weights / weights.sum()

@@ -52,7 +52,7 @@ def relative_errors(output: torch.Tensor, expected: Expected, compared: ElementC
 
 
 def orient(value: torch.Tensor) -> Iterator[torch.Tensor]:
-    """The signs with which errors are added up: those of the values, and all alike."""
+    """The signs with which errors are added up: those of the values, and one sign for all."""
     yield torch.sign(value)
     yield torch.ones_like(value)
 
@@ -81,7 +81,7 @@ def walk_limit(orders: torch.Tensor, errors: torch.Tensor) -> float:
 
     Elements are grouped by leading and by trailing dims, and by the grouping in which walks, or the errors themselves
     about their mean, deviate most. The limit is infinite where that has few groups and no other one deviates like it,
-    and where an order shifts all groups, as it does where terms are alike: then errors are not independent.
+    and where an order shifts all groups, as it does where terms are equal: then errors are not independent.
     """
     orders = torch.cat([orders, (errors - errors.mean()).unsqueeze(0)]) / max(errors.numel(), 1)
     found = list(_deviations(orders))

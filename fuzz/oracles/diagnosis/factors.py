@@ -19,7 +19,7 @@ def match_negated(context: DiagnosisContext, output: str) -> str:
 
 
 def match_factor(context: DiagnosisContext, output: str) -> str:
-    """Everything is the same multiple of what is due, where that can be told; its name where there is one."""
+    """Everything is the same multiple of what is due, where that can be determined; its name where there is one."""
     wrong, want, got = context.wrong[output], context.want[output], context.got[output]
     bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)

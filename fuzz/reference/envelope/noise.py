@@ -161,7 +161,7 @@ class MemberNoise:
         return tiled[:, :size].view(self.count, *row)
 
     def _parts(self, row: torch.Size, *stacks: Tensor) -> Iterator[tuple[Noise, tuple[Tensor, ...]]]:
-        """Stacks alike, in parts that fit the cache where they are longer than the pool, each with its noise."""
+        """The same stacks, in parts that fit the cache where they are longer than the pool, each with its noise."""
         size = math.prod(row)
         if size <= SPAN or not all(stack.is_contiguous() for stack in stacks):
             yield partial(self._draw, row=row), stacks
@@ -175,8 +175,8 @@ class MemberNoise:
     def perturb_input_(self, t: Tensor) -> None:
         """Change each element by 2u of itself, up or down, in the members that perturb inputs.
 
-        Elements of one magnitude in one row change alike, in all inputs, so that ties, zeros and cancellation of equals
-        stay exact. No element leaves the working precision's range. 2u is a unit in the last place: half of it does not
+        Elements of one magnitude in one row change equally, in all inputs: ties, zeros and cancellation of equals stay
+        exact. No element leaves the working precision's range. 2u is a unit in the last place: half of it does not
         explain Welford's recurrence, which is up to 2.9 u*mean/deviation off.
         """
         for row in self.input_rows:

@@ -15,7 +15,7 @@ __all__ = ["SPAN", "UNIT64", "NoisePool", "Pools", "pools", "cache_noise", "pert
 SPAN: Final = 32749
 """Number of distinct offsets, a prime: longer draws repeat after so many elements, out of step with a tensor's rows."""
 BLOCK: Final = 4099
-"""Elements of a run of noise that is alike, for the members that have such runs."""
+"""Elements of a run of equal noise, for the members that have such runs."""
 UNIT64: Final = 2.0**-52
 """Perturbation of members that measure float64 itself: 1 + 2^-53*r would round to 1 in most draws."""
 COLUMNS: Final = 512
@@ -57,7 +57,7 @@ def _noise(member: int, start: int, stop: int) -> Row:
     The blocks are for what the first ones do not see. An operation takes a window of the row, so that one on a small
     tensor lies in one block. In some blocks the noise is 0: where a result depends on the error of a mean as 1/error (a
     row of equal terms), a kernel that happens to be exact there is further from the truth than any member that errs. In
-    some all elements err alike: equal rows do. Members that perturb the inputs have none.
+    some the noise of all elements is equal, as it is in equal rows. Members that perturb the inputs have none.
     """
     if perturbs_inputs(member):
         return np.zeros(stop - start)

@@ -45,7 +45,7 @@ def tree_steps(n: float) -> float:
 def strays(lost: list[Array], prefixes: bool) -> Array:
     """How far each sum may be off in any order, one kind.
 
-    It is the size of the sum of the roundings, which is systematic where terms are alike, plus `DEVIATIONS` times the
+    It is the size of the sum of the roundings, which is systematic where terms are equal, plus `DEVIATIONS` times the
     root of the sum of their squares, since in another order it is another walk.
     """
     add = np.cumsum if prefixes else np.sum

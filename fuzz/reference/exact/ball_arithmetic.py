@@ -93,7 +93,7 @@ class BallArithmetic(RealArithmetic):
     """Numbers are balls, of type arb, or floats that are not finite.
 
     One object stands for one real number, and the same function of the same numbers gives the same object. So numbers
-    that were computed alike are known to be equal.
+    that were computed in the same way are known to be equal.
     """
 
     functions = FUNCTIONS

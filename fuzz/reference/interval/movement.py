@@ -1,4 +1,4 @@
-"""Defines rules of data movement, which midpoints and radii follow alike, casts, and the creation of tensors."""
+"""Defines rules of data movement, which is the same for midpoints and radii, of casts, and of new tensors."""
 
 from __future__ import annotations
 

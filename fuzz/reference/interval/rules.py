@@ -1,4 +1,4 @@
-"""Defines rules of interval arithmetic: how far an operation moves what its operands leave open, and what it rounds."""
+"""Defines rules of interval arithmetic: the radius of a result, by the operands' radii and the operation's rounding."""
 
 from __future__ import annotations
 

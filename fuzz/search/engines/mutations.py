@@ -237,9 +237,9 @@ def copied_values(case: Case, context: MutationContext) -> Case | None:
         return None
     name, other = context.random.sample(names, 2)
     value, source = case.last.tensors[name], case.last.tensors[other]
-    alike = (value.shape, value.dtype, value.layout) == (source.shape, source.dtype, source.layout)
+    same_form = (value.shape, value.dtype, value.layout) == (source.shape, source.dtype, source.layout)
     permitted = name in context.target.nonfinite or other not in context.target.nonfinite
-    return with_values(case, -1, name, source.values) if alike and permitted else None
+    return with_values(case, -1, name, source.values) if same_form and permitted else None
 
 
 def known_values(case: Case, context: MutationContext) -> Case | None:

@@ -18,7 +18,7 @@ from fuzz.worker.protocol import Report
 DISCOVERIES_PER_FINDING = 8
 """Discoveries that a new kind of disagreement counts as."""
 SMALLEST_RATIO = 24
-"""Errors below 2^-24 of the bound are not told apart."""
+"""Errors below 2^-24 of the bound count as equal."""
 
 EliteCell = int
 """A hash of a kind of case: a run meets tens of thousands of them."""

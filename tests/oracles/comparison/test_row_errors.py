@@ -123,7 +123,7 @@ def test_multiples_of_patterns_are_no_errors_and_what_is_left_is(random: torch.G
     wrong[0, 7] += 1.5
     found = find_uneven_row(made_row(wrong, orders, members))
     assert found is not None and found.number == 0 and found.ratio > 1
-    assert int(found.left.abs().argmax()) == 7
+    assert int(found.residual.abs().argmax()) == 7
 
 
 def test_where_each_element_has_a_sum_of_its_own_nothing_is_said(random: torch.Generator) -> None:

@@ -93,7 +93,7 @@ def tag_overflow(texts: list[str], wide: str, scale: str, number: int) -> str:
 
 
 def no_overflow_conditions(lowering: Lowering, offset: Value) -> list[str] | None:
-    """C that sets `slow` unless no lane of the offset wraps around; None where that cannot be told."""
+    """C that sets `slow` unless no lane of the offset wraps around; None where that cannot be decided."""
     try:
         form = lowering.affine.exact_form(offset)
         scalars = list(scalar_conditions(lowering, offset))

@@ -302,7 +302,7 @@ INLINE i64 mulhiui_i64(i64 a, i64 b) {
 }
 
 /* Float to integer as cvt.rzi: out of range saturates (PTX ISA, cvt). NaN is 0 between types of at most 32 bits, and the
-   upper bit alone where either has 64, as an H200 was seen to give. What becomes 0 is told apart because gcc, with
+   upper bit alone where either has 64, as an H200 was seen to give. What becomes 0 is a case of its own because gcc, with
    -fno-trapping-math, makes a conversion there and back a truncation, which keeps the sign of -0.3. */
 #define TO_INTEGER(from, to, low, high, min, max, nan) \
     INLINE to to_##to##_##from(from x) { \

@@ -143,7 +143,7 @@ def make_ttir(module: Any, metadata: dict[str, Any]) -> Any:
 
 def make_c(module: Any, metadata: dict[str, Any]) -> str:
     program = translate(str(module), metadata["instruments"])
-    # Also where Triton was told another one: a kernel from the cache is taken for one of its target's backend.
+    # Also where Triton has another target: a kernel from the cache is taken for one of its target's backend.
     metadata["target"] = TARGET
     metadata["name"] = program.name
     metadata["shared"] = 0

@@ -64,7 +64,7 @@ def _magnitude_or_inf(x: Tensor) -> Tensor:
 def _aligned_magnitude(x: Tensor) -> Tensor:
     """|x| as tensor cores align products: by exponents as stored, where a subnormal has that of the smallest normal.
 
-    What they cut off is a part of the largest of those, of products that cancel or are small by their digits alike.
+    What they cut off is a part of the largest of those, whether products cancel or are small by their digits.
     """
     size = x.abs()
     half = (size < HALF) & (size * 2.0**24 == (size * 2.0**24).round())

@@ -42,7 +42,7 @@ def total(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tens
     n = _length(x, dims)
     if n <= 1 or not x.is_floating_point():
         return t
-    # Terms are products as a rule, and equal ones underflow alike: n halves of the underflow unit at a safety of 4.
+    # Terms are products as a rule, and equal ones underflow equally: n halves of the underflow unit at a safety of 4.
     noise, size = mode.noise, torch.sum(x.abs(), dims, keepdim)
     if not noise.adds_up(x.numel()):
         return noise.add_error_(t, size, rounding_steps(n), n / 4)

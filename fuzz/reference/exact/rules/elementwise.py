@@ -39,7 +39,7 @@ def divide(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dic
 
 
 def apply_function(name: str) -> Rule:
-    """The rule of a function of one or two numbers. Its overloads take tensors and scalars alike."""
+    """The rule of a function of one or two numbers. Its overloads take tensors and scalars."""
     count = 1 if name in UNARY else 2
 
     def rule(mode: ExactMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -27,12 +27,12 @@ async function send(url, body) {
     return false;
   }
   if (answer.ok) return true;
-  let told = answer.statusText;
+  let message = answer.statusText;
   try {
     const detail = (await answer.json()).detail;
-    told = Array.isArray(detail) ? detail.map((one) => one.msg).join("; ") : detail;
+    message = Array.isArray(detail) ? detail.map((one) => one.msg).join("; ") : detail;
   } catch { /* no JSON: the status text has to do */ }
-  complain(told);
+  complain(message);
   return false;
 }
 
