@@ -7,11 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fuzz.judge.problem.description import ProblemDescription, Setting
 from fuzz.judge.processes.isolated_worker import LOAD_SECONDS, IsolatedWorker, ProblemProcess
-from fuzz.judge.processes.requests import Describe, Load, MakeValues, ProblemConfig, Refusal, RunProblem, SolutionReport
+from fuzz.judge.processes.requests import (
+    Compare,
+    Describe,
+    Load,
+    MakeValues,
+    OutputComparison,
+    ProblemConfig,
+    Refusal,
+    RunProblem,
+    SolutionReport,
+    TensorWords,
+)
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.outcome import Hung, NotRun, Outcome, Raised, Returned
 from fuzz.model.recipes import recipe
@@ -96,8 +108,10 @@ class AnsweringWorker:
     """Answers all requests alike."""
 
     answer: object
+    requests: list[object] = field(default_factory=list)
 
     def call(self, request: object) -> object:
+        self.requests.append(request)
         return self.answer
 
 
@@ -139,6 +153,18 @@ def test_what_the_problem_refuses_as_well_is_no_mistake(answer: Refusal | None, 
     report = worker.run(case)
     assert isinstance(report, Report) and report.outcome.startswith(outcome)
     assert report.rejected == (answer is not None) != bool(report.findings)
+
+
+def test_equal_outputs_of_a_case_are_compared_once() -> None:
+    problem: Any = AnsweringWorker(OutputComparison(None, 0.5))
+    worker = IsolatedWorker(ProblemProcess(problem), None, None)  # type: ignore[arg-type]
+    one, other = (Case("target", (Call({"N": size}, {}, {}),)) for size in (4, 5))
+    first, second = ({"out": TensorWords(np.full(3, number, np.uint32), "float32")} for number in range(2))
+    for case, outputs in ((one, first), (other, first), (one, first), (one, second), (one, first)):
+        assert worker.compare(case, dict(outputs)) == worker.last == OutputComparison(None, 0.5)
+    assert problem.requests == [Compare(one, first), Compare(other, first), Compare(one, second)]
+    worker.compare(one, first, by_own_rule=True)
+    assert problem.requests[-1] == Compare(one, first, True)
 
 
 def start(folder: Path, source: str) -> ProblemProcess:

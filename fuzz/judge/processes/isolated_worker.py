@@ -32,6 +32,7 @@ from fuzz.judge.processes.requests import (
     RunSolution,
     SolutionConfig,
     SolutionReport,
+    same_words,
 )
 from fuzz.judge.result.judgement import SOLUTION
 from fuzz.model.case import Argument, Call, Case
@@ -48,6 +49,8 @@ PROBLEM_SECONDS = 120.0
 """Seconds that a request to the problem's process may take."""
 LOAD_SECONDS = 240.0
 """Seconds in which a solution's file is executed for the first time: inline CUDA takes a minute to compile."""
+COMPARED = 4
+"""The last comparisons that are kept: a case that disagrees is confirmed by running it again up to ten times."""
 LISTED = 1 << 16
 """Tensors up to so many elements that only the problem makes are listed in a case, larger ones are kept as arrays."""
 
@@ -141,6 +144,7 @@ class IsolatedWorker:
     description: ProblemDescription
     log: RunLog = field(default_factory=RunLog)
     last: OutputComparison = OutputComparison(None)
+    compared: list[tuple[Case, Outputs, OutputComparison]] = field(default_factory=list)
 
     @property
     def timeout(self) -> float:
@@ -259,14 +263,25 @@ class IsolatedWorker:
         return Report("returned", False, tuple(findings), (), compared.worst)
 
     def compare(self, case: Case, outputs: Outputs, *, by_own_rule: bool = False) -> OutputComparison | Refusal:
-        """What the reference says of outputs."""
+        """What the reference says of outputs; the same again of what it was asked about just before."""
         self.last = OutputComparison(None)
-        answer = self.problem.call(Compare(case, outputs, by_own_rule))
+        answer = self.find_comparison(case, outputs, by_own_rule)
+        if answer is None:
+            answer = self.problem.call(Compare(case, outputs, by_own_rule))
         if isinstance(answer, OutputComparison):
             self.last = answer
+            self.compared.append((case, outputs, answer))
+            del self.compared[:-COMPARED]
             self.log.worst = max(self.log.worst, answer.worst if answer.finding is None else 0.0)
         assert isinstance(answer, OutputComparison | Refusal)
         return answer
+
+    def find_comparison(self, case: Case, outputs: Outputs, by_own_rule: bool) -> OutputComparison | None:
+        """What was said of the same outputs of a case, if that is among the last comparisons."""
+        for known, given, answer in reversed(self.compared):
+            if known == case and same_words(given, outputs) and (answer.own_rule is not None or not by_own_rule):
+                return answer
+        return None
 
 
 def start_solution(config: SolutionConfig, memory: int, timeout: float, deadline: Deadline) -> Worker:
