@@ -45,7 +45,7 @@ def install(package: str, version: str, folder: Path, wheels: Path | None = None
     offline = ["--no-index", "--find-links", str(wheels)] if wheels else []
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         made = Path(temporary, "installed")
-        command = [*PIP, "install", "--no-deps", "--no-compile", "--only-binary=:all:", *offline, "--target", str(made)]
+        command = [*PIP, "install", "--no-deps", "--only-binary=:all:", *offline, "--target", str(made)]
         subprocess.run([*command, f"{package}=={version}"], check=True)
         # A folder without one would stand back behind the package that is installed.
         for package_folder in made.iterdir():

@@ -16,7 +16,10 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.archaeology.plan import Pair, Period, draw_third, neighbours, periods, searched, steps
 from benchmarks.archaeology.run import Found, Workshop, name_of, relative, search_name, step_name, with_release
@@ -55,8 +58,14 @@ def work(workshop: Workshop, plan: dict[str, list[Period]], pairs: list[Pair], s
     """Takes all findings from each release to the next, targets in an order drawn by the seed; searches the newest."""
     texts = sorted(plan)
     random.Random(seed).shuffle(texts)
-    put_errors(workshop.together(lambda text: workshop.follow(text, steps(plan[text], pairs)), texts))
-    put_errors(workshop.together(lambda text: workshop.search(plan[text][-1], text), texts))
+    tasks: list[Callable[[], Any]] = []
+    for text in texts:
+        chain = steps(plan[text], pairs)
+        # The searches of a target run side by side, and its steps one after the other.
+        tasks += [partial(workshop.search, old, text) for old, _ in chain]
+        tasks.append(partial(workshop.follow, text, chain))
+    tasks += [partial(workshop.search, plan[text][-1], text) for text in texts]
+    put_errors(workshop.together(lambda task: task(), tasks))
 
 
 def newest_findings(workshop: Workshop, plan: dict[str, list[Period]], done: list[Found]) -> list[Found]:

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.archaeology.code import digest
 from benchmarks.archaeology.plan import Period, draw_third, neighbours, periods, searched, steps
-from benchmarks.archaeology.run import Workshop
+from benchmarks.archaeology.run import Failed, Workshop
 from benchmarks.archaeology.table import describe, repaired
 from fuzz.coverage_report.protocol import SourceFunction
 
@@ -133,3 +133,28 @@ def test_a_release_lacks_a_target_although_some_of_its_inputs_are_too_large(tmp_
     (targets / "tiny.py").write_text(LACKING)
     (line,) = Workshop(tmp_path, jobs=1, seconds=0).probe("a==1", targets)["lines"]
     assert line["absent"] == "NotImplementedError: no mean"
+
+
+def test_a_search_that_failed_leaves_its_step_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b, c = (Period(code, (release,)) for code, release in zip("xyz", RELEASES, strict=False))
+    ran = {"a==1": {"error": "it was too slow", "findings": []}, "a==2": {"findings": []}}
+    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda release, *_, **__: ran[release.name])
+    for period in (a, b, c):
+        (tmp_path / "releases" / period.last).mkdir(parents=True)
+    workshop = Workshop(tmp_path, jobs=1, seconds=0)
+    with pytest.raises(Failed, match="too slow"):
+        workshop.follow("tiny.py", [(a, b), (b, c)])
+    assert workshop.done("steps/a==2/tiny.json") is None
+    assert workshop.done("steps/a==3/tiny.json")["older"] == "a==2"
+
+
+@pytest.mark.parametrize(("cases", "kept"), [(597, True), (1, False)])
+def test_a_release_that_refuses_every_case_has_no_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cases: int, kept: bool
+) -> None:
+    error = f"fuzz: target 'tiny': every one of {cases} cases was refused, the last one: rejected: TypeError: no"
+    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", lambda *_, **__: {"error": error, "findings": []})
+    (tmp_path / "releases" / "a==1").mkdir(parents=True)
+    workshop = Workshop(tmp_path, jobs=1, seconds=0)
+    assert ("error" not in workshop.search(Period("x", ("a==1",)), "tiny.py")) == kept
+    assert (workshop.done("runs/a==1/tiny.json") is not None) == kept
