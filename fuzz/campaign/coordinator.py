@@ -38,9 +38,9 @@ STOP_SECONDS = 60.0
 
 @dataclass
 class Coordinator:
-    """Runs a campaign. `notify` gets the documents of what a team wants to know.
+    """Runs a campaign. `notify` sends a document, such as that of a new finding, to the command that the user named.
 
-    `stopping` is whether it ends its hosts itself, `fatal_error` why nothing can be kept any more, if so.
+    `stopping` is whether it ends its hosts itself, `fatal_error` why results can no longer be saved, if they cannot.
     """
 
     config: CampaignConfig
@@ -92,7 +92,7 @@ class Coordinator:
             return True
         limits = (budget.time, elapsed), (budget.cases, state.cases), (budget.quiet, elapsed - state.last_new)
         self.planner.ending |= any(limit is not None and used >= limit for limit, used in limits)
-        # What was in question when a slice ended is still looked at: it may be a finding that was all but saved.
+        # Suspects of the last slices still run: each may be a finding that was not saved yet.
         waits = any(slot.only_suspects for slot in self._busy) or bool(state.urgent_jobs())
         return self.planner.ending and not waits
 
@@ -187,7 +187,7 @@ class Coordinator:
                 self._update_slice(slot, slot.slice, event)
 
     def _update_slice(self, slot: WorkerSlot, running: RunningSlice, event: protocol.Progress | protocol.Hit) -> None:
-        """Takes up where a slice stands, and what it has found."""
+        """Applies the progress and the findings of a slice."""
         match event:
             case protocol.EntrySaved():
                 if new := self.state.add_saved(running, event):
@@ -205,7 +205,7 @@ class Coordinator:
                     self.planner.end_slice(slot, rejection=event.rejection)
 
     def _end_host(self, slot: WorkerSlot, why: str) -> None:
-        """The slice is lost from where it last reported to stand; what ran is run first by the next one."""
+        """Ends a slice with its host. What ran since its last progress runs first in the next slice of the job."""
         if slot.state == "starting":
             slot.failed_starts, slot.last_failure = slot.failed_starts + 1, why
         if isinstance(slot.request, Replay):

@@ -35,7 +35,7 @@ class HostEvent(Message):
 
 
 class SyncEvent(HostEvent):
-    """Keeps the files of a remote host in step with the campaign's, and goes no further."""
+    """Keeps the files of a remote host equal to the campaign's; the coordinator never sees it."""
 
 
 class Slice(Request):
@@ -72,7 +72,7 @@ class Files(Message):
 
 
 class Ready(HostEvent):
-    """The host can take a request; that before it has ended."""
+    """The host can take a request; its last one has ended."""
 
 
 class Beat(HostEvent):
@@ -90,7 +90,7 @@ class Started(HostEvent):
 
 
 class Progress(HostEvent):
-    """Where a slice stands: everything before is judged and kept. `cells` are those visited since the last event."""
+    """The progress of a slice, whose cases so far are saved. `cells` are those visited since the last event."""
 
     plans: int
     cases: int
@@ -158,7 +158,7 @@ class Replayed(HostEvent):
 
 
 class RequestEnded(HostEvent):
-    """A request or a host has ended otherwise than it should, and `why`."""
+    """A request or a host has failed, and `why`."""
 
     why: str
 
@@ -168,7 +168,7 @@ class Refused(RequestEnded):
 
 
 class Unwritable(RequestEnded):
-    """Nothing can be kept any more: a full disk, or a corpus that cannot be read."""
+    """Results can no longer be saved: a full disk, or a corpus that cannot be read."""
 
 
 class Failed(RequestEnded):

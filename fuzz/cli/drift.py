@@ -28,7 +28,7 @@ def drift(
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="NAME=VALUE of a dim (64 by default) or an option.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of all weights and inputs.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of all weights and inputs.")] = 0,
     planted: Annotated[str | None, typer.Option(help="A planted bug instead of the good kernel.")] = None,
     backend: BackendName = "auto",
     corpus: FindingsFolder = None,

@@ -1,4 +1,4 @@
-"""Defines the events of a run, for those who show, bug or report them."""
+"""Defines the events of a run, for what shows, records or reports them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Watcher:
         """A group of replicas is about to run."""
 
     def on_group_done(self, group: ReplicaGroup) -> None:
-        """A group of replicas has run, and all that is to keep of it is kept."""
+        """A group of replicas has run, and its results are recorded."""
 
     def on_progress(self, statistics: RunStatistics, seconds: float, findings: int) -> None:
         """Another group has run. `seconds` are those of fuzzing so far."""

@@ -24,9 +24,9 @@ class KernelBenchSolution(Solution):
             raise Unsupported(f"{path.name} has no class ModelNew")
         self.model = getattr(self.module, names[0])
         self.names: MutableMapping[torch.nn.Module, dict[str, str]] = WeakKeyDictionary()
-        """By module the problem's names of weights -> its own."""
+        """Module -> the problem's name of each weight -> the module's own name."""
         self.placed: MutableMapping[torch.nn.Module, dict[str, tuple[int, int]]] = WeakKeyDictionary()
-        """By module and name of a weight the address and the version of the value that it was given last."""
+        """Module -> name of a weight -> address and version of the value that it has."""
 
     def build(self, setting: Setting) -> Callable[..., Any]:
         torch.manual_seed(0)

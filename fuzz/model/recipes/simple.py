@@ -58,7 +58,7 @@ def indices(g: Grid) -> Array:
 
 
 def indices_edges(g: Grid) -> Array:
-    """Half of them 0, bound - 1, the middle, or the row's favourite, so that repeats are many; the others uniform."""
+    """Half of them 0, bound - 1, the middle, or one index of the row, so that many repeat; the others are uniform."""
     bound, bits = _bound(g), g.bits()
     free = below(bits, bound, g.xp)
     kind = below_low(bits, 8)

@@ -12,7 +12,7 @@ from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 NARROW = {"bfloat16": 2.0**-7, "float16": 2.0**-10}
-"""Formats of 16 bits, and how far apart their values are in proportion."""
+"""Formats of 16 bits, and the relative distance of their neighbouring values."""
 
 
 def match_unwritten(context: DiagnosisContext, output: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from fuzz.oracles.diagnosis.context import DiagnosisContext
 
 CLEAR = 16.0
-"""How many times larger than its bound a value must be to tell a factor from it."""
+"""By how many times a value must exceed its bound for its factor to be known."""
 NEAR = 1e-3
 """Relative distance within which a factor is taken for a named one; the fit itself is held to the bound."""
 
@@ -19,7 +19,7 @@ def match_negated(context: DiagnosisContext, output: str) -> str:
 
 
 def match_factor(context: DiagnosisContext, output: str) -> str:
-    """Everything is the same multiple of what is due, where that can be determined; its name where there is one."""
+    """All elements are one multiple of the expected values; the multiple by name where it has one."""
     wrong, want, got = context.wrong[output], context.want[output], context.got[output]
     bound = context.bound[output]
     clear = wrong & (want.abs() > CLEAR * bound)
@@ -41,13 +41,13 @@ def describe_factor(output: str, text: str) -> str:
 
 
 def name_factor(ratio: float, dims: Mapping[str, int]) -> list[tuple[float, str]]:
-    """(the factor, its text) of the known ones that are near enough, simplest first, then of the number itself."""
+    """(factor, its text) of the known factors within NEAR, simplest first, then of the number itself."""
     near = [(value, text) for value, text in known_factors(dims) if value and abs(ratio / value - 1) < NEAR]
     return [*near, (ratio, f"{ratio:.4g}")]
 
 
 def known_factors(dims: Mapping[str, int]) -> Iterator[tuple[float, str]]:
-    """Factors that mistakes are made of, simplest first."""
+    """Factors by which common mistakes differ, simplest first."""
     yield from ((2.0, "2"), (0.5, "1/2"), (-2.0, "-2"), (-0.5, "-1/2"))
     for name, size in dims.items():
         padded = 1 << max(size - 1, 0).bit_length()

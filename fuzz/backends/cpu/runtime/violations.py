@@ -6,7 +6,7 @@ import linecache
 from dataclasses import dataclass
 
 PROBLEMS = ("out-of-bounds", "unwritten", "conflict", "race", "overflow", "failed")
-"""In the order of the C enumeration in prelude.c. What `failed` is no access, but an assertion (`Failure`)."""
+"""In the order of the C enumeration in prelude.c. `failed` is an assertion (`Failure`), not an access."""
 
 Program = tuple[int, int, int]
 
@@ -39,7 +39,7 @@ class Violation:
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What it has in common with other lanes and programs that do the same."""
+        """Equal for the same mistake in other lanes and programs."""
         return self.problem, self.kernel, self.file, self.line, self.kind, self.argument
 
     @property
@@ -63,7 +63,7 @@ class Violation:
 
 
 class MemoryFault(RuntimeError):
-    """A kernel did to memory what it must not."""
+    """A kernel accessed memory in a way that is a mistake: one of PROBLEMS."""
 
     def __init__(self, violation: Violation) -> None:
         super().__init__(str(violation))
@@ -87,7 +87,7 @@ class Failure:
     lane: tuple[int, ...]
 
     def __str__(self) -> str:
-        problem = "device_assert failed" if self.kind == "assert" else "tl.assume of what is false"
+        problem = "device_assert failed" if self.kind == "assert" else "tl.assume of a false condition"
         text = f"{problem} in kernel {self.kernel} at {self.file}:{self.line}, program {self.program}, lane {self.lane}"
         details = [self.message, linecache.getline(self.file, self.line).strip()]
         return ": ".join([text, *(detail for detail in details if detail)])
