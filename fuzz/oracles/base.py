@@ -12,6 +12,7 @@ from fuzz.model.case import Case
 from fuzz.model.finding import Finding
 from fuzz.model.oracle_specs import OracleSpec
 from fuzz.oracles.comparison.bits import differing_rows
+from fuzz.oracles.comparison.bounds import drifting_places
 from fuzz.oracles.execution.examination import Examination, stacked_outputs
 from fuzz.oracles.execution.rerun import Rerun, run_again
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck
@@ -71,8 +72,12 @@ class RerunOracle(Oracle):
         for rerun in self.reruns(exams) if exams else ():
             pending = [place for place, row in enumerate(rerun.rows) if findings[row] is None]
             for rows, outputs in run_again(exams, rerun.select(pending)) if pending else ():
-                pairs = rerun.pairs(stacked_outputs([exams[row] for row in rows]), outputs)
-                for place in differing_rows(pairs):
+                some = [exams[row] for row in rows]
+                pairs = rerun.pairs(stacked_outputs(some), outputs)
+                places = differing_rows(pairs)
+                if places and rerun.bound_of:
+                    places = drifting_places(some, pairs, places, rerun.bound_of)
+                for place in places:
                     pair = {name: (one[place], other[place]) for name, (one, other) in pairs.items()}
                     findings[rows[place]] = rerun.compare(exams[rows[place]], pair)
         return findings

@@ -24,7 +24,7 @@ from fuzz.model.recipes import exact, generate, recipe
 from fuzz.model.recipes.torch_values import from_bits, to_bits
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Outputs, Pairs, compare_bits, compare_values
-from fuzz.oracles.comparison.expected import output_bounds
+from fuzz.oracles.comparison.bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, Values, stacked_values
 from fuzz.oracles.execution.rerun import Rerun
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, check_size, compare_two_runs
@@ -54,7 +54,10 @@ class InvarianceOracle(RerunOracle):
         if split.start + split.length <= call.dims[batch]:
             values = split_values(stacked_values(exams), call, batch, split)
             pairs = pair_rows(exams[0], split)
-            yield Rerun(range(len(exams)), values, resize(call, batch, split), pairs, self._compare)
+            inside = slice(split.start, split.start + split.length)
+            bound_of = None if exams[0].target.invariance != "envelope" else lambda bound: bound[:, inside]
+            again = resize(call, batch, split)
+            yield Rerun(range(len(exams)), values, again, pairs, self._compare, bound_of=bound_of)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         split, case = saved.entry.case.split, saved.entry.case

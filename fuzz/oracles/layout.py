@@ -14,9 +14,9 @@ from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.oracles.base import RerunOracle, name_promise
 from fuzz.oracles.comparison.bits import Pairs, compare_bits, compare_values
-from fuzz.oracles.comparison.expected import output_bounds
+from fuzz.oracles.comparison.bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, stacked_values
-from fuzz.oracles.execution.rerun import Rerun, pair_outputs
+from fuzz.oracles.execution.rerun import Rerun, pair_outputs, same_bound
 from fuzz.oracles.script_check import SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
@@ -41,7 +41,8 @@ class LayoutOracle(RerunOracle):
     def reruns(self, exams: Sequence[Examination]) -> Iterator[Rerun]:
         call = make_contiguous(exams[0].plan.last)
         values = {name: part.expand(len(exams), *call.shape(name)) for name, part in stacked_values(exams).items()}
-        yield Rerun(range(len(exams)), values, call, pair_outputs, self._compare)
+        bound_of = None if promises_bits(exams[0].target) else same_bound
+        yield Rerun(range(len(exams)), values, call, pair_outputs, self._compare, bound_of=bound_of)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         return compare_two_runs(saved.finding, RUN_CONTIGUOUS)

@@ -17,9 +17,9 @@ from fuzz.model.case import Case, LaunchOptions
 from fuzz.model.finding import Finding
 from fuzz.oracles.base import RerunOracle
 from fuzz.oracles.comparison.bits import Pairs, compare_values
-from fuzz.oracles.comparison.expected import output_bounds
+from fuzz.oracles.comparison.bounds import output_bounds
 from fuzz.oracles.execution.examination import Examination, stacked_values
-from fuzz.oracles.execution.rerun import Rerun, pair_outputs
+from fuzz.oracles.execution.rerun import Rerun, pair_outputs, same_bound
 from fuzz.oracles.script_check import COMPARE_WITH_REFERENCE, SavedFinding, ScriptCheck, compare_two_runs
 from fuzz.target.spec import Target
 
@@ -47,7 +47,8 @@ class ParityOracle(RerunOracle):
         call = exams[0].plan.last
         launch = replace(call.launch or LaunchOptions(), reduction_order=ORDER)
         values = stacked_values(exams)
-        yield Rerun(range(len(exams)), values, replace(call, launch=launch), pair_outputs, self._compare)
+        again = replace(call, launch=launch)
+        yield Rerun(range(len(exams)), values, again, pair_outputs, self._compare, bound_of=same_bound)
 
     def script_check(self, saved: SavedFinding) -> ScriptCheck:
         if saved.finding.only_on_cpu:

@@ -66,12 +66,16 @@ def compare_values(oracle: str, what: str, pairs: Pairs, bounds: Iterable[Output
 def drifted_outputs(pairs: Pairs, bounds: Outputs) -> Iterator[tuple[str, tuple[torch.Tensor, torch.Tensor]]]:
     """The outputs that differ by more than twice their bounds, with what differs less made equal."""
     for name, (got, other) in pairs.items():
-        difference = (got.double() - other.double()).abs()
-        bound = bounds[name]
-        agrees = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
-        agrees |= ~torch.isfinite(bound)
+        agrees = within_bound(got, other, bounds[name])
         if not bool(agrees.all()):
             yield name, (torch.where(agrees, other, got), other)
+
+
+def within_bound(got: torch.Tensor, other: torch.Tensor, bound: torch.Tensor) -> torch.Tensor:
+    """Element by element whether two runs differ by at most twice the bound. An infinite one allows anything."""
+    difference = (got.double() - other.double()).abs()
+    agrees = (difference <= 2 * bound) | (got == other) | (got.isnan() & other.isnan())
+    return agrees | ~torch.isfinite(bound)
 
 
 def compare_bits(oracle: str, what: str, pairs: Pairs, symptom: str = "bits") -> Finding | None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from fuzz.backends.memory import DTYPE_NAMES
 from fuzz.errors import TargetError, UsageError, one_line
 from fuzz.model.case import Argument, Scalar
 from fuzz.model.dims import resolve
 from fuzz.model.dtypes import dtype as named_dtype
 from fuzz.model.outcome import Returned
 from fuzz.model.recipes.torch_values import from_bits
-from fuzz.oracles.comparison.elements import error_bounds
 from fuzz.oracles.execution.examination import Examination, common_stack, stacked_values
 from fuzz.reference.envelope import (
     COTANGENT,
@@ -191,26 +189,6 @@ def round_cotangent(exam: Examination, index: int, output: str, cotangent: torch
 def _unstore(values: torch.Tensor, value: Argument, dims: Mapping[str, int]) -> torch.Tensor:
     """An argument of replicas from its stored values; expanded dims have stride 0."""
     return values.expand(len(values), *resolve(value.shape, dims))
-
-
-def output_bounds(exam: Examination) -> Iterator[Mapping[str, torch.Tensor]]:
-    """How far each element of the last call's outputs may be from the exact value; 0 for outputs that are no floats.
-
-    The bounds of one stage after another up to THOROUGH: they only grow.
-    """
-    for stage in range(STAGES.index(THOROUGH) + 1):
-        yield stage_bounds(exam, stage)
-
-
-def stage_bounds(exam: Examination, stage: int) -> dict[str, torch.Tensor]:
-    found = {}
-    for name, expected in evaluate_reference(exam, len(exam.case.calls) - 1, stage).items():
-        output = exam.outputs[name]
-        bound = torch.zeros_like(expected.spread)
-        if output.is_floating_point():
-            bound = error_bounds(expected, named_dtype(DTYPE_NAMES[output.dtype]), exam.precision)[2]
-        found[name] = bound.to(output.device)
-    return found
 
 
 def check_alike(target: Target, outputs: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:

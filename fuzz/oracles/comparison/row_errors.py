@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fuzz.reference.envelope import SAFETY
 
-__all__ = ["ELEMENTS", "Row", "RowErrors", "find_uneven_row", "may_be_uneven"]
+__all__ = ["ELEMENTS", "Row", "RowErrors", "find_uneven_row", "may_be_uneven", "rows_that_may_be_uneven"]
 
 ELEMENTS = 32
 """Rows of fewer elements are not compared: the fit of the patterns could follow any errors."""
@@ -65,7 +65,14 @@ class Row:
 
 def may_be_uneven(output: Tensor, symptom: Tensor) -> bool:
     """Whether rows of an output are long enough, and an element exceeds a bound that has no room for long sums."""
-    return output.is_floating_point() and output.dim() > 0 and output.shape[-1] >= ELEMENTS and bool(symptom.any())
+    return bool(rows_that_may_be_uneven(output[None], symptom[None]))
+
+
+def rows_that_may_be_uneven(outputs: Tensor, symptom: Tensor) -> Tensor:
+    """The same for each of stacked replicas, (rows, *shape): bool (rows)."""
+    if not outputs.is_floating_point() or outputs.dim() == 1 or outputs.shape[-1] < ELEMENTS:
+        return torch.zeros(len(outputs), dtype=torch.bool, device=symptom.device)
+    return symptom.flatten(1).any(1)
 
 
 def find_uneven_row(found: RowErrors) -> Row | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 import torch
 
@@ -19,8 +18,8 @@ from fuzz.oracles.comparison.expected import (
     evaluate_stacked_reference,
 )
 from fuzz.oracles.comparison.reference_error import suspect_reference
-from fuzz.oracles.comparison.row_errors import may_be_uneven
-from fuzz.oracles.comparison.shift import may_be_shifted, relative_errors
+from fuzz.oracles.comparison.row_errors import rows_that_may_be_uneven
+from fuzz.oracles.comparison.shift import relative_errors, rows_that_may_be_shifted
 from fuzz.oracles.execution.examination import Examination, ScreenedReference, common_stack, stacked_outputs
 from fuzz.reference.envelope import Divergence
 
@@ -69,23 +68,23 @@ def screen_call(pending: Sequence[Examination], index: int) -> list[Examination]
             if row not in kept:
                 exam.screened[index] = ScreenedReference(stage, expected, row)
                 cleared.append(exam)
-        if stage == BEFORE_THOROUGH:
-            found = (number for number, row in enumerate(wrong) if may_be_wrong(row, outputs, expected, compared))
-            together = set(islice(found, TOGETHER))
+        if stage == BEFORE_THOROUGH and wrong:
+            together = set(rows_that_may_be_wrong(outputs, expected, compared, wrong)[:TOGETHER])
         pending = [pending[row] for row in wrong]
         expected = {name: select_expected(one, wrong) for name, one in expected.items()}
     return cleared
 
 
-def may_be_wrong(
-    row: int, outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison]
-) -> bool:
-    """Whether elements of one replica may be wrong together: it is examined alone."""
-    return any(
-        may_be_shifted(relative_errors(outputs[name], one, compared[name])[row], one.value[row])
-        or may_be_uneven(outputs[name][row], compared[name].symptom[row])
-        for name, one in expected.items()
-    )
+def rows_that_may_be_wrong(
+    outputs: Outputs, expected: ExpectedOutputs, compared: Mapping[str, ElementComparison], rows: list[int]
+) -> list[int]:
+    """Places in `rows` of replicas whose elements may be wrong together."""
+    found = torch.zeros(len(rows), dtype=torch.bool)
+    for name, one in expected.items():
+        errors = relative_errors(outputs[name], one, compared[name])[rows]
+        found |= rows_that_may_be_shifted(errors, one.value[rows]).cpu()
+        found |= rows_that_may_be_uneven(outputs[name][rows], compared[name].symptom[rows]).cpu()
+    return [int(place) for place in found.nonzero().flatten()]
 
 
 def suspect_rows(outputs: Outputs, expected: ExpectedOutputs, pending: Sequence[Examination]) -> list[int]:

@@ -16,7 +16,7 @@ import torch
 from fuzz.oracles.comparison.elements import ElementComparison
 from fuzz.reference.envelope import SAFETY, Expected
 
-__all__ = ["GROUPS", "Shift", "find_shift", "may_be_shifted", "relative_errors"]
+__all__ = ["GROUPS", "Shift", "find_shift", "may_be_shifted", "relative_errors", "rows_that_may_be_shifted"]
 
 ALARM = 1e-12
 """The probability with which the walks of a right kernel may be taken for a shift."""
@@ -59,9 +59,16 @@ def orient(value: torch.Tensor) -> Iterator[torch.Tensor]:
 
 def may_be_shifted(errors: torch.Tensor, value: torch.Tensor) -> bool:
     """Whether errors are on the average more than the bound that short sums have: only then walks may be the reason."""
-    if errors.numel() < GROUPS or not value.is_floating_point():
-        return False
-    return any(float((errors * signs).mean().abs()) > 1 for signs in orient(value.nan_to_num(0.0, 0.0, 0.0)))
+    return bool(rows_that_may_be_shifted(errors[None], value[None]))
+
+
+def rows_that_may_be_shifted(errors: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """The same for each of stacked replicas, (rows, *shape): bool (rows)."""
+    rows = len(errors)
+    if errors.numel() < GROUPS * rows or not value.is_floating_point():
+        return torch.zeros(rows, dtype=torch.bool, device=errors.device)
+    signed = torch.stack([errors * signs for signs in orient(value.nan_to_num(0.0, 0.0, 0.0))])
+    return (signed.flatten(2).mean(2).abs() > 1).any(0)
 
 
 def find_shift(errors: torch.Tensor, orders: torch.Tensor, value: torch.Tensor) -> Shift | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 
 from fuzz.backends.execute import CompletedCall
 from fuzz.backends.replay.trace import ReplayResult
@@ -24,6 +25,8 @@ class Rerun:
     `rows` are their indices among the replicas, `values` (len(rows), *stored shape) by tensor, `order` permutes the
     order of programs. `pairs` makes of the stacked outputs of the first run and of the rerun what must be the same
     bits. `compare` gives the finding of one replica whose pairs have different bits, None where that is allowed.
+    Where `compare` allows what lies within twice the error bounds, `bound_of` gives the bound of a pair from that of
+    its output, (rows, *shape); it is None where bits are promised.
     """
 
     rows: Sequence[int]
@@ -32,6 +35,7 @@ class Rerun:
     pairs: Callable[[Outputs, Outputs], Pairs]
     compare: Callable[[Examination, Pairs], Finding | None]
     order: int | None = None
+    bound_of: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def select(self, places: Sequence[int]) -> Rerun:
         """The rerun of those at these places of `rows` only."""
@@ -43,6 +47,11 @@ class Rerun:
 def pair_outputs(first: Outputs, again: Outputs) -> Pairs:
     """Every output of the first run with that of the rerun."""
     return {name: (first[name], again[name]) for name in first}
+
+
+def same_bound(bound: torch.Tensor) -> torch.Tensor:
+    """The bound of `pair_outputs`."""
+    return bound
 
 
 def run_again(exams: Sequence[Examination], rerun: Rerun) -> Iterator[tuple[Sequence[int], Outputs]]:

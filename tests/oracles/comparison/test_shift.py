@@ -164,7 +164,8 @@ def test_the_accuracy_oracle_finds_and_certifies_a_shift_that_the_screen_does_no
 
 
 def test_of_replicas_whose_errors_may_have_one_sign_two_are_examined_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.oracles.comparison.screening.may_be_shifted", lambda errors, value: True)
+    every = lambda errors, value: torch.ones(len(errors), dtype=torch.bool)  # noqa: E731
+    monkeypatch.setattr("fuzz.oracles.comparison.screening.rows_that_may_be_shifted", every)
     replicas = examine_sums(1.0)
     screen(replicas)
     assert [one.cleared for one in replicas] == [False, False, True]
