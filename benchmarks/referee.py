@@ -5,8 +5,9 @@ python -m benchmarks.referee [--source DIR] [--backend NAME] [--only KIND]... [-
 
 The repositories are cloned at fixed commits into .referee/, or taken from the folders of their names in --source.
 Nothing of them is kept here. What was measured stands in .referee/results.jsonl (results-cuda.jsonl for `cuda`), so
-that the work can be interrupted. `torch` is the problem's own module of KernelBench as the solution, `zeros` a solution
-that returns zeros, `published` is what benchmarks/referee_published.py lists.
+that the work can be interrupted. `torch` is the problem's own module of KernelBench as the solution, `equal` the same
+with operations replaced by others that are equal, `zeros` a solution that returns zeros, `published` is what
+benchmarks/referee_published.py lists.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from fuzz.worker.process import Worker, WorkerCrash
 
 MEMORY = 6 << 30
 LEVELS = ("level1", "level2")
-LOADS, TORCH, ZEROS, PUBLISHED = KINDS = ("loads", "torch", "zeros", "published")
+LOADS, TORCH, EQUAL, ZEROS, PUBLISHED = KINDS = ("loads", "torch", "equal", "zeros", "published")
 Result = Mapping[str, Any]
 """What was measured of one thing: at least its name and the verdict."""
 ZERO_MODEL = """
@@ -48,6 +49,14 @@ class ModelNew(Model):
         return torch.zeros_like(outputs) if isinstance(outputs, torch.Tensor) else type(outputs)(
             torch.zeros_like(one) for one in outputs)
 """
+EQUAL_MODEL = """
+
+class ModelNew(Model):
+    def forward(self, *args, **kwargs):
+        with EqualOperations():
+            return super().forward(*args, **kwargs)
+"""
+OPERATIONS = Path(__file__).with_name("equal_operations.py")
 
 
 def number(path: Path) -> int:
@@ -75,16 +84,24 @@ def as_solution(problem: Path) -> str:
     return re.sub(r"\bModel\b(?=[(,:])", "ModelNew", problem.read_text(encoding="utf-8"))
 
 
+def with_equal_operations(problem: str) -> str:
+    """The problem's own module as the solution, with operations replaced by equal ones."""
+    operations = OPERATIONS.read_text(encoding="utf-8").replace("from __future__ import annotations\n", "")
+    return f"{problem}\n{operations}{EQUAL_MODEL}"
+
+
 def list_solutions(source: Path | None, wanted: set[str]) -> Iterator[Published]:
     """The solutions of each kind that is asked for, by a name that begins with the kind."""
     if PUBLISHED in wanted:
         for one in published(source, STORE / "written"):
             yield Published(f"{PUBLISHED} {one.name}", one.format, one.problem, one.solution, one.expected)
     for level in LEVELS:
-        for path in problems(fetch(KERNELBENCH, source), level) if wanted & {TORCH, ZEROS} else ():
+        for path in problems(fetch(KERNELBENCH, source), level) if wanted & {TORCH, EQUAL, ZEROS} else ():
             name, text = f"{level}/{path.stem}", path.read_text(encoding="utf-8")
             if TORCH in wanted:
                 yield write_solution(f"{TORCH} {name}", path, as_solution(path), (RIGHT,))
+            if EQUAL in wanted:
+                yield write_solution(f"{EQUAL} {name}", path, with_equal_operations(text), (RIGHT,))
             if ZEROS in wanted and level == LEVELS[0]:
                 yield write_solution(f"{ZEROS} {name}", path, text + ZERO_MODEL, REJECTED)
 

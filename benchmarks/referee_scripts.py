@@ -1,6 +1,7 @@
 """`fuzz judge script` on every program of TritonBench_G: verdicts, seconds, and why some cannot be run.
 
-python -m benchmarks.referee_scripts [--source DIR] [--jobs N] [--out DIR] [--match TEXT] [--write FILE]
+python -m benchmarks.referee_scripts [--source DIR] [--jobs N] [--out DIR] [--match TEXT] [--sample N --seed N]
+                                     [--write FILE]
 
 The repository is cloned at a fixed commit into .referee/, or taken from the folder TritonBench of --source. Nothing of
 it is kept here. Each judgement is appended to OUT/scripts.jsonl with a key of the content and of the versions, so that
@@ -10,6 +11,7 @@ an interrupted run goes on; OUT/scripts.md is the summary that is printed at the
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import statistics
 import sys
@@ -45,9 +47,14 @@ LEAST_MEMORY = 4 << 30
 Document = Mapping[str, Any]
 
 
-def judge_programs(folder: Path, out: Path, jobs: int, match: str) -> list[Document]:
-    """The judgement as JSON of each program that has this text in its name."""
+def list_programs(folder: Path, match: str, sample: int | None, seed: int) -> list[Path]:
+    """The programs that have a text in their names, or so many of them that a seed draws."""
     paths = [path for path in sorted(folder.glob("*.py")) if match in path.name]
+    return paths if sample is None else random.Random(seed).sample(paths, min(sample, len(paths)))
+
+
+def judge_programs(paths: Sequence[Path], out: Path, jobs: int) -> list[Document]:
+    """The judgement as JSON of each program."""
     share = max(total_memory() // jobs, LEAST_MEMORY)
     tasks = [JudgeTask(TaskOptions(SCRIPT, "cpu", 0.0), "", str(path), share) for path in paths]
     results = ResultsFile(out / "scripts.jsonl")
@@ -103,13 +110,16 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="judge so many programs at once")
     parser.add_argument("--out", type=Path, default=STORE)
     parser.add_argument("--match", default="", help="judge programs with this text in their names")
+    parser.add_argument("--sample", type=int, help="judge so many of them, drawn by --seed")
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--write", type=Path, help="put the summary into this document")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     folder = fetch(TRITONBENCH, options.source) / PROGRAMS
-    judgements = judge_programs(folder, options.out, options.jobs, options.match)
-    if not judgements:
-        sys.exit(f"there is no program in {folder}")
+    programs = list_programs(folder, options.match, options.sample, options.seed)
+    if not programs:
+        sys.exit(f"there is no such program in {folder}")
+    judgements = judge_programs(programs, options.out, options.jobs)
     text = "\n".join(summary_lines(judgements))
     (options.out / "scripts.md").write_text(text + "\n", encoding="utf-8")
     print(text)

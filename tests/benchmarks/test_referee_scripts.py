@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.referee_scripts import missing_module, summary_lines
+from pathlib import Path
+
+from benchmarks.referee_scripts import list_programs, missing_module, summary_lines
 
 
 def judgement(name: str, verdict: str, reason: str = "", **finding: str) -> dict[str, object]:
@@ -33,3 +35,12 @@ def test_the_summary_names_what_is_missed_and_what_is_flagged_beside() -> None:
 def test_a_name_that_a_module_no_longer_has_is_missing() -> None:
     assert missing_module("ImportError: cannot import name 'matmul' from 'triton.ops' (unknown)") == "triton.ops.matmul"
     assert missing_module("AssertionError: no") == ""
+
+
+def test_a_sample_is_drawn_by_its_seed(tmp_path: Path) -> None:
+    for number in range(9):
+        (tmp_path / f"program_{number}.py").touch()
+    whole = list_programs(tmp_path, "program", None, 0)
+    drawn = [list_programs(tmp_path, "", 3, seed) for seed in (0, 0, 1)]
+    assert len(whole) == 9 and drawn[0] == drawn[1] != drawn[2] and set(drawn[0]) < set(whole)
+    assert len(list_programs(tmp_path, "", 99, 0)) == 9 and not list_programs(tmp_path, "other", 2, 0)
