@@ -25,7 +25,7 @@ from fuzz.target.spec import Target
 from fuzz.triage.bug import Bug
 from fuzz.triage.cross_check import cross_check, only_on_cpu
 from fuzz.triage.severity import grade_bug
-from fuzz.triage.triage import Triage
+from fuzz.triage.triage import SHRINKING, Triage
 from fuzz.worker.deadline import Deadline, OutOfTime
 from fuzz.worker.protocol import WorkerConfig
 
@@ -120,7 +120,9 @@ class FindingHandler:
                 entry = corpus.read(Path(bug.path))
                 check_fits(entry.case, self.target, Path(bug.path))
                 again = shrink_entry(entry, self.triage, self._shrink_budget(), graded=self._grades)
-                if again is not None and improves(again, entry, self.target):
+                if again is not None and (same := self._known_with_cause_of(again, bug)):
+                    self._join_known(bug, again, same)
+                elif again is not None and improves(again, entry, self.target):
                     self._replace_known(bug, entry, again)
             self.seconds += time.monotonic() - start
 
@@ -134,6 +136,31 @@ class FindingHandler:
         bug.least, bug.triggers, bug.cut_off, bug.grade = again.least, None, again.cut_off, again.grade
         self.watcher.on_saved(bug, str(before) if bug.path != str(before) else "")
         self.watcher.on_shrunk(bug)
+
+    def _known_with_cause_of(self, again: Bug, resumed: Bug) -> Bug | None:
+        """The finished bug with the cause of one that is shrunk now: two runs at once may each have saved it."""
+        if again.cut_off or resumed.cut_off != SHRINKING:
+            return None
+        finished = [bug for bug in self.bugs if bug is not resumed and not bug.cut_off]
+        return self.attribution.find_same_cause(again, finished)
+
+    def _join_known(self, bug: Bug, again: Bug, same: Bug) -> None:
+        """Removes the entry of a known bug that has, now that it is shrunk, the cause of another one.
+
+        The better of the two cases is kept, with the other one's status.
+        """
+        before, kept = Path(bug.path), Path(same.path)
+        with self.file_lock(self.folder / self.target.name):
+            if not before.exists() or not kept.exists():
+                return
+            if self.attribution.is_better(again, same):
+                same.path = str(replace_entry(kept, corpus.read(kept), again))
+                same.least, same.triggers = again.least, None
+            if Path(same.path) != before:
+                before.unlink()
+        self.bugs.remove(bug)
+        for removed in sorted({before, kept} - {Path(same.path)}):
+            self.watcher.on_saved(same, str(removed))
 
     def _unexplained(self, seen: Disagreement) -> Disagreement | None:
         """What of a finding no known bug explains; the case is a hit of the first one that explains some of it."""

@@ -196,6 +196,16 @@ class CutOffs(Watcher):
         self.indices.append(index)
 
 
+class Saved(Watcher):
+    """Notes the entries that others took the place of."""
+
+    def __init__(self) -> None:
+        self.replaced: set[str] = set()
+
+    def on_saved(self, bug: Bug, replaced: str) -> None:
+        self.replaced.add(replaced)
+
+
 def test_what_is_not_confirmed_by_the_deadline_is_counted_and_not_saved(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path
 ) -> None:
@@ -232,6 +242,30 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     assert after.case.key == two_cases[0].key and after.provenance.cut_off == ""
     assert after.provenance.first_case == 3 and [bug.path for bug in second.bugs] == [str(path)]
     assert second.hit_bugs == []
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_entries_that_were_cut_off_are_one_once_they_are_shrunk_to_one_cause(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    for case in two_cases:
+        corpus.save_entry(tmp_path, make_bug(case, "dx", cut_off="shrinking").to_entry())
+
+    def shrink(bug: Bug, budget: Budget) -> None:
+        bug.cut_off = ""
+
+    saved = Saved()
+    handler = make_handler(layernorm, tmp_path)
+    handler.triage, handler.watcher = CutOffTriage(""), saved  # type: ignore[assignment]
+    handler.triage.shrink = shrink  # type: ignore[method-assign]
+    monkeypatch.setattr(handler.attribution, "have_same_cause", lambda old, new: same)
+    handler.bugs += known_bugs(tmp_path, layernorm, None)
+    before = {bug.path for bug in handler.bugs}
+    handler.resume()
+    left = list(corpus.entry_files([tmp_path]))
+    assert [bug.path for bug in handler.bugs] == [str(path) for path in left] and len(left) == 2 - same
+    assert saved.replaced - {""} == before - {bug.path for bug in handler.bugs}
+    assert corpus.read(left[0]).case.key == two_cases[0].key or not same
 
 
 def test_a_later_run_keeps_the_diagnosis_of_a_case_that_stays_the_least(
