@@ -25,7 +25,7 @@ from fuzz.judge.processes.requests import (
     TensorWords,
 )
 from fuzz.model.case import Argument, Call, Case
-from fuzz.model.outcome import Hung, NotRun, Outcome, Raised, Returned
+from fuzz.model.outcome import Hung, NotRun, Outcome, Raised, Rejected, Returned
 from fuzz.model.recipes import recipe
 from fuzz.triage.triage import Triage
 from fuzz.worker import patience
@@ -143,16 +143,20 @@ def test_only_what_the_machine_lacks_is_waited_for(outcome: Outcome | None, wait
     assert (report.not_run, report.rejected) == (waits, not waits) and not report.findings
 
 
-@pytest.mark.parametrize(("answer", "outcome"), [(None, "raised"), (Refusal("a window too large"), "rejected")])
-def test_what_the_problem_refuses_as_well_is_no_mistake(answer: Refusal | None, outcome: str) -> None:
+@pytest.mark.parametrize("ended", [Raised("RuntimeError: no"), Rejected("no")])
+@pytest.mark.parametrize("answer", [None, Refusal("a window too large")])
+def test_what_the_problem_refuses_as_well_is_no_mistake_and_no_refusal(
+    answer: Refusal | None, ended: Raised | Rejected
+) -> None:
     problem: Any = AnsweringWorker(answer)
-    solution: Any = AnsweringWorker(SolutionReport(Raised("RuntimeError: no", "")))
+    solution: Any = AnsweringWorker(SolutionReport(ended))
     case = Case("target", (Call({"N": 4}, {}, {}),))
     settings = {(("N", 4),): Setting()}
     worker = IsolatedWorker(ProblemProcess(problem, settings), solution, None)  # type: ignore[arg-type]
     report = worker.run(case)
-    assert isinstance(report, Report) and report.outcome.startswith(outcome)
-    assert report.rejected == (answer is not None) != bool(report.findings)
+    refuses = answer is None and isinstance(ended, Rejected)
+    assert isinstance(report, Report) and report.rejected == (answer is not None or refuses) != bool(report.findings)
+    assert worker.log.rejected == refuses and worker.log.calls == 1
 
 
 def test_equal_outputs_of_a_case_are_compared_once() -> None:

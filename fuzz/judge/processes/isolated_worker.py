@@ -241,9 +241,10 @@ class IsolatedWorker:
             return report_outcome(answer.outcome)
         raise_refusal(answer, by_solution=True)
         assert isinstance(answer, SolutionReport)
-        self.log.add(case, answer)
-        if isinstance(answer.outcome, Raised) and (reason := self.find_refusal(case)):
+        if isinstance(answer.outcome, Raised | Rejected) and (reason := self.find_refusal(case)):
+            self.log.add(case, replace(answer, outcome=NotRun(reason)))
             return report_outcome(Rejected(reason))
+        self.log.add(case, answer)
         return answer if isinstance(answer.outcome, Returned) else report_outcome(answer.outcome)
 
     def find_refusal(self, case: Case) -> str:
