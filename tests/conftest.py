@@ -87,6 +87,14 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def no_cross_checks() -> Iterator[None]:
+    """Findings are not run again by Triton's interpreter, in a process of its own; test_cross_check.py tests that."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fuzz.run.finding_handler.cross_check", lambda *_: {})
+        yield
+
+
+@pytest.fixture
 def root() -> Path:
     """The checkout."""
     return Path(__file__).parents[1]

@@ -6,7 +6,6 @@ import ast
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -68,24 +67,26 @@ def for_types_only(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
-def imports(name: str, *, types: bool = True) -> Iterator[str]:
+@cache
+def imports(name: str, *, types: bool = True) -> tuple[str, ...]:
     """What a module imports by name, at its top or inside functions; relative ones are spelt out.
 
     Without `types` those under TYPE_CHECKING, which no running program follows, are left out.
     """
-    path = modules()[name]
+    path, found = modules()[name], []
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    typed = [part for node in ast.walk(tree(path)) if for_types_only(node) for part in ast.walk(node)]
+    typed = {id(part) for node in ast.walk(tree(path)) if for_types_only(node) for part in ast.walk(node)}
     for node in ast.walk(tree(path)):
-        if node in typed and not types:
+        if id(node) in typed and not types:
             continue
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             base = package.split(".")[: len(package.split(".")) + 1 - node.level] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
-            for alias in node.names:
-                yield f"{source}.{alias.name}" if f"{source}.{alias.name}" in modules() else source
+            names = [f"{source}.{alias.name}" for alias in node.names]
+            found += [one if one in modules() else source for one in names]
+    return tuple(found)
 
 
 def part(name: str) -> str:

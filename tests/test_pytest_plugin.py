@@ -12,6 +12,7 @@ from fuzz import Target, corpus
 from fuzz.target.loader import load
 
 pytest_plugins = ("pytester",)
+pytestmark = pytest.mark.usefixtures("no_cross_checks")
 
 SOFTMAX = '''"""Softmax over rows."""
 import torch

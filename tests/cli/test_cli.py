@@ -22,6 +22,7 @@ from programs import run_programs
 from fuzz import __version__, corpus
 from fuzz.run import environment
 
+pytestmark = pytest.mark.usefixtures("no_cross_checks")
 FUZZ = Path(sys.executable).with_name("fuzz")
 PLANTED = ("run", "gelu_bw", "--planted", "erf_saturates")
 CASES = 20
@@ -166,7 +167,9 @@ def test_a_run_whose_time_ends_before_its_first_case_has_tested_nothing(tmp_path
 
 
 def test_ctrl_c_keeps_what_was_found(tmp_path: Path) -> None:
-    line = [str(FUZZ), *PLANTED, "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
+    own = tmp_path / "fuzz_own.py"
+    own.write_text(OWN)
+    line = [str(FUZZ), "run", str(own), "--planted", "wrong", "--seconds", "1000", "--corpus", str(tmp_path), "--json"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         until = time.monotonic() + 300
         while not list(tmp_path.rglob("*.yaml")) and time.monotonic() < until:
