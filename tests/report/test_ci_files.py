@@ -13,6 +13,8 @@ from sarif_schema import check_sarif
 from fuzz import cli, corpus
 from fuzz.model.entry import Entry
 
+pytestmark = pytest.mark.usefixtures("no_cross_checks")
+
 
 def test_a_run_writes_both_and_tells_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     xml, log, told = (tmp_path / name for name in ("junit.xml", "log.sarif", "told.json"))

@@ -23,6 +23,8 @@ from fuzz.target.inputs import given_case, seed_cases
 from fuzz.target.loader import load
 from fuzz.target.spec import declare
 
+pytestmark = pytest.mark.usefixtures("no_cross_checks")
+
 M, K, V = size("M", 0, 64), size("K", 1, 64, multiple_of=2), size("V", 1, 100)
 
 
