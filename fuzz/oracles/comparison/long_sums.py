@@ -128,7 +128,7 @@ def find_uneven(
 ) -> Row | None:
     """The row of an output whose errors do not move together, if there is one."""
     bound, value = compared.bound, expected.value
-    usable, count = torch.isfinite(bound) & torch.isfinite(value), bound.numel() // bound.shape[-1]
+    usable, count = torch.isfinite(bound) & (bound > 0) & torch.isfinite(value), bound.numel() // bound.shape[-1]
 
     def rows(tensor: torch.Tensor) -> torch.Tensor:
         """(.., *shape) in units of the bound, as (.., rows, elements)."""

@@ -104,7 +104,10 @@ def compare_row(number: int, row: RowErrors) -> Row:
 
 
 def residual_bounds(row: RowErrors, patterns: Tensor) -> Tensor:
-    """The bound of each element's residual: the safety factor times the largest residual of a member."""
+    """The bound of each element's residual: the safety factor times the largest residual of a member.
+
+    Never 0, as it would be of an element that is left out of the comparison, of which all is 0.
+    """
     basis = span(patterns)
     leverage = basis.square().sum(0)
     spread = torch.zeros_like(row.floor)
@@ -112,7 +115,7 @@ def residual_bounds(row: RowErrors, patterns: Tensor) -> Tensor:
         if len(members):
             spread = torch.maximum(spread, safety * residual_of(members, basis).abs().amax(0))
     bounds = spread / (1 - leverage.clamp(max=FREE)).sqrt() + row.floor
-    return torch.where(leverage > FREE, 1.0, bounds.clamp(max=1.0))
+    return torch.where(leverage > FREE, 1.0, bounds.clamp(RANK, 1.0))
 
 
 def span(patterns: Tensor) -> Tensor:

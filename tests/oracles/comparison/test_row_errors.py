@@ -126,6 +126,20 @@ def test_multiples_of_patterns_are_no_errors_and_what_is_left_is(random: torch.G
     assert int(found.residual.abs().argmax()) == 7
 
 
+def test_elements_that_are_left_out_change_nothing(random: torch.Generator) -> None:
+    """All is 0 of an element whose bound or value is not finite."""
+    pattern, members = noise(1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
+    errors = 5 * pattern
+    errors[0, 7] += 1.5
+    row = made_row(errors, torch.stack([pattern, 2 * pattern, -pattern]), members)
+    for field in vars(row).values():
+        field[..., 5] = 0.0
+    found = find_uneven_row(row)
+    assert found is not None and int(found.residual.abs().argmax()) == 7 and found.residual[5] == 0
+    errors[0, 7] -= 1.5
+    assert find_uneven_row(row) is None
+
+
 def test_where_each_element_has_a_sum_of_its_own_nothing_is_said(random: torch.Generator) -> None:
     orders, members = noise(3, 1, 200, generator=random), 0.1 * noise(20, 1, 200, generator=random)
     assert find_uneven_row(made_row(3 * noise(1, 200, generator=random), orders, members)) is None
