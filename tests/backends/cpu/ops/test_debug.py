@@ -90,7 +90,7 @@ def test_a_false_assumption_is_reported():
     out = torch.zeros(1)
     assumes[(1,)](torch.ones(1), out, 4)
     assert out[0] == 5
-    with pytest.raises(cpu.DeviceAssertion, match=r"tl\.assume of what is false in kernel assumes"):
+    with pytest.raises(cpu.DeviceAssertion, match=r"tl\.assume of a false condition in kernel assumes"):
         assumes[(1,)](torch.ones(1), out, 3)
 
 
