@@ -302,15 +302,21 @@ class FindingHandler:
         bug.least = replace(bug.least, diagnosis=(*bug.least.diagnosis, *said))
 
     def _cross_check(self, bug: Bug) -> None:
-        """Runs the bug's least case on the other backends."""
+        """Runs the bug's least case on the other backends, and the unshrunk one where that says that they differ."""
         if self.with_cross_checks and bug.least.verdict.name != "reference":
-            limits = self.options.worker_memory, self.target.timeout
             try:
-                answers = cross_check(bug.case, bug.finding, self.worker_config, *limits, self.deadline)
+                least = self._ask_other_backends(bug, bug.case)
+                is_doubtful = only_on_cpu(least, {}) and bug.origin.case.key != bug.case.key
+                unshrunk = self._ask_other_backends(bug, bug.origin.case) if is_doubtful else {}
             except OutOfTime:
                 bug.cut_off = bug.cut_off or "cross-check"
                 return
-            bug.least = replace(bug.least, cross_checks=answers, only_on_cpu=only_on_cpu(answers))
+            bug.least = replace(bug.least, cross_checks=least, only_on_cpu=only_on_cpu(least, unshrunk))
+
+    def _ask_other_backends(self, bug: Bug, case: Case) -> dict[str, str]:
+        """Whether other backends agree that a case shows a bug."""
+        limits = self.options.worker_memory, self.target.timeout
+        return cross_check(case, bug.finding, self.worker_config, *limits, self.deadline)
 
     def _save(self, bug: Bug) -> None:
         """Writes the bug's entry, in the place of the one of a larger case."""

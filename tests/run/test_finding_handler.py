@@ -244,6 +244,24 @@ def test_a_bug_whose_shrinking_is_cut_off_is_saved_and_goes_on_in_the_next_run(
     assert second.hit_bugs == []
 
 
+@pytest.mark.parametrize("unshrunk", ["agrees", "disagrees"])
+def test_it_is_the_backends_that_differ_where_they_do_so_in_the_unshrunk_case_too(
+    two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unshrunk: str
+) -> None:
+    small, large = two_cases
+
+    def answer(case: Case, *_: object) -> dict[str, str]:
+        return {"interpreter": "disagrees" if case.key == small.key else unshrunk}
+
+    monkeypatch.setattr("fuzz.run.finding_handler.cross_check", answer)
+    handler = make_handler(layernorm, tmp_path, with_cross_checks=True)
+    bug = make_bug(large, "dx", triggers=())
+    monkeypatch.setattr(handler.triage, "shrink", lambda bug, _: setattr(bug, "least", replace(bug.least, case=small)))
+    handler.add_bug(bug, first_seen(bug))
+    assert bug.least.cross_checks == {"interpreter": "disagrees"}
+    assert bug.least.only_on_cpu == (unshrunk == "disagrees")
+
+
 @pytest.mark.parametrize("same", [True, False])
 def test_two_entries_that_were_cut_off_are_one_once_they_are_shrunk_to_one_cause(
     two_cases: tuple[Case, Case], layernorm: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool

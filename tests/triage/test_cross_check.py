@@ -103,8 +103,10 @@ def test_the_interpreter_is_not_asked_what_it_cannot_do(case: Case, why: str) ->
 
 
 def test_a_backend_that_stands_alone_is_reported_and_not_the_kernel() -> None:
-    assert not only_on_cpu({"interpreter": AGREES}) and not only_on_cpu({}) and not only_on_cpu({"cuda": DISAGREES})
-    assert only_on_cpu({"interpreter": DISAGREES})
+    differs, agrees = {"interpreter": DISAGREES}, {"interpreter": AGREES}
+    assert not any(only_on_cpu(least, {}) for least in (agrees, {}, {"cuda": DISAGREES}))
+    assert only_on_cpu(differs, {}) and only_on_cpu(differs, differs)
+    assert only_on_cpu(differs, {"interpreter": "float8 is not computed"}) and not only_on_cpu(differs, agrees)
     told = WRONG.as_parity
     assert (told.oracle, told.symptom, told.outputs) == ("parity", "value", ("dx",))
     assert "do not compute the same" in told.message
