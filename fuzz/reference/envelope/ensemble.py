@@ -27,10 +27,6 @@ class EnsembleTensor(RuleTensor):
     stacked: Tensor
     is_reduced: bool = False
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
-    minuend: Tensor | None = None
-    """Of a difference, the stacked tensor from which something was subtracted."""
-    exponent: Tensor | None = None
-    """Of an exponential, the stacked tensor that it is of, before something was subtracted from it."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Shape and members; the values are in `stacked`."""

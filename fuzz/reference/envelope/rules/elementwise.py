@@ -84,10 +84,7 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
             noise.round_constant_(t, abs(float(constant)))
     if type(x) is int or type(y) is int:
         return wrap(mode, noise.round_unless_integer(t, 1.0))
-    out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
-    if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.shape == out.shape:
-        out.minuend = x.stacked
-    return out
+    return wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
 
 
 @rounds
@@ -135,10 +132,7 @@ def elementary(name: str) -> Callable[..., Any]:
         noise = mode.noise
         operands = align(args, noise.rows)
         t = func(*operands, **kwargs)
-        out = wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
-        if name == "exp":
-            out.exponent = operands[0] if args[0].minuend is None else args[0].minuend
-        return out
+        return wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
 
     return rule
 

@@ -66,26 +66,7 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, l
 def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
-    if args[0].exponent is not None:
-        x = exponentials_again(mode, x, args[0].exponent)
     return wrap(mode, total(mode, x, dims, keepdim))
-
-
-def exponentials_again(mode: EnsembleMode, x: Tensor, exponent: Tensor) -> Tensor:
-    """Stacked exponentials as they are where they are computed a second time, from another evaluation of the exponent.
-
-    Compilers compute a cheap value again where it is used in another layout, and fuse a product into a sum in one lane
-    or use and not in another one. So the exponentials that are added up need not have the bits of those that are
-    divided by their sum. What no step has rounded is the same each time.
-    """
-    rows, stack = mode.noise.step_rows, mode.noise.by_replica(exponent)
-    members = stack.dim() - exponent.dim()
-    if x.shape != exponent.shape or len(rows) < 2:
-        return x
-    if torch.equal(stack.select(members, rows[0]), stack.select(members, rows[1])):
-        return x
-    change = mode.noise.from_other_members(exponent) - exponent
-    return x * torch.exp(torch.where(torch.isfinite(change), change, 0.0))
 
 
 def _mean(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
