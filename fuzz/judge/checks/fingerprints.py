@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from fuzz.judge.problem.description import OWN, ProblemDescription
-from fuzz.judge.problem.input_domain import ordinary_case
+from fuzz.judge.problem.input_domain import ordinary_case, with_state_of
 from fuzz.judge.processes.isolated_worker import as_values
 from fuzz.model.case import Call
 from fuzz.model.dtypes import dtype as named_dtype
@@ -27,11 +27,7 @@ REVERSED = "elements in the middle in reverse order, so that sums, first and las
 
 def whole_call(target: Target, description: ProblemDescription, call: Call, seed: int) -> Call:
     """The call with whole numbers for all arguments that may be random, and its own parameters."""
-    drawn = ordinary_case(target, description, call, seed, WHOLE).last
-    for name, one in description.arguments.items():
-        if one.is_state:
-            drawn = drawn.with_argument(name, call.arguments[name])
-    return drawn
+    return with_state_of(ordinary_case(target, description, call, seed, WHOLE).last, call, description)
 
 
 def exchange_two(call: Call, description: ProblemDescription) -> Call:

@@ -15,7 +15,7 @@ from operator import and_, or_
 
 from fuzz.judge.checks.fingerprints import EXCHANGED, REVERSED, exchange_two, reverse_middle, whole_call
 from fuzz.judge.problem.description import OWN, ProblemDescription
-from fuzz.judge.problem.input_domain import declared_case, ordinary_case
+from fuzz.judge.problem.input_domain import declared_case, ordinary_case, with_state_of
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import OutputComparison, Outputs, SolutionReport, same_words
 from fuzz.judge.result.judgement import HISTORY, Evidence
@@ -98,10 +98,9 @@ def make_calls(target: Target, description: ProblemDescription, dims: dict[str, 
     first, second, third, last = (
         ordinary_case(target, description, plain, seed + 64 * number, recipe("normal")).last for number in range(4)
     )
+    second, last = (with_state_of(call, first, description) for call in (second, last))
     for name, one in description.arguments.items():
-        if one.is_state:
-            second, last = (one.with_argument(name, first.arguments[name]) for one in (second, last))
-        else:
+        if not one.is_state:
             third = third.with_argument(name, first.arguments[name])
             own = own.with_argument(name, first.arguments[name])
     other_dims = dims | {

@@ -8,7 +8,7 @@ from random import Random
 from fuzz.judge.checks.fingerprints import exchange_two, whole_call
 from fuzz.judge.checks.history import Step, find_wrong_step
 from fuzz.judge.problem.description import ProblemDescription
-from fuzz.judge.problem.input_domain import declared_case, ordinary_case
+from fuzz.judge.problem.input_domain import declared_case, ordinary_case, with_state_of
 from fuzz.judge.processes.isolated_worker import IsolatedWorker
 from fuzz.judge.processes.requests import Outputs, SolutionReport, same_words
 from fuzz.judge.result.judgement import Evidence
@@ -50,9 +50,7 @@ def examine_many_calls(
             ordinary_case(target, description, plain, seed + 64 * number, recipe("normal")).last
             for number in range(early + late)
         ]
-        for name, one in description.arguments.items():
-            if one.is_state:
-                calls = [call.with_argument(name, calls[0].arguments[name]) for call in calls]
+        calls = [with_state_of(call, calls[0], description) for call in calls]
         whole = whole_call(target, description, calls[0], seed + 64 * len(calls))
         calls[early - 2 : early] = whole, exchange_two(whole, description)
         case = Case(target.name, tuple(calls))

@@ -183,6 +183,14 @@ def ordinary_case(target: Target, description: ProblemDescription, call: Call, s
     return Case(target.name, (make_call_legal(Call(call.dims, arguments, call.options, cotangents), target),))
 
 
+def with_state_of(call: Call, other: Call, description: ProblemDescription) -> Call:
+    """The call with the parameters and buffers of another one."""
+    for name, one in description.arguments.items():
+        if one.is_state:
+            call = call.with_argument(name, other.arguments[name])
+    return call
+
+
 def with_possible_layouts(call: Call, description: ProblemDescription) -> Call:
     """The call with layouts that its tensors may have.
 
