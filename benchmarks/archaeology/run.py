@@ -55,6 +55,7 @@ class Workshop:
     cases: int = 0
     slots: queue.Queue[tuple[int, ...]] = field(default_factory=queue.Queue, repr=False)
     locks: defaultdict[str, Lock] = field(default_factory=lambda: defaultdict(Lock), repr=False)
+    failed: dict[str, Found] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         cpus = sorted(os.sched_getaffinity(0))
@@ -90,12 +91,18 @@ class Workshop:
             self.slots.put(cpus)
 
     def kept(self, name: str, make: Callable[[], Any]) -> Any:
-        """The JSON value in a file of the folder, made where it is not there yet; one with an error is not kept."""
+        """The JSON value in a file of the folder, made where it is not there yet.
+
+        One with an error is not kept in the folder: the next command makes it again, and this one does not.
+        """
         path = self.folder / name
         with self.locks[name]:
+            if name in self.failed:
+                return self.failed[name]
             if not path.is_file():
                 value = make()
                 if "error" in value:
+                    self.failed[name] = value
                     return value
                 path.parent.mkdir(parents=True, exist_ok=True)
                 temporary = path.with_suffix(".part")

@@ -144,6 +144,8 @@ def test_a_search_that_failed_leaves_its_step_and_no_other(tmp_path: Path, monke
     workshop = Workshop(tmp_path, jobs=1, seconds=0)
     with pytest.raises(Failed, match="too slow"):
         workshop.follow("tiny.py", [(a, b), (b, c)])
+    ran["a==1"] = {"findings": []}
+    assert workshop.search(a, "tiny.py")["error"] == "it was too slow"  # Searched again by the next command.
     assert workshop.done("steps/a==2/tiny.json") is None
     assert workshop.done("steps/a==3/tiny.json")["older"] == "a==2"
 
