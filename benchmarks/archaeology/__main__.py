@@ -1,7 +1,7 @@
 """Repaired bugs of published libraries: a folder of targets against every release of the library that they are for.
 
-python -m benchmarks.archaeology --releases PACKAGE --targets FOLDER [--seconds N] [--jobs N] [--out FOLDER]
-    [--pairs all|third] [--seed N] [--wheels FOLDER] [--limit N] [--write FILE]
+python -m benchmarks.archaeology --releases PACKAGE --targets FOLDER [--seconds N] [--cases N] [--jobs N]
+    [--out FOLDER] [--pairs all|third] [--seed N] [--wheels FOLDER] [--limit N] [--write FILE]
 
 A finding in one release that agrees on the next release, and still disagrees on its own when it is run again, is a
 repaired bug. Every result is kept in --out; the command goes on where it ended. A library whose package was renamed
@@ -97,7 +97,7 @@ def main() -> int:
     """Does what there is time for, and prints what came out so far. The exit code is 3 where work is left."""
     options = parse()
     until = time.monotonic() + options.limit
-    workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until)
+    workshop = Workshop(options.out.resolve(), options.jobs, options.seconds, options.wheels, until, options.cases)
     releases = releases_of(options.releases, options.wheels)
     workshop.together(workshop.install, releases)  # Before two searches need the same one.
     probed = workshop.together(lambda release: workshop.probe(release, relative(options.targets)), releases)
@@ -116,6 +116,7 @@ def main() -> int:
         "third": third,
         "pairs": pairs,
         "seconds": options.seconds,
+        "cases": options.cases,
         "absent": absent(plan, releases, probes),
     }
     name = f"result-{'-'.join(options.releases)}-{options.pairs}.json"
@@ -142,6 +143,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--releases", action="append", required=True, help="a package; its newer names come later")
     parser.add_argument("--targets", type=Path, required=True, help="the folder of the targets")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each search")
+    parser.add_argument("--cases", type=int, default=0, help="of each search, where it runs so many in its seconds")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--out", type=Path, default=ROOT / ".archaeology")
     parser.add_argument("--pairs", choices=("all", "third"), default="all")

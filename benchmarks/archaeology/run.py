@@ -44,7 +44,7 @@ class Failed(Exception):
 class Workshop:
     """The folder with all results, and the processes that may run at once.
 
-    A search ends after `seconds`, or after `cases` where there are any. `until` is by time.monotonic.
+    A search ends after `cases` or `seconds`, whichever come first; 0 is no limit. `until` is by time.monotonic.
     """
 
     folder: Path
@@ -60,7 +60,8 @@ class Workshop:
     def __post_init__(self) -> None:
         cpus = sorted(os.sched_getaffinity(0))
         for job in range(self.jobs):
-            self.slots.put((cpus[job % len(cpus)], cpus[(job + 1) % len(cpus)]))
+            first = job * len(cpus) // self.jobs
+            self.slots.put((cpus[first % len(cpus)], cpus[(first + 1) % len(cpus)]))
 
     def together(self, work: Callable[[Any], Any], things: Iterable[Any]) -> list[Any]:
         """The results of work on each thing, as many at a time as may run.
@@ -81,7 +82,7 @@ class Workshop:
 
     @contextmanager
     def slot(self) -> Iterator[tuple[int, ...]]:
-        """Two processors. Raises OutOfTime where nothing may begin any more."""
+        """Two processors, of no other job where there are enough. Raises OutOfTime where nothing may begin any more."""
         if time.monotonic() > self.until:
             raise OutOfTime
         cpus = self.slots.get()
@@ -111,8 +112,8 @@ class Workshop:
         return json.loads(path.read_text(encoding="utf-8"))
 
     def time_limit(self, seconds: float) -> float | None:
-        """Seconds after which a process with a budget is ended; None where searches are limited by cases."""
-        return None if self.cases else seconds + EXTRA
+        """Seconds after which a process with a budget is ended; None where searches have none."""
+        return seconds + EXTRA if self.seconds else None
 
     def done(self, name: str) -> Any:
         """The JSON value in a file of the folder, None where it is not there."""
@@ -144,7 +145,8 @@ class Workshop:
         def make() -> Found:
             entries = self.folder / name
             with self.slot() as cpus:
-                budget = ("--cases", str(self.cases)) if self.cases else ("--seconds", f"{self.seconds:g}")
+                budget = ("--cases", str(self.cases)) if self.cases else ()
+                budget += ("--seconds", f"{self.seconds:g}") if self.seconds else ()
                 where = ("--backend", "cpu", "--corpus", str(entries))
                 limit = self.time_limit(self.seconds)
                 ran = fuzz(self.install(period.last), "run", text, *budget, *where, timeout=limit, cpus=cpus)

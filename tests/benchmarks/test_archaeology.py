@@ -91,7 +91,7 @@ def result(*found: dict[str, Any]) -> dict[str, Any]:
     step = {"target": "tiny", "older": "a==2", "newer": "a==3", "repaired": list(found)}
     step |= {"unconfirmed": [], "still": [], "unexamined": []}
     pairs = neighbours(RELEASES)
-    counts = {"seconds": 20, "searches": 2, "left": 0, "absent": [], "newest": [finding(target="tiny")]}
+    counts = {"seconds": 20, "cases": 0, "searches": 2, "left": 0, "absent": [], "newest": [finding(target="tiny")]}
     return {"releases": RELEASES, "pairs": pairs, "third": pairs[1:2], "steps": [step], **counts}
 
 
@@ -160,3 +160,23 @@ def test_a_release_that_refuses_every_case_has_no_findings(
     workshop = Workshop(tmp_path, jobs=1, seconds=0)
     assert ("error" not in workshop.search(Period("x", ("a==1",)), "tiny.py")) == kept
     assert (workshop.done("runs/a==1/tiny.json") is not None) == kept
+
+
+def test_jobs_share_no_processor_where_there_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
+    slots = Workshop(tmp_path, jobs=8, seconds=0).slots
+    given = [cpu for _ in range(8) for cpu in slots.get_nowait()]
+    assert sorted(given) == list(range(16))
+
+
+def test_a_search_is_limited_by_both_cases_and_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[str] = []
+
+    def note(_: Path, *words: str, **__: object) -> dict[str, list[str]]:
+        given.extend(words)
+        return {"findings": []}
+
+    monkeypatch.setattr("benchmarks.archaeology.run.fuzz", note)
+    (tmp_path / "releases" / "a==1").mkdir(parents=True)
+    Workshop(tmp_path, jobs=1, seconds=9, cases=20).search(Period("x", ("a==1",)), "tiny.py")
+    assert given[2:6] == ["--cases", "20", "--seconds", "9"]
