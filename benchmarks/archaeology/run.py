@@ -21,7 +21,7 @@ from benchmarks.archaeology.replay import AGREES, DISAGREES
 from benchmarks.releases import ROOT, fuzz, install, run_module
 from fuzz import corpus
 
-GRADING = 20
+GRADING = 60
 """Seconds for the severity of a finding that its run had no time to grade."""
 EXTRA = 90
 """Seconds after its budget in which a process may still end by itself."""

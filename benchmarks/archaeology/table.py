@@ -24,8 +24,8 @@ def is_certified(found: Found) -> bool:
 
 
 def is_of_toolchain(found: Found) -> bool:
-    """Whether a kernel does not compile, which is the release's fault or that of a newer Triton."""
-    return found["symptom"] == "compile-error"
+    """Whether a kernel does not compile or a module lacks a name, the release's fault or that of newer libraries."""
+    return found["symptom"] == "compile-error" or "ImportError: " in found["message"]
 
 
 def repaired(result: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def describe(result: Mapping[str, Any]) -> str:
         f"{result['left']} searches and steps left; {len(result['absent'])} times a release lacks a target.",
         summary("Repaired", bugs),
         summary("Of these in the drawn third of the pairs", [one for one in bugs if one["newer"] in drawn]),
-        f"Apart: {sum(map(is_of_toolchain, found))} no longer fail to compile, "
+        f"Apart: {sum(map(is_of_toolchain, found))} no longer fail to compile or to import, "
         f"{sum(not is_certified(one) for one in found)} without a verdict for the kernel, "
         f"{count(result, 'unconfirmed')} findings agreed on both releases when they were run again, "
         f"{count(result, 'unexamined')} could not be examined on the newer one.",

@@ -102,7 +102,14 @@ def test_findings_of_one_cause_are_one_repaired_bug() -> None:
     assert "| a==3 | yes | tiny | accuracy | y | value | high | 1 | y is wrong |" in describe(made)
 
 
-@pytest.mark.parametrize("changed", [{"verdict": "reference"}, {"oracle": "fault", "symptom": "compile-error"}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"verdict": "reference"},
+        {"oracle": "fault", "symptom": "compile-error"},
+        {"oracle": "fault", "symptom": "raised", "message": "raised ImportError: cannot import name 'a' from 'b'"},
+    ],
+)
 def test_what_is_not_surely_the_kernels_is_told_apart(changed: dict[str, Any]) -> None:
     assert "Repaired: 0 (" in describe(result(finding(**changed)))
 
