@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import RuleMode, RuleTable, RuleTensor, aten, make_wrapper
 from fuzz.reference.envelope.noise import MemberNoise, StackTooLarge
+from fuzz.reference.envelope.recurrences import Product, Recurrence
 
 __all__ = [
     *("RULES", "EnsembleMode", "EnsembleTensor", "InputMode"),
@@ -27,10 +28,37 @@ class EnsembleTensor(RuleTensor):
     stacked: Tensor
     is_reduced: bool = False
     """Whether a reduction lies behind it; kept by `InputMode` alone."""
+    product: Product | None = None
+    """Of a product, its factors."""
+    recurrence: Recurrence | None = None
+    """Of a state of a linear recurrence, the steps behind it."""
+    is_dot: bool = False
+    """Whether its elements are sums of products, or elementwise functions of such sums; kept by the mode."""
+    minuend: Tensor | None = None
+    """Of a difference of sums of products, the stacked tensor from which something was subtracted."""
+    exponent: Tensor | None = None
+    """Of exponentials of sums of products, the stacked tensor that they are of, before something was subtracted."""
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         """Shape and members; the values are in `stacked`."""
         return f"EnsembleTensor(shape={tuple(self.shape)}, members={self.stacked.shape[0]}, dtype={self.dtype})"
+
+
+@lru_cache(maxsize=1024)
+def is_elementwise(func: OpOverload) -> bool:
+    """Whether each element of an operation's result comes from one element of each operand, wherever that lay."""
+    return func.is_view or torch.Tag.pointwise in func.tags or func.overloadpacket in MOVES
+
+
+MOVES = {getattr(aten, name) for name in "_unsafe_view _reshape_copy clone _to_copy tril triu flip roll".split()}
+
+
+Place = tuple[int, torch.Size, tuple[int, ...]]
+
+
+def _place(t: Tensor) -> Place:
+    """Where the elements of a tensor lie."""
+    return t.data_ptr(), t.shape, t.stride()
 
 
 def describe_missing(func: OpOverload) -> str:
@@ -52,6 +80,22 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
     def __init__(self, rules: RuleTable, noise: MemberNoise) -> None:
         super().__init__(rules)
         self.noise = noise
+        self._written: dict[Place, tuple[Tensor, Recurrence]] = {}
+        self._has_dots = False
+
+    def __torch_dispatch__(
+        self, func: OpOverload, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Apply the operation's rule, and follow which elements are of sums of products."""
+        out = super().__torch_dispatch__(func, types, args, kwargs)
+        if self._has_dots and type(out) is EnsembleTensor and is_elementwise(func):
+            out.is_dot |= any(type(x) is EnsembleTensor and x.is_dot for x in args)
+        return out
+
+    def mark_dot(self, t: EnsembleTensor) -> EnsembleTensor:
+        """Say of a result that its elements are sums of products."""
+        t.is_dot = self._has_dots = True
+        return t
 
     def lift_tensor(self, t: Tensor) -> Tensor:
         """An EnsembleTensor whose members are all equal to t."""
@@ -59,7 +103,24 @@ class EnsembleMode(RuleMode):  # type: ignore[no-untyped-call]
 
     def store(self, target: Any, value: Any) -> None:
         """Copy a value into every member."""
-        target.stacked.copy_(align([target, value], self.noise.rows)[1])
+        stack = target.stacked
+        product, recurrence = None, None
+        if type(value) is EnsembleTensor and value.shape == target.shape:
+            product, recurrence = value.product, value.recurrence
+        if product is not None:  # `x.mul_(y)` is about to overwrite its own factor
+            product = product._replace(factors=tuple(x.clone() if x is stack else x for x in product.factors))
+        stack.copy_(align([target, value], self.noise.rows)[1])
+        target.product, target.recurrence = product, recurrence
+        if recurrence is not None:
+            self._written[_place(stack)] = stack, recurrence
+
+    def recurrence_of(self, x: Any) -> Recurrence | None:
+        """The recurrence of which an operand is a state, if it is one or a view of what one was written into."""
+        if type(x) is not EnsembleTensor:
+            return None
+        if x.recurrence is None and self._written:
+            return self._written.get(_place(x.stacked), (None, None))[1]
+        return x.recurrence
 
     def replace(self, target: Any, source: Any) -> None:
         """Share the stacked tensor of another EnsembleTensor."""

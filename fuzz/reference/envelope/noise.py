@@ -334,6 +334,12 @@ class MemberNoise:
         self.advance()
         return t
 
+    def lose_(self, t: Tensor, multiplied: Tensor) -> None:
+        """Perturb by up to an underflow unit times `multiplied` (replicas, *shape), with the noise of the next step."""
+        amount = multiplied.nan_to_num(0.0, 0.0, 0.0).mul_(self._unit())
+        amount = amount.unsqueeze(1) if self.replicas > 1 else amount
+        self.by_replica(t).addcmul_(amount, self._draw("tiny", 1.0, t.shape[1:]))
+
     def flush_terms_(self, t: Tensor, amount: Tensor) -> None:
         """Perturb by up to `amount` (same shape, at least 0): what tiny terms lose on their way into a sum."""
         stack, amount = self.by_replica(t), self.by_replica(amount.nan_to_num_(0.0, 0.0, 0.0))

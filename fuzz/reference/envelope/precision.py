@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -36,6 +37,11 @@ class Precision:
     dot: str = "ieee"
     tensor_cores: bool = False
     nan_below: float = 0.0
+
+    @property
+    def smallest_normal(self) -> float:
+        """Smallest normal number: the exponents of the IEEE formats reach as far down as up, but for 2."""
+        return 4 / math.ldexp(1.0, math.frexp(self.largest)[1])
 
     def error(self, name: str) -> Ulps:
         """Error of one elementary function."""

@@ -224,6 +224,84 @@ def test_log_softmax_may_subtract_the_logarithm_of_the_sum(ratio: Any) -> None:
     assert worst(log_softmax, lambda x: by_logsumexp(x) * F(1 + 2.0**-18), x, ratio) > 1
 
 
+def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of the queries over all keys."""
+    return {"y": torch.softmax(q @ k.T, -1) @ v}
+
+
+def written_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """The same, with softmax written out."""
+    scores = q @ k.T
+    weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+    return {"y": weights / weights.sum(-1, keepdim=True) @ v}
+
+
+def attention_of_heads(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """As `attention` of one head: a batched product, whose result is viewed, scaled and masked."""
+    scores = torch.einsum("hld,hmd->hlm", q[None], k[None]) * 1.0
+    scores = scores.masked_fill(torch.zeros(scores.shape[1:], dtype=torch.bool), -torch.inf)
+    return {"y": torch.einsum("hlm,hmd->hld", torch.softmax(scores, -1), v[None])[0]}
+
+
+def sums_of_products(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> dict[str, torch.Tensor]:
+    """As `attention`, by no product of matrices."""
+    weights = torch.softmax((q[:, None] * k).sum(-1), -1)
+    return {"y": (weights[..., None] * v).sum(1)}
+
+
+def attention_of_fused_lanes(q: Array, k: Array, v: Array, factor: float = 1.0) -> Array:
+    """Weights in two layouts, from scores in which one lane or the other fuses its product with the addition."""
+    products = q[:, None].astype(np.float64) * k[None]  # exact, of width 2
+    first, second = (
+        (products[..., lane] + products[..., 1 - lane].astype(F)).astype(F)  # one rounding, of one exact product
+        for lane in range(2)
+    )
+    top = first.max(1, keepdims=True)
+    return (np.exp(first - top) @ v) / np.exp(second - top).sum(1, keepdims=True, dtype=F) * F(factor)
+
+
+@pytest.mark.parametrize("reference", [attention, written_attention, attention_of_heads, sums_of_products])
+def test_the_weights_of_attention_may_be_computed_twice(reference: Any, ratio: Any) -> None:
+    worst_error = 0.0
+    for seed in range(8):
+        q, k, v = np.random.default_rng(seed).standard_normal((3, 6, 2)).astype(F)
+        q, k = q * F(700), k * F(700)
+        inputs = {name: torch.from_numpy(x) for name, x in zip(("q", "k", "v"), (q, k, v), strict=True)}
+        expected = evaluate(reference, inputs, CPU, members=80)["y"]
+        y = attention_of_fused_lanes(q, k, v)
+        worst_error = max(worst_error, float(np.max(np.abs(y / expected.value.numpy() - 1))))
+        assert float(ratio(torch.from_numpy(y), expected)) <= 1
+    assert worst_error > 0.01
+
+
+def cooled(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Log-softmax of logits that are divided by a temperature."""
+    d = x / 0.9
+    d = d - d.amax(-1, keepdim=True)
+    return {"y": d - torch.log(torch.exp(d).sum(-1, keepdim=True))}
+
+
+def test_an_exponential_of_what_is_loaded_has_one_value(ratio: Any) -> None:
+    """The logarithm of the sum before it is subtracted rounds at the size of the logits."""
+    x = np.array([[0, -4096, -4088], [-4088, -4096, -9000]], F)
+    divided = x / F(0.9)
+    top = divided.max(1, keepdims=True)
+    lost = divided - (top + np.log(np.exp(divided - top).sum(1, keepdims=True, dtype=F)))
+    expected = evaluate(cooled, {"x": torch.from_numpy(x)}, CPU, members=80)["y"]
+    assert ratio(torch.from_numpy(lost), expected) > 16
+
+
+@pytest.mark.parametrize("reference", [attention, written_attention])
+def test_weights_of_scores_of_ordinary_size_are_as_exact_as_before(reference: Any, ratio: Any) -> None:
+    for seed in range(8):
+        q, k, v = np.random.default_rng(seed).standard_normal((3, 6, 2)).astype(F)
+        inputs = {name: torch.from_numpy(x) for name, x in zip(("q", "k", "v"), (q, k, v), strict=True)}
+        expected = evaluate(reference, inputs, CPU, members=80)["y"]
+        assert float(ratio(torch.from_numpy(attention_of_fused_lanes(q, k, v)), expected)) <= 1
+        wrong = attention_of_fused_lanes(q, k, v, 1 + 2.0**-17)
+        assert float(ratio(torch.from_numpy(wrong), expected)) > 1
+
+
 def attention_gradient(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, do: torch.Tensor) -> dict[str, torch.Tensor]:
     """Of the queries, each of which sees the keys up to its own."""
     q = q.requires_grad_()

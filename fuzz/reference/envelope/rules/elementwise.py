@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -13,13 +13,14 @@ from torch._ops import OpOverload
 
 from fuzz.reference.dispatch import aten, rounds
 from fuzz.reference.envelope.ensemble import RULES, EnsembleMode, EnsembleTensor, align, unwrap, wrap, wrap_all
+from fuzz.reference.envelope.recurrences import MOST_ELEMENTS, Product, take_step
 
 __all__ = ["is_rounded_constant", "register"]
 
 # Selections, comparisons, signs and integer mode: the result is one of the operands, or a decision.
 EXACT = (
-    "neg abs sign sgn relu relu6 clamp clamp_min clamp_max maximum minimum fmax fmin where.self where.ScalarSelf "
-    "where.ScalarOther where.Scalar eq ne lt le gt ge isnan isinf isposinf isneginf signbit copysign "
+    "neg abs sign sgn relu relu6 clamp clamp_min clamp_max maximum minimum fmax fmin "
+    "eq ne lt le gt ge isnan isinf isposinf isneginf signbit copysign "
     "logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift "
     "bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ frac fmod threshold "
     "threshold_backward hardtanh hardtanh_backward nan_to_num heaviside nextafter positive"
@@ -61,6 +62,22 @@ def apply_exactly(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], k
     return wrap(mode, func(*align(args, mode.noise.rows), **{k: unwrap(v) for k, v in kwargs.items()}))
 
 
+def select(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """where: exact. Where some elements of a state stay as they are, the result is a state."""
+    out = apply_exactly(mode, func, args, kwargs)
+    states = [state for x in args[1:] if (state := mode.recurrence_of(x)) is not None and x.shape == out.shape]
+    out.recurrence = max(states, key=lambda state: state.steps, default=None)
+    return keep_exponent(out, args[1:])
+
+
+def keep_exponent(out: EnsembleTensor, operands: Iterable[Any]) -> EnsembleTensor:
+    """The result of a selection or product, with the exponent of an operand of its shape that is an exponential."""
+    for x in operands:
+        if type(x) is EnsembleTensor and x.exponent is not None and x.shape == out.shape:
+            out.exponent = x.exponent
+    return out
+
+
 def round_to_integer(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """floor, ceil, round, trunc: exact, and undecided where the bound of the number reaches the jump."""
     return wrap(mode, func(mode.noise.widen(args[0].stacked), *args[1:], **kwargs))
@@ -76,7 +93,8 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
         with mode:
             x, y = (x * alpha, y) if func in (aten.rsub.Tensor, aten.rsub.Scalar) else (x, y * alpha)
         return additive(mode, func, (x, y), {})
-    t = func(*align((x, y), noise.rows), alpha=alpha) if alpha != 1 else func(*align((x, y), noise.rows))
+    terms = align((x, y), noise.rows)
+    t = func(*terms, alpha=alpha) if alpha != 1 else func(*terms)
     if not t.is_floating_point():
         return wrap(mode, t)
     for constant in (x, y):
@@ -84,19 +102,36 @@ def additive(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs
             noise.round_constant_(t, abs(float(constant)))
     if type(x) is int or type(y) is int:
         return wrap(mode, noise.round_unless_integer(t, 1.0))
-    return wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
+    recurrence = None
+    products = _product(x, t), _product(y, t)
+    if products[0] is not None or products[1] is not None:
+        recurrence = take_step(noise, t, terms, products)
+    out = wrap(mode, noise.round_(t, 1.0, noise.flush_to_zero))
+    out.recurrence = recurrence
+    if func is aten.sub.Tensor and type(x) is EnsembleTensor and x.is_dot and x.shape == out.shape:
+        out.minuend = x.stacked
+    return out
+
+
+def _product(x: Any, t: Tensor) -> Product | None:
+    """The product that a term of the stacked sum t is, if it has the sum's shape."""
+    return x.product if type(x) is EnsembleTensor and x.shape == t.shape[1:] else None
 
 
 @rounds
 def multiply(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mul: one rounding, one more for a constant."""
     noise = mode.noise
-    t = func(*align(args, noise.rows))
+    operands = align(args, noise.rows)
+    t = func(*operands)
     if t.is_floating_point() and (type(args[0]) is int or type(args[1]) is int):
         t = noise.round_unless_integer(t, 1.0)
     elif t.is_floating_point():
         noise.round_(t, 2.0 if is_rounded_constant(mode, args[0]) or is_rounded_constant(mode, args[1]) else 1.0)
-    return wrap(mode, t)
+    out = wrap(mode, t)
+    if func is not aten.ldexp.Tensor and t.is_floating_point() and t.numel() <= MOST_ELEMENTS:
+        out.product = Product(tuple(operands), (mode.recurrence_of(args[0]), mode.recurrence_of(args[1])))
+    return keep_exponent(out, args)
 
 
 @rounds
@@ -132,7 +167,10 @@ def elementary(name: str) -> Callable[..., Any]:
         noise = mode.noise
         operands = align(args, noise.rows)
         t = func(*operands, **kwargs)
-        return wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
+        out = wrap(mode, noise.round_function_(t, operands[0], noise.precision.error(name)))
+        if name == "exp" and args[0].is_dot:
+            out.exponent = operands[0] if args[0].minuend is None else args[0].minuend
+        return out
 
     return rule
 
@@ -172,7 +210,7 @@ def power(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 def masked_fill(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """masked_fill: a selection."""
     x, mask, value = align(args, mode.noise.rows)
-    return wrap(mode, torch.where(mask, value, x).to(x.dtype))
+    return keep_exponent(wrap(mode, torch.where(mask, value, x).to(x.dtype)), args)
 
 
 def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -183,6 +221,7 @@ def frexp(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 def register() -> None:
     """State the rules of this module."""
     RULES.register(apply_exactly, *EXACT.split())
+    RULES.register(select, "where.self", "where.ScalarSelf", "where.ScalarOther", "where.Scalar")
     RULES.register(round_to_integer, "floor", "ceil", "round", "trunc")
     RULES.register(additive, *ROUNDED.split())
     RULES.register(multiply, "mul.Tensor", "mul.Scalar", "ldexp.Tensor")

@@ -80,20 +80,21 @@ def _stacked(mode: EnsembleMode, x: Any) -> Tensor:
 @rounds
 def matrix(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mm and bmm."""
-    return wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1])))
+    return mode.mark_dot(wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]))))
 
 
 @rounds
 def matrix_vector(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """mv."""
-    return wrap(mode, multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]).unsqueeze(-1)).squeeze(-1))
+    t = multiply(mode, _stacked(mode, args[0]), _stacked(mode, args[1]).unsqueeze(-1))
+    return mode.mark_dot(wrap(mode, t.squeeze(-1)))
 
 
 @rounds
 def dot(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """dot, vdot."""
     a, b = _stacked(mode, args[0]).unsqueeze(-2), _stacked(mode, args[1]).unsqueeze(-1)
-    return wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1))
+    return mode.mark_dot(wrap(mode, multiply(mode, a, b).squeeze(-1).squeeze(-1)))
 
 
 @rounds

@@ -39,7 +39,9 @@ def clone(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
     stacked, kind = args[0].stacked, kwargs.get("dtype")
     if kind is not None and kind is not torch.bool and not kind.is_floating_point:
         stacked = mode.noise.widen(stacked)
-    return wrap(mode, func(stacked, *args[1:], **kwargs, **plain_format))
+    out = wrap(mode, func(stacked, *args[1:], **kwargs, **plain_format))
+    out.recurrence = mode.recurrence_of(args[0])
+    return out
 
 
 def view(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -229,8 +231,9 @@ def fill_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: d
 
 def return_argument(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Anything that returns its argument or a copy: lift_fresh, alias, detach."""
-    x = unwrap(args[0])
-    return wrap(mode, x.detach())
+    out = wrap(mode, unwrap(args[0]).detach())
+    out.recurrence = mode.recurrence_of(args[0])
+    return out
 
 
 LEADING_DIM_BLIND = "tril triu constant_pad_nd fill.Scalar zero"

@@ -66,7 +66,21 @@ def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, l
 def sum_(mode: EnsembleMode, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """sum over dims."""
     x, dims, keepdim = _arguments(args, kwargs)
-    return wrap(mode, total(mode, x, dims, keepdim))
+    if args[0].exponent is not None:
+        x = exponentials_again(mode, x, args[0].exponent)
+    out = wrap(mode, total(mode, x, dims, keepdim))
+    return out if args[0].product is None else mode.mark_dot(out)
+
+
+def exponentials_again(mode: EnsembleMode, x: Tensor, exponent: Tensor) -> Tensor:
+    """Stacked exponentials of sums of products as they are where these sums are added up a second time.
+
+    Compilers compute a cheap value again where it is used in another layout, and fuse a product into a sum in one lane
+    or use and not in another one. So the exponentials that are added up need not have the bits of those that are
+    divided by their sum. What is loaded, or comes from one element of each operand, is the same each time.
+    """
+    change = mode.noise.from_other_members(exponent) - exponent
+    return x * torch.exp(torch.where(torch.isfinite(change), change, 0.0))
 
 
 def _mean(mode: EnsembleMode, x: Tensor, dims: list[int], keepdim: bool) -> Tensor:
