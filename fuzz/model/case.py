@@ -143,6 +143,10 @@ class Case:
         """Total elements of all tensors of all calls."""
         return sum(call.elements() for call in self.calls)
 
+    def has_huge_stride(self) -> bool:
+        """Whether an offset into some tensor needs more than 32 bits, or nearly so, though it has few elements."""
+        return any(value.layout.reach for call in self.calls for value in call.tensors.values())
+
     def replica(self, number: int) -> Case:
         """The same plan with other seeds; number 0 is the case itself. Values that are listed stay."""
         if not number:

@@ -219,7 +219,7 @@ def _is_ordinary(value: Argument, call: Call) -> bool:
 def classify(case: Case, target: Target) -> str:
     """The class of a case that no drawn input is like: special at best, since what is ordinary would be drawn."""
     tensors = [(call, name, value) for call in case.calls for name, value in call.tensors.items()]
-    huge = case.elements() > MAX_ELEMENTS or any(value.layout.reach for _, _, value in tensors)
+    huge = case.elements() > MAX_ELEMENTS or case.has_huge_stride()
     if huge or any(_is_extreme(value, call, name in target.nonfinite) for call, name, value in tensors):
         return "extreme"
     return "layout" if any(value.layout != CONTIGUOUS for _, _, value in tensors) else "special"

@@ -67,7 +67,7 @@ class Grader:
         if bug.finding.symptom == "hung":
             worker.timeout = min(timeout, HANG_SECONDS)
         try:
-            if is_limit(bug.finding, self.target):
+            if is_limit(bug.finding, bug.case, self.target):
                 return Grade("low", "extreme", reason="a limit: sizes that need offsets of more than 32 bits")
             if refused := find_refused_dtypes(bug, self.triage):
                 return Grade("low", classify(bug.case, self.target), reason=describe_refusal(refused))
@@ -147,9 +147,14 @@ def is_alike(finding: Finding, bug: Bug) -> bool:
     return finding.shows_symptom_of(bug.sought) or bug.stateful and finding.oracle == bug.finding.oracle
 
 
-def is_limit(finding: Finding, target: Target) -> bool:
-    """Whether it is an offset of more than 32 bits where no size that the target declares needs one."""
-    return finding.oracle == BOUNDS.name and finding.symptom == "offset-overflow" and not promises_large(target)
+def is_limit(finding: Finding, case: Case, target: Target) -> bool:
+    """Whether it is an offset of more than 32 bits where no size that the target declares needs one.
+
+    A device that checks no access has no word for it: the launch fails where the least case still has a huge stride.
+    """
+    overflows = finding.oracle == BOUNDS.name and finding.symptom == "offset-overflow"
+    fails = finding.oracle == FAULT.name and case.has_huge_stride()
+    return (overflows or fails) and not promises_large(target)
 
 
 def promises_large(target: Target) -> bool:

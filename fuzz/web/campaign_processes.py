@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
@@ -25,6 +24,7 @@ from fuzz.errors import FuzzError, UsageError, one_line
 from fuzz.files import read_file
 from fuzz.text import printable
 from fuzz.web.formatting import duration
+from fuzz.worker.command import program_command
 
 PROGRAM = """
 import signal, sys
@@ -32,10 +32,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 from fuzz.cli import main
 main(sys.argv[1:])
 """
-"""`fuzz` that handles SIGINT, which a service that was started in the background of a shell ignores.
-
-It runs with -P: of the working folder nothing is imported.
-"""
+"""`fuzz` that handles SIGINT, which a service that was started in the background of a shell ignores."""
 LONG = 3600.0
 """Seconds of a budget above which a campaign is started only after a question."""
 LOG_TAIL = 4000
@@ -163,7 +160,7 @@ class CampaignProcesses:
             return self.started[key]
 
     def command(self, config: ConfigFile, resume: bool) -> list[str]:
-        line = [sys.executable, "-P", "-c", PROGRAM, "campaign", str(config.path)]
+        line = [*program_command(PROGRAM), "campaign", str(config.path)]
         return [*line, "--resume"] if resume else line
 
     def stop(self, campaign: Campaign) -> None:

@@ -18,7 +18,7 @@ from fuzz.backends.execute import run
 from fuzz.model.case import Argument, Call, Case
 from fuzz.model.dtypes import dtype, from_bits
 from fuzz.model.finding import Finding, Verdict
-from fuzz.model.layout import CONTIGUOUS
+from fuzz.model.layout import CONTIGUOUS, Layout
 from fuzz.model.recipes import recipe
 from fuzz.model.severity import Grade
 from fuzz.oracles.accuracy import AccuracyOracle
@@ -242,11 +242,25 @@ def test_offsets_of_more_than_32_bits_are_a_limit_unless_the_target_declares_suc
     finding = wrong("offset-overflow", "bounds")
     huge = size("M", 1, 1 << 20)
     declared: Target = target(x=tensor(huge, N), reference=lambda x: dict(y=x))(lambda x: dict(y=x))
-    assert [is_limit(finding, one) for one in (made(), made(large=True), declared)] == [True, False, False]
+    assert [is_limit(finding, case_of(), one) for one in (made(), made(large=True), declared)] == [True, False, False]
     bug, fake = graded(where(lambda case: False))
     bug = make_bug(case_of(), finding=finding)
     grade_bug(bug, fake, Budget())  # type: ignore[arg-type]
     assert bug.grade and bug.grade.severity == "low" and "limit" in bug.grade.reason
+
+
+def with_layout(case: Case, layout: Layout) -> Case:
+    """The case with a layout of x."""
+    call = case.last
+    return replace(case, calls=(call.with_argument("x", replace(call.tensors["x"], layout=layout)),))
+
+
+def test_a_launch_that_fails_with_a_huge_stride_alone_is_a_limit_as_well() -> None:
+    """As on a GPU, which reports an offset that has wrapped around as an illegal access."""
+    finding, plain = wrong("raised", "fault"), case_of()
+    huge = with_layout(plain, Layout(reach=30))
+    assert [is_limit(finding, case, made()) for case in (plain, huge)] == [False, True]
+    assert not is_limit(finding, huge, made(large=True)) and not is_limit(wrong(), huge, made())
 
 
 def test_what_time_cuts_off_stays_without_a_grade_and_says_so() -> None:

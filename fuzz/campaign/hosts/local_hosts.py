@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from fuzz.campaign.protocol import HostDied, HostEvent, Message, Request, decode, encode
+from fuzz.worker.command import module_command
 
-HOST_COMMAND = (sys.executable, "-P", "-m", "fuzz.campaign.hosts.worker_host")
-"""Without the folder that it is started in on the path: a person's own may hold a `fuzz` too."""
+HOST_COMMAND = module_command("fuzz.campaign.hosts.worker_host")
 CHUNK = 1 << 16
 """Bytes of output that are read at once: what a pipe holds."""
 EXIT_SECONDS = 5.0

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +17,9 @@ from typing import Any, Protocol
 
 from fuzz.judge.batch.task import JudgeTask, encode_task, failure
 from fuzz.judge.result.score import CRASHED, OUT_OF_TIME
+from fuzz.worker.command import module_command
 
-COMMAND = (sys.executable, "-P", "-m", "fuzz.judge.batch.host_process")
-"""Without the folder that it is started in on the path, which may hold a `fuzz` too."""
+COMMAND = module_command("fuzz.judge.batch.host_process")
 FURTHER_SECONDS = 600.0
 """Seconds that a judgement may take beside those for odd inputs."""
 POLL_SECONDS = 0.2

@@ -1,0 +1,41 @@
+"""Processes of this package import it, wherever they are started and whatever is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import fuzz
+from fuzz.worker.command import module_command, program_command
+
+SHOWS_ORIGIN = "print(find_spec('fuzz').origin, *sys.argv[1:])"
+
+
+def other_package(folder: Path) -> Path:
+    """A package of another person that is named like this one."""
+    (folder / "fuzz").mkdir(parents=True)
+    (folder / "fuzz" / "__init__.py").write_text("")
+    return folder
+
+
+def output(command: tuple[str, ...], folder: Path, path: str = "") -> str:
+    """What a command prints that is started in a folder, with the folders of `path` before all others."""
+    variables = {**os.environ, "PYTHONPATH": path}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_neither_the_folder_nor_the_path_gives_another_package(tmp_path: Path) -> None:
+    other = other_package(tmp_path / "other")
+    command = (*program_command(SHOWS_ORIGIN), "a", "b")
+    assert output(command, other) == f"{fuzz.__file__} a b"
+    assert output(command, tmp_path, path=str(other)) == f"{fuzz.__file__} a b"
+
+
+def test_a_checkout_that_is_not_installed_is_found(tmp_path: Path) -> None:
+    python, *options = program_command(SHOWS_ORIGIN)
+    assert output((python, "-S", *options), tmp_path) == fuzz.__file__  # -S: nothing that is installed is on the path
+
+
+def test_a_module_runs_as_the_main_one(tmp_path: Path) -> None:
+    assert output((*module_command("fuzz"), "--version"), tmp_path).startswith("fuzz ")
