@@ -20,6 +20,7 @@ from fuzz.model.entry import Entry
 from fuzz.model.finding import Finding, Subject
 from fuzz.model.oracle_specs import ACCURACY, DETERMINISTIC, ORACLE_NAMES, SYMPTOMS, find_oracle_spec
 from fuzz.target.spec import Target
+from fuzz.triage.between import cases_between
 from fuzz.triage.bug import NONFINITE, REFERENCE, Bug, Example, Sighting
 from fuzz.triage.error_jump import JUMP, ErrorJump
 from fuzz.triage.error_patterns import PatternCounts
@@ -48,6 +49,8 @@ class Attribution:
     counts: Counter[object] = field(default_factory=Counter)
     errors: dict[int, float] = field(default_factory=dict)
     patterns: PatternCounts = field(default_factory=PatternCounts)
+    shared: dict[tuple[int, int], list[Trigger]] = field(default_factory=dict)
+    """Of two bugs that only values need, the edits of these that rid both; by their ids."""
 
     def attribute(self, case: Case, finding: Finding) -> tuple[Bug | None, Finding | None]:
         """(a bug that explains part of a finding, the part that no bug explains) in a case; None for what is not.
@@ -216,7 +219,7 @@ class Attribution:
         if new.sought.least_error and new.needs_values_only and old.subjects & new.subjects:
             # Some values make a larger error of a bug that shows always.
             return True
-        return self._is_cause_of(old, new) or self._is_cause_of(new, old)
+        return self._is_cause_of(old, new) or self._is_cause_of(new, old) or self._is_one_region(old, new)
 
     def _is_overflow_of(self, bug: Bug, other: Bug) -> bool:
         """Whether in both cases of a bug what is not finite is the overflow of wrong values that another one explains.
@@ -249,6 +252,32 @@ class Attribution:
         same = [trigger for trigger in other.triggers or () if trigger.name in names]
         return len(same) == len(names) and self._is_explained(bug, other, same)
 
+    def _is_one_region(self, old: Bug, new: Bug) -> bool:
+        """Whether one edit of values rids both bugs, and all cases between their least ones show both their subjects.
+
+        How far values must change depends on the other values: a product below a limit is above it where either factor
+        is raised, the further the smaller the other one is. What else the bugs need must be the same.
+        """
+        subjects = old.sought.subjects & new.sought.subjects
+        both = (old, new), (new, old)
+        if old.needs_clean_workers or any(bug.is_beyond_another for bug in (old, new)) or not subjects:
+            return False
+        if len({frozenset(one.name for one in bug.triggers or () if not one.is_of_values) for bug in (old, new)}) > 1:
+            return False
+        names = {one.name for one in old.triggers or ()} & {one.name for one in new.triggers or ()}
+        edits = [
+            one
+            for bug, other in both
+            for one in bug.triggers or ()
+            if one.is_of_values and one.name in names and self._is_explained(other, bug, [one])
+        ]
+        between = cases_between(old.case, new.case) if edits else ()
+        shown = (self.triage.shown_subjects(case, old.sought, old.rate) for case in between)
+        if not between or not all(found and subjects <= found for found in shown):
+            return False
+        self.shared[id(old), id(new)] = list({one.name: one for one in edits}.values())
+        return True
+
     def _is_explained(self, bug: Bug, by: Bug, triggers: Sequence[Trigger]) -> bool:
         """Whether a bug's cases, unshrunk and least, agree whichever of these triggers of another is made false."""
         cases = {case.key: case for case in (bug.origin.case, bug.case)}
@@ -263,6 +292,9 @@ class Attribution:
         The merged bug keeps its path, the entry there is replaced, unless that entry was there before the run. What
         either does not need is no trigger.
         """
+        if shared := self.shared.pop((id(old), id(new)), None):
+            for bug in (old, new):
+                bug.triggers = (*(one for one in bug.triggers or () if not one.is_of_values), *shared)
         with suppress(OutOfTime):
             self.triage.keep_triggers_of(old, new.origin.case)
             if replaces:

@@ -14,12 +14,12 @@ from bugs import make_bug, wrong_value
 from fuzz import corpus
 from fuzz.model.case import Case
 from fuzz.model.dtypes import dtype as named_dtype
-from fuzz.model.dtypes import from_bits
+from fuzz.model.dtypes import from_bits, to_bits
 from fuzz.model.edit import with_values
 from fuzz.model.finding import Finding
 from fuzz.model.layout import CONTIGUOUS
 from fuzz.model.oracle_specs import ORACLE_NAMES
-from fuzz.model.recipes import recipe
+from fuzz.model.recipes import exact, recipe
 from fuzz.run.deduplicate import Attribution, known_bugs
 from fuzz.target.spec import Target
 from fuzz.triage.triage import Triage
@@ -296,3 +296,56 @@ def test_wrong_values_have_the_cause_of_their_overflow_in_whichever_order_they_a
         assert found.is_better(numbers, overflow) and not found.is_better(overflow, numbers)
         found.merge(overflow, numbers, replaces=True)
         assert overflow.subjects == wrong_value("dx").subjects and overflow.finding.symptom == "value"
+
+
+def number_of(case: Case, name: str) -> float:
+    """The first element of an argument."""
+    value = case.last.tensors[name]
+    return float(from_bits(value.bits(case.last.dims), named_dtype(value.dtype)).flat[0])
+
+
+def pair_of_numbers(case: Case, x: float, dy: float) -> Case:
+    """A case of one row and column, with these two numbers."""
+    plain = case.last
+    for name, value in plain.tensors.items():
+        plain = plain.with_argument(
+            name, replace(value, dtype="float32", layout=CONTIGUOUS, values=recipe("normal", 1))
+        )
+    case = case.with_call(0, replace(plain, dims={"M": 1, "N": 1}))
+    kind = named_dtype("float32")
+    for name, number in (("x", x), ("dy", dy)):
+        case = with_values(case, 0, name, exact(to_bits(np.array([[number]]), kind), kind))
+    return case
+
+
+PRODUCT_BELOW = 1e-8
+
+
+@pytest.mark.parametrize(
+    ("is_wrong", "same"),
+    [
+        (lambda x, dy: x * dy < PRODUCT_BELOW, True),
+        (lambda x, dy: x * dy < PRODUCT_BELOW and not 2e-7 < dy < 2e-6, False),  # two regions
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_two_bugs_are_one_where_all_cases_between_them_show_it_and_one_edit_of_values_rids_both(
+    layernorm: Target, case: Case, is_wrong: Callable[[float, float], bool], same: bool, swapped: bool
+) -> None:
+    """A product below a limit: how far one factor must be raised depends on the other one."""
+
+    def launcher(case: Case) -> tuple[Finding, ...]:
+        return (wrong_value("dx"),) if is_wrong(number_of(case, "x"), number_of(case, "dy")) else ()
+
+    bugs = [make_bug(pair_of_numbers(case, x, dy), "dx") for x, dy in ((0.5, 1.5e-8), (2.0**-13, 2.0**-14))]
+    old, new = reversed(bugs) if swapped else bugs
+    found = attribution(layernorm, launcher, old)
+    assert found.have_same_cause(old, new) is same
+    names = [{trigger.name for trigger in bug.triggers or ()} for bug in bugs]
+    assert names == [{"dy small"}, {"dy small", "x small"}]
+    if same:
+        found.merge(old, new, replaces=swapped)
+        assert [trigger.name for trigger in old.triggers or ()] == ["dy small"]
+        assert all(
+            trigger.is_needed(bug.case, lambda one: not launcher(one)) for bug in bugs for trigger in old.triggers or ()
+        )
