@@ -1,10 +1,10 @@
 """Good kernels by other hands, fuzzed until each had so many cases: what is found is a real error or a false alarm.
 
 python -m benchmarks.honest [--set NAME]... [--cases N] [--seconds N] [--minutes N] [--backend NAME] [--jobs N]
-                            [--write FILE]
+                            [--engine NAME] [--write FILE]
 
 Every run is kept in .honest, and a target that lacks cases is fuzzed again with another seed: those with the fewest
-runs first, and first of all those whose last run had no time to confirm what disagreed.
+runs first, and first of all those whose last run had no time to confirm what disagreed. Jobs divide the processors.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from benchmarks.honest.shares import Shares
 from benchmarks.honest.table import write
+from benchmarks.processors import share_of
 from fuzz.errors import TargetError
 from fuzz.target.loader import library_files, load_module, targets_in
 
@@ -65,7 +66,8 @@ def kept(backend: str, name: str) -> list[Row]:
 def arguments(asked: argparse.Namespace) -> list[str]:
     """The command of a process that fuzzes the targets that it is asked for."""
     corpus = STORE / "corpus" / asked.backend
-    return [sys.executable, "-m", "benchmarks.honest.batch", f"--backend={asked.backend}", f"--corpus={corpus}"]
+    options = [f"--backend={asked.backend}", f"--engine={asked.engine}", f"--corpus={corpus}"]
+    return [sys.executable, "-m", "benchmarks.honest.batch", *options]
 
 
 def keep(backend: str, name: str, run: Row) -> None:
@@ -73,8 +75,10 @@ def keep(backend: str, name: str, run: Row) -> None:
         file.write(json.dumps(run) + "\n")
 
 
-def work(shares: Shares, asked: argparse.Namespace) -> None:
+def work(shares: Shares, asked: argparse.Namespace, processors: Sequence[int]) -> None:
     """Fuzzes one target after the other in a process of its own, which is replaced where it ends or hangs."""
+    # Of the thread that calls: the process that it starts inherits them.
+    os.sched_setaffinity(0, processors)
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment)
@@ -113,6 +117,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000, help="of each target, in all runs together")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each run, at most")
     parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--engine", default="auto", help="random gives plans of more replicas on a GPU")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which nothing runs any more")
     parser.add_argument("--write", type=Path, help="the document whose tables are written")
@@ -121,12 +126,14 @@ def main() -> None:
     STORE.mkdir(exist_ok=True)
     sets = asked.set or SETS
     if {"torch", "flag_gems"} & set(sets) and not (OPERATIONS / "done").is_file():
-        subprocess.run([sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS)], check=True, cwd=ROOT)
+        command = [sys.executable, "-m", "benchmarks.honest.declarations", str(OPERATIONS), f"--jobs={asked.jobs}"]
+        subprocess.run(command, check=True, cwd=ROOT)
     shares = Shares(asked.cases, asked.seconds, end)
     for name in sets:
         shares.add(name, targets_of(name), kept(asked.backend, name))
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for worker in [pool.submit(work, shares, asked) for _ in range(asked.jobs)]:
+        jobs = [(shares, asked, share_of(job, asked.jobs)) for job in range(asked.jobs)]
+        for worker in [pool.submit(work, *job) for job in jobs]:
             worker.result()
     if asked.write:
         write(asked.write, {(backend, name): kept(backend, name) for backend in ("cpu", "cuda") for name in SETS})

@@ -1,6 +1,6 @@
 """Fuzzes one target after the other in this process, as lines of standard input ask, and answers each by a JSON line.
 
-python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME]
+python -m benchmarks.honest.batch --corpus FOLDER [--backend NAME] [--engine NAME]
 
 A line is {"target": NAME, "seed": N, "cases": N, "seconds": N}; the last two are limits and may be missing.
 """
@@ -71,10 +71,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--backend", default="cpu")
+    parser.add_argument("--engine", default="auto")
     asked = parser.parse_args()
     start_worker_server()
     for line in sys.stdin:
-        print(json.dumps(fuzz(RunOptions(backend=asked.backend, corpus=asked.corpus, **json.loads(line)))), flush=True)
+        options = RunOptions(backend=asked.backend, engine=asked.engine, corpus=asked.corpus, **json.loads(line))
+        print(json.dumps(fuzz(options)), flush=True)
 
 
 if __name__ == "__main__":

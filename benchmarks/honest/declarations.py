@@ -5,11 +5,12 @@ over named dims, and everything else stays as it is. A dim is free where the ope
 shapes of the results are found by running the operation at several sizes. Each declaration becomes a file of targets,
 which loads without torch's test-suite:
 
-python -m benchmarks.honest.declarations FOLDER
+python -m benchmarks.honest.declarations FOLDER [--jobs N]
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import json
 import math
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -287,17 +289,24 @@ def declare(info: Any) -> Iterator[Declaration]:
             return
 
 
-def declare_all() -> list[Declaration]:
-    """The declarations of all operations that torch's test-suite knows, by name."""
+def declare_operation(number: int) -> list[Declaration]:
+    """The declarations of the operation at this place of torch's test-suite."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    made: dict[str, Declaration] = {}
-    for info in op_db:
-        try:
-            made |= {one.name: one for one in declare(info)}
-        except Exception as error:  # noqa: BLE001  A sample that cannot be made is one operation fewer.
-            print(f"{info.name}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
-    return list(made.values())
+    try:
+        return list(declare(op_db[number]))
+    except Exception as error:  # noqa: BLE001  A sample that cannot be made is one operation fewer.
+        print(f"{op_db[number].name}: {type(error).__name__}: {error}"[:200], file=sys.stderr)
+        return []
+
+
+def declare_all(jobs: int) -> list[Declaration]:
+    """The declarations of all operations that torch's test-suite knows, by name; so many processes make them."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    with get_context("fork").Pool(jobs) as pool:
+        found = pool.map(declare_operation, range(len(op_db)), chunksize=1)
+    return list({one.name: one for declarations in found for one in declarations}.values())
 
 
 FILE = '''"""{function} of {library}, as torch's test-suite calls it."""
@@ -329,10 +338,13 @@ def write(folder: Path, declaration: Declaration) -> None:
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
-    for declaration in declare_all():
-        write(folder, declaration)
-    (folder / "done").touch()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--jobs", type=int, default=1)
+    asked = parser.parse_args()
+    for declaration in declare_all(asked.jobs):
+        write(asked.folder, declaration)
+    (asked.folder / "done").touch()
 
 
 if __name__ == "__main__":
