@@ -8,12 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
@@ -25,6 +26,7 @@ from benchmarks.mutations.brute_force import LIVE, STILLBORN
 from benchmarks.mutations.mutants import Mutant, draw_mutants, list_mutants, overlay
 from benchmarks.mutations.subjects import SUBJECTS, Subject
 from benchmarks.mutations.table import write
+from benchmarks.processors import share_of
 
 ROOT = Path(__file__).parents[2]
 STORE = ROOT / ".mutations"
@@ -41,13 +43,17 @@ Row = dict[str, Any]
 
 
 def command(*arguments: str, path: Path | None = None, limit: float = 600.0) -> Row | list[Any]:
-    """The JSON value that a module's command printed, of packages that `path` holds before all others."""
+    """The JSON value that a module's command printed, of packages that `path` holds before all others.
+
+    Where it printed none, the error, and the signal that ended it or 0.
+    """
     before = os.environ.get("PYTHONPATH", "")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(path or ""), str(ROOT), before]))}
     line = [sys.executable, "-m", *arguments]
     done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=limit, cwd=ROOT)
     if not done.stdout.strip():
-        return {"error": (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]}
+        why = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+        return {"error": why, "signal": max(-done.returncode, 0)}
     value: Row | list[Any] = json.loads(done.stdout)
     return value
 
@@ -74,22 +80,44 @@ def fuzz(text: str, path: Path | None, found: Path, seconds: float, seed: int) -
             return ran
 
 
+def judge(text: str, path: Path | None, recorded: Path) -> Row:
+    """What brute force says of a mutant. One that ends its process, or a call of which does not end, is live.
+
+    RuntimeError where the command fails by itself.
+    """
+    try:
+        judged: Any = command("benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path)
+    except subprocess.TimeoutExpired:
+        return {"name": LIVE, "cases": 0, "why": "a call does not end"}
+    if judged.get("signal"):
+        return {"name": LIVE, "cases": 0, "why": f"a call ends by {signal.Signals(judged['signal']).name}"}
+    if "error" in judged:
+        raise RuntimeError(f"{text}: it cannot be judged: {judged['error']}")
+    return dict(judged)
+
+
 def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, seed: int) -> Row:
-    """Fuzzes one mutant until it is killed or the time ends; what is not killed is judged by brute force.
+    """Judges one mutant by brute force and, where it is live, fuzzes it until it is killed or the time ends.
 
     RuntimeError where a command that should tell more of it fails.
     """
+    if not recorded.is_file():
+        record(subject.target, recorded)
     source = subject.file.read_text(encoding="utf-8")
     with tempfile.TemporaryDirectory(prefix="fuzz-mutant-") as temporary:
         folder = Path(temporary)
         file = overlay(folder, subject.root, subject.file, mutant.apply(source))
         text, path = (subject.target, folder) if subject.module else (f"{file}:{subject.target}", None)
+        judged = judge(text, path, recorded)
+        if judged["name"] != LIVE:
+            return {"result": judged["name"], "judged": judged, "cases": 0}
         ran = fuzz(text, path, folder / "found", seconds, seed)
         found = counted(ran)
         row = {
             "cases": ran.get("cases", 0),
             "error": ran.get("error", ""),
             "low": len(ran.get("findings", ())) - len(found),
+            "judged": judged,
         }
         if any(one["symptom"] == "compile-error" for one in found) or "not supported" in row["error"]:
             return row | {"result": STILLBORN}
@@ -100,15 +128,7 @@ def measure(subject: Subject, mutant: Mutant, recorded: Path, seconds: float, se
             result = ALARM if any(entry["reproduced"] for entry in again["entries"]) else KILLED
             kept = {key: found[0].get(key) for key in ("oracle", "symptom", "severity", "first_seconds", "first_case")}
             return row | {"result": result} | kept
-        if not recorded.is_file():
-            record(subject.target, recorded)
-        try:
-            judged: Any = command("benchmarks.mutations.brute_force", text, "--against", str(recorded), path=path)
-        except subprocess.TimeoutExpired:
-            judged = {"name": LIVE, "cases": 0, "why": "a call does not end"}
-        if "error" in judged:
-            raise RuntimeError(f"{subject.target}: {mutant}: it cannot be judged: {judged['error']}")
-        return row | {"result": judged["name"], "judged": judged}
+        return row | {"result": LIVE}
 
 
 def drawn_mutants(subject: Subject, seed: int) -> Iterator[tuple[Mutant, Path, Row | None]]:
@@ -150,18 +170,25 @@ def mutants_of(subject: Subject) -> list[Mutant]:
 
 
 def measure_all(subjects: Iterable[Subject], asked: argparse.Namespace) -> None:
-    """Measures the kernels' mutants, one of each in turn, until all are done or the time ends."""
+    """Measures the kernels' mutants, one of each in turn, until all are done or the time ends; jobs divide the
+    processors. Of a kernel whose mutant cannot be measured no further one is.
+    """
     end, waiting = time.monotonic() + 60 * asked.minutes, deque(subjects)
 
-    def work() -> None:
+    def work(processors: Sequence[int]) -> None:
+        # Of the thread that calls: the processes that it starts inherit them.
+        os.sched_setaffinity(0, processors)
         with suppress(IndexError):
             while time.monotonic() < end:
                 subject = waiting.popleft()
-                if measure_next(subject, asked):
-                    waiting.append(subject)
+                try:
+                    if measure_next(subject, asked):
+                        waiting.append(subject)
+                except RuntimeError as error:
+                    print(error, file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(asked.jobs) as pool:
-        for future in [pool.submit(work) for _ in range(asked.jobs)]:
+        for future in [pool.submit(work, share_of(job, asked.jobs)) for job in range(asked.jobs)]:
             future.result()
 
 
@@ -170,7 +197,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=[subject.target for subject in SUBJECTS])
     parser.add_argument("--seconds", type=float, default=60.0, help="of fuzzing for each mutant")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1, help="kernels at a time, each of which takes two processors")
+    parser.add_argument("--jobs", type=int, default=1, help="kernels at a time, which divide the processors")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further mutant is begun")
     parser.add_argument("--write", type=Path, help="the document whose table is written")
     asked = parser.parse_args()

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -39,6 +40,8 @@ from fuzz.target.spec import Target
 FACTOR = 8.0
 LARGEST = 1 << 14
 """Elements of a case, at most."""
+SLOWEST = 30
+"""Seconds after which a call that does not end ends the process, by SIGALRM."""
 SEED = 77
 """Another one than that of the runs that are to kill."""
 LIVE, STILLBORN, ROUNDING, EQUIVALENT = "live", "does not compile", "within rounding", "equivalent"
@@ -91,7 +94,9 @@ def run_case(target: Target, case: Case) -> tuple[Behaviour, Outcome]:
 
 def compare(target: Target, case: Case, good: Behaviour) -> Judgement:
     """Judges the mutant by one case."""
+    signal.alarm(SLOWEST)
     bad, outcome = run_case(target, case)
+    signal.alarm(0)
     if isinstance(outcome, CompileError) and bad.kind != good.kind:
         return Judgement(STILLBORN, 0, outcome.message)
     if bad.kind != good.kind:
