@@ -87,7 +87,7 @@ def rebuild(
 
 def require_service_packages(*more: str, what: str = "campaigns need") -> None:
     """UsageError where one of the packages of campaigns, or one of `more`, is not installed."""
-    for name in ("alembic", "pydantic", "sqlalchemy", *more):
+    for name in ("pydantic", "sqlalchemy", *more):
         try:
             import_module(name)
         except ModuleNotFoundError as error:

@@ -6,39 +6,38 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.util.exc import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+import sqlalchemy as sa
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.schema import CreateColumn
 
+from fuzz.campaign.store.tables import metadata
 from fuzz.errors import StoreError, UsageError
 
-MIGRATIONS = Path(__file__).parent / "migrations"
+SCHEMA = 5
+"""The version of the tables: another one with each change of a record. What is new is added to older databases."""
+VERSION = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
+"""Holds the version of a database's tables, where alembic would look for it."""
 WRITER_WAIT = 30.0
 """Seconds that one writer waits for another one."""
 CONNECT_OPTIONS = {"connect_timeout": 10, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
 """Seconds after which a server that does not answer counts as gone."""
 SCHEMA_LOCK = 0x66757A7A
 """Key of the lock that lets one process at a time change a PostgreSQL schema."""
-DAMAGED = ("malformed", "is not a database", "Could not decode to UTF-8", "more than one head")
-"""What databases and migrations say of a file that something else has written to."""
-NEWEST = "head"
-"""The schema that a database is brought to."""
+DAMAGED = ("malformed", "is not a database", "Could not decode to UTF-8")
+"""What databases say of a file that something else has written to."""
+DAMAGED_HELP = "it is damaged: move it away, and fuzz store rebuild makes its findings again"
 DIALECTS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
 
-def connect(url: str) -> Engine:
+def connect(url: str) -> sa.Engine:
     """The engine of a database, with its tables up to date. StoreError says in one line what is wrong with it."""
     parsed = parse_url(url)
     engine = _create_engine(parsed)
     try:
         with engine.connect() as connection:
             upgrade(connection, display_url(parsed))
-    except (DBAPIError, OSError, UnicodeDecodeError, CommandError) as error:
+    except (DBAPIError, OSError, UnicodeDecodeError) as error:
         engine.dispose()
         raise StoreError(f"store {display_url(parsed)}: {describe_error(error)}") from None
     except StoreError:
@@ -50,7 +49,7 @@ def connect(url: str) -> Engine:
 def parse_url(url: str) -> URL:
     """The checked URL of a store: ``sqlite:///path`` or ``postgresql://..``."""
     try:
-        parsed = make_url(url)
+        parsed = sa.make_url(url)
     except ArgumentError:
         raise UsageError(f"store {url!r} is no URL; sqlite:///store.sqlite and postgresql://host/name are") from None
     name = DIALECTS.get(parsed.drivername)
@@ -64,7 +63,7 @@ def display_url(url: URL) -> str:
     return url.render_as_string(hide_password=True).replace("+psycopg", "")
 
 
-def _create_engine(url: URL) -> Engine:
+def _create_engine(url: URL) -> sa.Engine:
     if url.get_backend_name() == "sqlite":
         if not url.database or url.database == ":memory:":
             raise UsageError("store: a campaign and its readers are several processes, so that a file is needed")
@@ -72,12 +71,12 @@ def _create_engine(url: URL) -> Engine:
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"store {display_url(url)}: {error.strerror}") from None
-        engine = create_engine(url, connect_args={"timeout": WRITER_WAIT})
-        event.listen(engine, "connect", _configure)
-        event.listen(engine, "begin", _begin)
+        engine = sa.create_engine(url, connect_args={"timeout": WRITER_WAIT})
+        sa.event.listen(engine, "connect", _configure)
+        sa.event.listen(engine, "begin", _begin)
         return engine
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args=CONNECT_OPTIONS)
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=CONNECT_OPTIONS)
     except (NoSuchModuleError, ModuleNotFoundError):
         raise UsageError("a PostgreSQL store needs psycopg: install the extra [postgres]") from None
 
@@ -89,25 +88,32 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
         connection.execute(f"PRAGMA {setting}").close()
 
 
-def _begin(connection: Connection) -> None:
+def _begin(connection: sa.Connection) -> None:
     """A writer takes SQLite's lock at once: one that began as a reader fails where another one wrote meanwhile."""
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
 
-def upgrade(connection: Connection, name: str) -> None:
-    """Brings the tables to this version's schema; one process at a time does."""
-    script = ScriptDirectory(str(MIGRATIONS))
+def upgrade(connection: sa.Connection, name: str) -> None:
+    """Adds the tables and columns that the records have and the database has not; one process at a time does."""
     with connection.begin():
         if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
-        current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current not in {step.revision for step in script.walk_revisions()}:
-            raise StoreError(f"store {name} has the schema {current!r} of a newer version of fuzz; use that version")
-        if current != script.get_current_head():
-            config = Config(attributes={"connection": connection})
-            config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-            command.upgrade(config, NEWEST)
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": SCHEMA_LOCK})
+        VERSION.metadata.create_all(connection)
+        versions, inspector = connection.execute(sa.select(VERSION)).scalars().all(), sa.inspect(connection)
+        if versions == [str(SCHEMA)]:
+            return
+        if len(versions) > 1 or not versions and inspector.has_table("campaigns"):
+            raise StoreError(f"store {name}: its schema has no version; {DAMAGED_HELP}")
+        for newer in (version for version in versions if not version.isdecimal() or int(version) > SCHEMA):
+            raise StoreError(f"store {name} has the schema {newer!r} of a newer version of fuzz; use that version")
+        metadata.create_all(connection)
+        for table in metadata.sorted_tables:
+            known = {column["name"] for column in inspector.get_columns(table.name)}
+            for column in (CreateColumn(column) for column in table.columns if column.name not in known):
+                connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.compile(connection)}"))
+        connection.execute(sa.delete(VERSION))
+        connection.execute(sa.insert(VERSION).values(version_num=str(SCHEMA)))
 
 
 def describe_error(error: Exception) -> str:
@@ -117,4 +123,4 @@ def describe_error(error: Exception) -> str:
         return "the disk is full"
     text = " ".join(str(cause).split()) or type(cause).__name__
     damaged = isinstance(cause, UnicodeDecodeError) or any(words in text for words in DAMAGED)
-    return f"{text}; it is damaged: move it away, and fuzz store rebuild makes its findings again" if damaged else text
+    return f"{text}; {DAMAGED_HELP}" if damaged else text

@@ -1,4 +1,7 @@
-"""Derives the store's tables from its records. A change of a record needs a migration in `migrations/versions`."""
+"""Derives the store's tables from its records. A new table or field needs the next `SCHEMA` of schema.py.
+
+A field that is added has a default, which the rows of older stores take.
+"""
 
 from __future__ import annotations
 
@@ -81,10 +84,14 @@ def _table(title: str, kind: type[Record], /, *extra: Any, **types: Any) -> None
     """Adds the table with a column for each field of a record; `types` are other types than those of `TYPES`."""
     hints = get_type_hints(kind)
     FIELDS[kind] = {field.name: hints[field.name] for field in fields(kind)}
+    defaults = {one.name: str(one.default) for one in fields(kind) if type(one.default) in (str, int, float)}
     columns = [
-        sa.Column(name, types.get(name, TYPES[hint][0]), nullable=hint == int | None)
+        sa.Column(
+            name, types.get(name, TYPES[hint][0]), nullable=hint == int | None,
+            server_default=defaults.get(name) if name != "id" else None,
+        )
         for name, hint in FIELDS[kind].items()
-    ]
+    ]  # fmt: skip
     table = TABLES[kind] = sa.Table(title, metadata, *columns, *extra)
     by_id = "id" in table.c
     table.append_constraint(sa.PrimaryKeyConstraint(*(("id",) if by_id else kind.KEY)))

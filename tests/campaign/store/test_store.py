@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,15 +148,18 @@ def test_former_ids_lead_to_the_finding_that_took_their_place(store: Store) -> N
     assert store.current_id("c3") == ""
 
 
-def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(
-    store_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = {name: value for name, value in asdict(FINDING).items() if name not in ("severity", "input_class")}
-    with monkeypatch.context() as patched:
-        patched.setattr("fuzz.campaign.store.schema.NEWEST", "1")
-        with Store(store_url) as old, old.engine.begin() as connection:
-            connection.execute(sa.insert(metadata.tables["findings"]).values(**values))
+def test_a_store_of_the_first_version_is_upgraded_with_what_it_holds(store_url: str) -> None:
+    with Store(store_url) as old:
+        old.save_finding(FINDING)
+        columns = (f"ALTER TABLE findings DROP COLUMN {name}" for name in ("severity", "input_class"))
+        tables = (f"DROP TABLE {name}" for name in ("former_ids", "submissions", "coverages"))
+        with old.engine.begin() as connection:
+            for statement in (*columns, *tables, "UPDATE alembic_version SET version_num = '1'"):
+                connection.execute(sa.text(statement))
+    with Store(store_url) as store, store.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     with Store(store_url) as store:
+        assert store.finding(FINDING.id) == FINDING
         store.save_finding(replace(FINDING, id="smaller"), replaces=FINDING.id)
         assert [found.id for found in store.findings()] == ["smaller"] and store.current_id(FINDING.id) == "smaller"
 
@@ -244,7 +247,7 @@ def test_an_entry_that_the_store_refuses_is_named_and_ends_no_rebuild(
     assert (done.findings, done.added) == (0, ()) and done.unreadable[0].startswith(f"{path}: store ")
 
 
-def test_the_migrations_make_the_schema_that_the_tables_tell(store: Store) -> None:
+def test_the_schema_is_what_the_tables_tell(store: Store) -> None:
     with store.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 

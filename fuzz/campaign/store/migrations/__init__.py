@@ -1,1 +1,0 @@
-"""Migrates the store from one schema to the next, by alembic when a store is opened."""

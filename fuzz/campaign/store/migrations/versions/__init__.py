@@ -1,1 +1,0 @@
-"""Holds the migrations, one file a step, each naming the one before it."""
